@@ -1,0 +1,1 @@
+"""What is right: pure kernels over recordings, folded and judged."""

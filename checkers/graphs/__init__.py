@@ -1,0 +1,1 @@
+"""Dependency graphs and their cycles."""

@@ -1,0 +1,1 @@
+"""Linearizability of registers and other small models."""

@@ -1,0 +1,1 @@
+"""Where a system under test runs: kinds of cluster behind one interface."""

@@ -1,0 +1,1 @@
+"""The deterministic world: loop, network, disks, clocks, all from one seed."""

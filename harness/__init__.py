@@ -1,0 +1,1 @@
+"""The conductor: plan, run, check, report."""

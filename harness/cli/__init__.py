@@ -1,0 +1,1 @@
+"""The tribunal command, one file a command group."""

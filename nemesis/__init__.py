@@ -1,0 +1,1 @@
+"""What hurts: one file a fault."""

@@ -1,0 +1,1 @@
+"""A Kafka-wire-compatible replicated log: controllers and brokers."""

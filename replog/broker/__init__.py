@@ -1,0 +1,1 @@
+"""The data plane's rules: leaders, followers, ISR, high watermark."""

@@ -1,0 +1,150 @@
+"""The shell's only doors to the world: clock, network, disk, entropy, and a place to tell what happened.
+
+The real ones are in `replog/node/world.py`, the simulated ones in `clusters/simulated`. Both obey the
+same contract tests (`tests/contracts`). Disk calls are synchronous: a write goes to the page cache and costs
+microseconds; `File.sync` blocks until it is durable (the simulator charges the node virtual time for it).
+What may take long while clients wait (flushing data segments) goes through `Disk.sync_in_background`.
+"""
+
+from asyncio import BaseProtocol, BaseTransport
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol
+from uuid import UUID
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """A node's own idea of time; in the simulator it drifts and jumps."""
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds since an arbitrary start."""
+
+    def now_ns(self) -> int:
+        """Monotonic nanoseconds since the same start."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, for record timestamps only: it may jump."""
+
+
+class Entropy(Protocol):
+    """Chance, one independent stream a purpose, so that a new draw here shifts nothing there."""
+
+    def random(self, purpose: str) -> Random:
+        """Return the node's stream for this purpose (the same object each time)."""
+
+    def uuid(self) -> UUID:
+        """Return a fresh random (version 4) id."""
+
+
+class File(Protocol):
+    """An open regular file. Errors of the world are `OSError`."""
+
+    @property
+    def path(self) -> str:
+        """Where it was opened, relative to nothing: as given to `Disk.open`."""
+
+    def size(self) -> int:
+        """Length in bytes, unsynced writes included."""
+
+    def append(self, *parts: Buffer) -> int:
+        """Write the parts one behind the other at the end; return the position of the first byte."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite in place; may extend the file."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Read up to `length` bytes; fewer at the end of the file."""
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes."""
+
+    def sync(self) -> None:
+        """Block until content and size are durable. A file's *name* needs `Disk.sync_directory`."""
+
+    def close(self) -> None:
+        """Close; unsynced writes stay in the page cache. Closing twice is allowed."""
+
+
+class Disk(Protocol):
+    """Files by path string. Listings are sorted. Names are durable only after `sync_directory`."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; `FileNotFoundError` unless it exists or `create`."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory of this name exists."""
+
+    def list_directory(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted; `FileNotFoundError` when it is missing."""
+
+    def make_directory(self, path: str) -> None:
+        """Create it and its parents; an existing one is fine."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace `new` by `old` atomically (files and directories)."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; `FileNotFoundError` when it is missing."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all it holds; a missing one is fine."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in this directory durable."""
+
+    def read_file(self, path: str) -> bytes:
+        """Return a small file's whole content."""
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        """Write a small file durably and atomically: temp file, fsync, rename, fsync of the directory."""
+
+    async def sync_in_background(self, files: Sequence[File]) -> None:
+        """Make files durable without holding up the event loop."""
+
+
+class Listener(Protocol):
+    """A bound listening socket."""
+
+    @property
+    def port(self) -> int:
+        """The bound port (resolved when 0 was asked for)."""
+
+    def close(self) -> None:
+        """Stop accepting; established connections live on."""
+
+
+class Network(Protocol):
+    """Ordered byte streams between addresses; protocols are `asyncio.Protocol`s."""
+
+    async def listen(self, host: str, port: int, factory: Callable[[], BaseProtocol]) -> Listener:
+        """Accept connections; `OSError` when the address is taken."""
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], BaseProtocol]
+    ) -> tuple[BaseTransport, BaseProtocol]:
+        """Open a connection from the node's own address; `OSError` when it cannot be had."""
+
+
+class Journal(Protocol):
+    """Where a node says what happened, for people (`log`) and for checkers (`event`, `probe`)."""
+
+    def log(self, level: str, message: str) -> None:
+        """Write a line for people; level is debug, info, warning or error."""
+
+    def event(self, name: str, **fields: object) -> None:
+        """Record a fact for the recording (CONTRACT.md, tables nodes and watermarks); JSON-able fields."""
+
+    def probe(self, name: str) -> None:
+        """Count that a rare state was reached (`elr_nonempty`, `stale_broker_epoch_refused`, ...)."""
+
+
+class World(Protocol):
+    """All doors of one node together."""
+
+    clock: Clock
+    entropy: Entropy
+    disk: Disk
+    network: Network
+    journal: Journal

@@ -1,0 +1,1 @@
+"""What a run leaves: the recording, the verdict, the report."""
