@@ -144,9 +144,7 @@ class NodeConfig:
         self.roles = frozenset(_words(self.values["process.roles"]))
         self.log_dirs: list[str] = _words(self.values["log.dirs"])
         self.metadata_log_dir: str = self.values["metadata.log.dir"] or self.log_dirs[0]
-        self.voters: list[Voter] = [
-            _voter(text) for text in _words(self.values["controller.quorum.voters"])
-        ]
+        self.voters: list[Voter] = [_voter(text) for text in _words(self.values["controller.quorum.voters"])]
         self.listener = endpoint("listeners", self.values["listeners"])
         self.advertised = endpoint(
             "advertised.listeners", self.values["advertised.listeners"] or self.values["listeners"]
@@ -217,9 +215,7 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
         _check_type(name, value)
     roles = set(_words(values["process.roles"]))
     if not roles or roles - {"broker", "controller"}:
-        raise ConfigError(
-            f"'process.roles' is {values['process.roles']!r}; use broker, controller or both"
-        )
+        raise ConfigError(f"'process.roles' is {values['process.roles']!r}; use broker, controller or both")
     try:
         UUID(values["cluster.id"])
     except ValueError:
@@ -233,9 +229,9 @@ def _check_type(name: str, value: Any) -> None:
     wanted = int if name == "node.id" else type(default) if default is not None else str
     if type(value) is not wanted:
         raise ConfigError(f"{name!r} must be {wanted.__name__}, not {value!r}")
-    if wanted is int and value < 0 and name not in {"log.retention.bytes", "log.retention.ms"}:
+    if isinstance(value, int) and value < 0 and name not in {"log.retention.bytes", "log.retention.ms"}:
         raise ConfigError(f"{name!r} must not be negative: {value}")
-    if name == "min.insync.replicas" and value < 1:
+    if name == "min.insync.replicas" and int(value) < 1:
         raise ConfigError(f"{name!r} must be at least 1: {value}")
 
 
