@@ -1,0 +1,44 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+TESTS ?= tests
+
+.PHONY: run test setup check static lock nightly bench clean
+
+run: setup  ## a chaos run on the embedded default, judged and reported
+	@$(BIN)/tribunal run produce-consume $(ARGS)
+
+test: static  ## everything CI runs: static checks, then all tests, fast ones first
+	@$(BIN)/python -m pytest $(TESTS) -m "not nightly"
+
+setup: $(STAMP)  ## makes .venv; does nothing when nothing changed
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "tribunal needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V). Try: make PYTHON=python3.12 ..." >&2; exit 3; }
+	@echo "setting up $(VENV) (once; pyspark alone is a 456 MB download)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+static: setup  ## what a commit can afford
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/mypy
+
+check: test
+
+lock:  ## pins what requirements.in asks for, without naming an index
+	@$(BIN)/pip-compile --quiet --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host \
+	  --no-emit-find-links --no-emit-options --output-file requirements.lock requirements.in
+	@sed -i '1i # Made by `make lock` from requirements.in. Names no index: set-up works with whatever pip is configured for.' requirements.lock
+
+nightly: setup  ## the long lane: everything of `make test`, full matrices, benchmarks
+	@$(BIN)/python -m pytest tests
+
+clean:  ## forget recordings and caches, keep the environment
+	@rm -rf runs .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
