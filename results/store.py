@@ -1,0 +1,362 @@
+"""Write a recording while a run goes on, and read it back when it is judged.
+
+Rows are gathered in memory and leave as segments: one Parquet file per table and partition, written as
+`.tmp` and renamed, so that a harness that dies leaves only whole segments. The one who runs calls
+`close_segment` every few seconds; a segment also closes by itself when it has many rows. A recording
+without manifest.json was cut off: it is judged by what is closed.
+"""
+
+import hashlib
+import platform
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
+from results.validation import contradiction, value_sent_twice, wrong_schema
+
+SEGMENT_ROWS: Final = 262_144
+ROW_GROUP_ROWS: Final = 262_144
+VERSION_KEY: Final = b"tribunal.schema_version"
+MANIFEST: Final = "manifest.json"
+
+Row = dict[str, Any]
+
+
+class WrongRow(ValueError):
+    """A row that the schema does not know: a mistake of the one who records."""
+
+
+class Recorder:
+    """The writing side of one run's recording. Safe to call from delivery threads."""
+
+    def __init__(self, run_dir: Path, run_id: str, *, segment_rows: int = SEGMENT_ROWS) -> None:
+        self.run_dir = Path(run_dir)
+        self.run_id = run_id
+        self._segment_rows = segment_rows
+        self._rows: dict[str, list[Row]] = {name: [] for name in TABLES}
+        self._row_count = 0
+        self._segment = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Lock()
+        # Every table exists from the start, so that a table which is missing later was taken away.
+        for table in TABLES.values():
+            self._write(table, NO_PARTITION, table.arrow.empty_table())
+
+    def row(self, table: str, **columns: Any) -> None:
+        """Record one fact; unknown columns and missing required ones are refused at once."""
+        schema = TABLES.get(table)
+        if schema is None:
+            raise WrongRow(f"unknown table {table}")
+        if not columns.keys() <= schema.fields.keys():
+            raise WrongRow(f"table {table} has no column {min(columns.keys() - schema.fields.keys())}")
+        if not schema.required <= columns.keys():
+            raise WrongRow(f"table {table} needs column {min(schema.required - columns.keys())}")
+        with self._lock:
+            self._rows[table].append(columns)
+            self._row_count += 1
+            full = self._row_count >= self._segment_rows
+        if full:
+            self.close_segment()
+
+    def write(self, table: str, rows: pa.Table) -> None:
+        """Record many rows at once as segments of their own: Arrow columns of the table's types, without run_id."""
+        schema = TABLES[table]
+        with self._closing:
+            self._segment += 1
+            run_id = pa.array([self.run_id], pa.string()).take(pa.array(np.zeros(rows.num_rows, np.int64)))
+            self._write_by_partition(schema, rows.add_column(0, "run_id", run_id).cast(schema.arrow))
+
+    def close_segment(self) -> None:
+        """Make all rows so far survive this process."""
+        with self._closing:
+            with self._lock:
+                closing, self._rows = self._rows, {name: [] for name in TABLES}
+                self._row_count = 0
+            self._segment += 1
+            for name, rows in closing.items():
+                if rows:
+                    self._write_by_partition(TABLES[name], self._columns(TABLES[name], rows))
+
+    def finish(self, manifest_fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Close the last segment and write manifest.json: the recording is complete.
+
+        manifest_fields:  what only the harness knows: seed, commit, lock_sha256, scenario, cluster, ...
+        returns:          the manifest as written.
+        """
+        self.close_segment()
+        files = _files(self.run_dir / "recording")
+        tables = {name: _fingerprint(self.run_dir, list(_flat(files[name]))) for name in TABLES}
+        manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": self.run_id,
+            **manifest_fields,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "tables": tables,
+        }
+        manifest["recording_hash"] = recording_hash(Recording(self.run_dir, self.run_id, manifest, files))
+        path = self.run_dir / MANIFEST
+        temporary = path.with_suffix(".tmp")
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+        temporary.replace(path)
+        return manifest
+
+    def _columns(self, table: TableSchema, rows: list[Row]) -> pa.Table:
+        run_id = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [self.run_id])
+        arrays = [run_id]
+        for name, kind in table.fields.items():
+            values = [row.get(name) for row in rows]
+            try:
+                array = pa.array(values, pa.string() if pa.types.is_dictionary(kind) else kind)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+                raise WrongRow(f"table {table.name}, column {name}: {error}") from error
+            arrays.append(array.dictionary_encode() if pa.types.is_dictionary(kind) else array)
+        return pa.Table.from_arrays(arrays, schema=table.arrow)
+
+    def _write_by_partition(self, table: TableSchema, rows: pa.Table) -> None:
+        if not table.by_partition:
+            self._write(table, NO_PARTITION, rows)
+            return
+        names = pc.binary_join_element_wise(
+            rows["topic"].cast(pa.string()), rows["partition"].cast(pa.string()), "-"
+        ).combine_chunks()
+        encoded = names.dictionary_encode()
+        codes = encoded.indices.to_numpy()
+        for code, name in enumerate(encoded.dictionary.to_pylist()):
+            self._write(table, name, rows.take(pa.array(np.flatnonzero(codes == code))))
+
+    def _write(self, table: TableSchema, topic_partition: str, rows: pa.Table) -> None:
+        folder = self.run_dir / "recording" / table.name / f"tp={quote(topic_partition, safe='')}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"part-{self._segment:05}.parquet"
+        temporary = path.with_suffix(".tmp")
+        integers = [name for name in rows.column_names if pa.types.is_integer(rows.schema.field(name).type)]
+        pq.write_table(
+            rows.replace_schema_metadata({VERSION_KEY: str(SCHEMA_VERSION)}),
+            temporary,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[name for name in rows.column_names if pa.types.is_dictionary(rows.schema.field(name).type)],
+            column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+            row_group_size=ROW_GROUP_ROWS,
+        )
+        temporary.replace(path)
+
+
+class Recording:
+    """The reading side: the closed segments of one run, structurally sound."""
+
+    def __init__(
+        self, run_dir: Path, run_id: str, manifest: dict[str, Any] | None, files: dict[str, dict[str, list[Path]]]
+    ) -> None:
+        self.run_dir = run_dir
+        self.run_id = run_id
+        self.manifest = manifest
+        self.files = files
+
+    @classmethod
+    def open(cls, run_dir: Path) -> "Recording":
+        """Open a run's folder; `DamagedRecording` says what cannot be trusted. Rows are checked by `validate`."""
+        run_dir = Path(run_dir)
+        folder = run_dir / "recording"
+        if not folder.is_dir():
+            raise DamagedRecording("", None, f"no recording in {run_dir}")
+        manifest = _manifest(run_dir / MANIFEST)
+        files = _files(folder)
+        for name in TABLES:
+            if not files[name]:
+                raise DamagedRecording(name, None, "the table is missing")
+        if manifest is not None:
+            _compare_with_manifest(run_dir, manifest, files)
+        run_id = manifest["run_id"] if manifest is not None else run_dir.resolve().name
+        return cls(run_dir, run_id, manifest, files)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its end; a cut-off run has no manifest."""
+        return self.manifest is not None
+
+    def partitions(self, *tables: str) -> list[str]:
+        """Return the `topic-p` that any of these tables has rows of, by topic and number."""
+        names = {name: None for table in tables for name in self.files[table] if name != NO_PARTITION}
+        return sorted(names, key=partition_order)
+
+    def table(self, name: str, topic_partition: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read a table, or one partition of it; columns as asked for, types as in the schema."""
+        by_partition = self.files[name]
+        chosen = _flat(by_partition) if topic_partition is None else by_partition.get(topic_partition, [])
+        return read_files(name, chosen, columns)
+
+    def validate(self) -> None:
+        """Look at every row for contradictions; raise the first as `DamagedRecording`."""
+        sent = []
+        for name, schema in TABLES.items():
+            parts = self.partitions(name) if schema.by_partition else [NO_PARTITION]
+            for part in parts:
+                rows = self.table(name, part)
+                damage = contradiction(name, rows)
+                if damage is not None:
+                    raise DamagedRecording(name, damage.row, f"{damage.reason} (tp={part})")
+                if name == "sends":
+                    sent.append(rows["value"].to_numpy())
+        position = value_sent_twice(np.concatenate(sent)) if sent else None
+        if position is not None:
+            value = int(np.concatenate(sent)[position])
+            raise DamagedRecording("sends", position, f"value {value} was sent twice")
+
+
+def partition_order(topic_partition: str) -> tuple[str, int]:
+    """Sort key of `topic-p`: topics by name, partitions by number."""
+    topic, _, number = topic_partition.rpartition("-")
+    return (topic, int(number)) if number.isdigit() else (topic_partition, -1)
+
+
+def read_files(name: str, paths: Iterable[Path | str], columns: Sequence[str] | None = None) -> pa.Table:
+    """Read some segments of one table, in order; every file's columns and types are checked.
+
+    Text columns come as plain strings or dictionaries as the file has them, cast to the schema's type.
+    """
+    schema = TABLES[name].arrow
+    if columns is not None:
+        schema = pa.schema([schema.field(column) for column in columns])
+    parts = [_read_file(name, Path(path), schema) for path in paths]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_footer(name, path, file)
+            rows = file.read(columns=schema.names)
+            return rows.select(schema.names).cast(schema)
+    except DamagedRecording:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedRecording(name, None, f"{path.name}: not a readable Parquet file ({_short(error)})") from error
+
+
+def _check_footer(name: str, path: Path, file: pq.ParquetFile) -> None:
+    version = (file.metadata.metadata or {}).get(VERSION_KEY)
+    if version is not None and version != str(SCHEMA_VERSION).encode():
+        raise DamagedRecording(name, None, f"{path.name}: unknown schema version {version.decode(errors='replace')}")
+    wrong = wrong_schema(TABLES[name], file.schema_arrow)
+    if wrong is not None:
+        raise DamagedRecording(name, None, f"{path.name}: {wrong}")
+
+
+def _short(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error)).split(". ")[0][:120]
+
+
+def _manifest(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise DamagedRecording("", None, f"manifest.json cannot be read: {error}") from error
+    version = manifest.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise DamagedRecording("", None, f"unknown schema version {version!r} (this is {SCHEMA_VERSION})")
+    if not isinstance(manifest.get("run_id"), str) or not isinstance(manifest.get("tables"), dict):
+        raise DamagedRecording("", None, "manifest.json names no run_id or no tables")
+    return manifest
+
+
+def _files(folder: Path) -> dict[str, dict[str, list[Path]]]:
+    """Return table -> topic-p -> closed segments in order; `.tmp` files never closed."""
+    found: dict[str, dict[str, list[Path]]] = {name: {} for name in TABLES}
+    for name, parts in found.items():
+        for part in sorted((folder / name).glob("tp=*")):
+            segments = sorted(part.glob("part-*.parquet"))
+            if segments:
+                parts[_unquoted(part.name.removeprefix("tp="))] = segments
+    return found
+
+
+def _unquoted(name: str) -> str:
+    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), name)
+
+
+def _flat(by_partition: Mapping[str, list[Path]]) -> list[Path]:
+    return [path for name in sorted(by_partition, key=partition_order) for path in by_partition[name]]
+
+
+def _fingerprint(run_dir: Path, paths: Sequence[Path]) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    rows = 0
+    for path in paths:
+        digest.update(path.relative_to(run_dir).as_posix().encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        rows += pq.read_metadata(path).num_rows
+    return {"rows": rows, "files": len(paths), "sha256": digest.hexdigest()}
+
+
+def _compare_with_manifest(run_dir: Path, manifest: dict[str, Any], files: dict[str, dict[str, list[Path]]]) -> None:
+    for name in TABLES:
+        stated = manifest["tables"].get(name)
+        if not isinstance(stated, dict):
+            raise DamagedRecording(name, None, "the manifest does not know the table")
+        paths = _flat(files[name])
+        for path in paths:
+            _check_readable(name, path)
+        found = _fingerprint(run_dir, paths)
+        if found["rows"] != stated.get("rows"):
+            raise DamagedRecording(name, None, f"has {found['rows']} rows, the manifest says {stated.get('rows')}")
+        if found["sha256"] != stated.get("sha256"):
+            raise DamagedRecording(name, None, "was changed after the manifest was written (sha256 differs)")
+
+
+def _check_readable(name: str, path: Path) -> None:
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_footer(name, path, file)
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedRecording(name, None, f"{path.name}: not a readable Parquet file ({_short(error)})") from error
+
+
+def recording_hash(recording: Recording) -> str:
+    """Return sha256 over all rows in canonical order and encoding; run_id and file layout don't count."""
+    digest = hashlib.sha256()
+    for name in sorted(TABLES):
+        rows = _canonical(recording.table(name, columns=list(TABLES[name].fields)))
+        digest.update(f"{name} {rows.num_rows}\n".encode())
+        for column in rows.column_names:
+            digest.update(column.encode())
+            _hash_column(digest, rows[column].combine_chunks())
+    return digest.hexdigest()
+
+
+def _canonical(rows: pa.Table) -> pa.Table:
+    for position, field in enumerate(rows.schema):
+        if pa.types.is_nested(field.type):
+            text = [
+                None if cell is None else msgspec.json.encode(cell).decode() for cell in rows[field.name].to_pylist()
+            ]
+            rows = rows.set_column(position, field.name, pa.array(text, pa.string()))
+        elif pa.types.is_dictionary(field.type):
+            rows = rows.set_column(position, field.name, rows[field.name].cast(pa.string()))
+    return rows.sort_by([(column, "ascending") for column in rows.column_names]) if rows.num_rows else rows
+
+
+def _hash_column(digest: "hashlib._Hash", column: pa.Array | pa.ChunkedArray) -> None:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    digest.update(column.is_valid().cast(pa.uint8()).to_numpy(zero_copy_only=False).tobytes())
+    if pa.types.is_string(column.type):
+        filled = column.fill_null("")
+        digest.update(pc.binary_length(filled).to_numpy(zero_copy_only=False).tobytes())
+        digest.update("".join(filled.to_pylist()).encode())
+    else:
+        filled = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+        digest.update(filled.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False).astype("<i8").tobytes())

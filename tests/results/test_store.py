@@ -1,0 +1,209 @@
+"""The store: what is written comes back; what is damaged is said in one line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from results.recording import TABLES, DamagedRecording, value_of
+from results.store import Recorder, Recording, WrongRow, recording_hash
+
+
+def a_send(sequence: int, **changes: object) -> dict[str, object]:
+    return {
+        "process": 3,
+        "worker_class": "idempotent",
+        "topic": "t",
+        "partition": 0,
+        "value": value_of(3, sequence),
+        "acks": -1,
+        "invoke_ns": 10 * sequence,
+        "complete_ns": 10 * sequence + 5,
+        "outcome": "ok",
+        "log_offset": sequence,
+    } | changes
+
+
+def a_recording(run_dir: Path, *sends: dict[str, object], finish: bool = True) -> Path:
+    recorder = Recorder(run_dir, run_dir.name)
+    for send in sends:
+        recorder.row("sends", **send)
+    recorder.row(
+        "phases", name="faults", start_ns=0, end_ns=9, load=[{"acks": -1, "ok": 2, "fail": 0, "info": 0, "sent": 0}]
+    )
+    recorder.row(
+        "requests", **{"from": 1, "to": 2, "api_key": 0, "direction": "request", "fate": "dropped", "at_ns": 1}
+    )
+    recorder.close_segment()
+    if finish:
+        recorder.finish({"seed": 1})
+    return run_dir
+
+
+def damage_of(run_dir: Path) -> DamagedRecording:
+    with pytest.raises(DamagedRecording) as caught:
+        Recording.open(run_dir).validate()
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_what_is_written_comes_back(tmp_path: Path) -> None:
+    run = a_recording(tmp_path / "r", a_send(0), a_send(1, partition=1), a_send(2, outcome="info", complete_ns=None))
+
+    recording = Recording.open(run)
+    recording.validate()
+
+    assert recording.complete
+    assert recording.partitions("sends") == ["t-0", "t-1"]
+    assert recording.table("sends", "t-0")["value"].to_pylist() == [value_of(3, 0), value_of(3, 2)]
+    assert recording.table("sends").schema == TABLES["sends"].arrow
+    assert recording.table("phases")["load"].to_pylist()[0][0]["ok"] == 2
+    assert recording.manifest is not None
+    assert recording.manifest["tables"]["sends"]["rows"] == 3
+
+
+def test_a_cut_off_run_is_read_as_far_as_it_is_closed(tmp_path: Path) -> None:
+    run = a_recording(tmp_path / "r", a_send(0), finish=False)
+    (run / "recording/sends/tp=t-0/part-00009.tmp").write_bytes(b"half")
+
+    recording = Recording.open(run)
+
+    assert not recording.complete
+    assert recording.table("sends").num_rows == 1
+
+
+def test_the_hash_is_over_rows_not_files(tmp_path: Path) -> None:
+    one = a_recording(tmp_path / "one", a_send(0), a_send(1))
+    two = Recorder(tmp_path / "two", "two", segment_rows=1)
+    two.row("sends", **a_send(1))
+    two.row("sends", **a_send(0))
+    two.row(
+        "phases", name="faults", start_ns=0, end_ns=9, load=[{"acks": -1, "ok": 2, "fail": 0, "info": 0, "sent": 0}]
+    )
+    two.row("requests", **{"from": 1, "to": 2, "api_key": 0, "direction": "request", "fate": "dropped", "at_ns": 1})
+    two.finish({"seed": 1})
+    other = a_recording(tmp_path / "other", a_send(0), a_send(1, log_offset=7))
+
+    assert recording_hash(Recording.open(one)) == recording_hash(Recording.open(tmp_path / "two"))
+    assert recording_hash(Recording.open(one)) != recording_hash(Recording.open(other))
+
+
+def test_many_rows_at_once_are_the_same_as_one_by_one(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r", "r")
+    names = [name for name in TABLES["sends"].arrow.names if name != "run_id"]
+    rows = pa.Table.from_pylist(
+        [a_send(0), a_send(1, partition=1)], schema=pa.schema([TABLES["sends"].arrow.field(n) for n in names])
+    )
+    recorder.write("sends", rows)
+    recorder.finish({})
+
+    assert Recording.open(tmp_path / "r").partitions("sends") == ["t-0", "t-1"]
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "reason"),
+    [
+        pytest.param("sent", {}, "unknown table", id="table"),
+        pytest.param("sends", a_send(0, colour=1), "no column colour", id="column"),
+        pytest.param("phases", {"name": "x"}, "needs column start_ns", id="required"),
+    ],
+)
+def test_a_row_that_the_schema_does_not_know_is_refused(
+    tmp_path: Path, table: str, columns: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(WrongRow, match=reason):
+        Recorder(tmp_path, "r").row(table, **columns)
+
+
+def test_a_value_of_a_wrong_type_is_refused_when_the_segment_closes(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, "r")
+    recorder.row("phases", name="x", start_ns=float("nan"))
+
+    with pytest.raises(WrongRow, match="start_ns"):
+        recorder.close_segment()
+
+
+@pytest.mark.parametrize(
+    ("sends", "reason"),
+    [
+        pytest.param([a_send(0, invoke_ns=None)], "without invoke", id="ok without invoke"),
+        pytest.param([a_send(0, complete_ns=None)], "without a completion", id="ok without completion"),
+        pytest.param([a_send(0), a_send(0, partition=1)], "sent twice", id="value sent twice"),
+        pytest.param([a_send(1, complete_ns=3)], "time goes back", id="completion before invoke"),
+        pytest.param([a_send(0, invoke_ns=50, complete_ns=60), a_send(1)], "time goes back", id="process goes back"),
+        pytest.param([a_send(0, invoke_ns=-3)], "before the run's start", id="negative time"),
+        pytest.param([a_send(0, outcome="maybe")], "not one of", id="unknown outcome"),
+        pytest.param([a_send(0, acks=0)], "cannot be acknowledged", id="acks=0 acknowledged"),
+        pytest.param([a_send(0, acks=2)], "not 0, 1 or -1", id="acks=2"),
+        pytest.param([a_send(0, process=4)], "does not name its process", id="foreign value"),
+    ],
+)
+def test_contradictory_rows_are_named(tmp_path: Path, sends: list[dict[str, object]], reason: str) -> None:
+    run = a_recording(tmp_path / "r", *sends)
+
+    damage = damage_of(run)
+
+    assert damage.table == "sends"
+    assert damage.row is not None
+    assert reason in damage.reason
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    run = a_recording(tmp_path / "r", a_send(0), finish=False)
+    shutil.rmtree(run / "recording/metadata")
+
+    assert str(damage_of(run)) == "table metadata: the table is missing"
+
+
+def test_a_missing_partition_is_noticed(tmp_path: Path) -> None:
+    run = a_recording(tmp_path / "r", a_send(0), a_send(1, partition=1))
+    shutil.rmtree(run / "recording/sends/tp=t-1")
+
+    assert "the manifest says 2" in damage_of(run).reason
+
+
+def test_an_unknown_schema_version_is_said(tmp_path: Path) -> None:
+    run = a_recording(tmp_path / "r", a_send(0))
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"schema_version": 99}))
+
+    assert "unknown schema version 99" in str(damage_of(run))
+
+
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
+    run = a_recording(tmp_path / "r", a_send(0))
+    path = next((run / "recording/sends/tp=t-0").iterdir())
+    path.write_bytes(path.read_bytes()[:-9])
+
+    damage = damage_of(run)
+
+    assert damage.table == "sends"
+    assert "not a readable Parquet file" in damage.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param(lambda t: t.drop_columns(["acks"]), "acks is missing", id="column missing"),
+        pytest.param(lambda t: t.append_column("x", t["acks"]), "unknown column x", id="column too many"),
+        pytest.param(
+            lambda t: t.set_column(t.column_names.index("acks"), "acks", t["acks"].cast(pa.float64())),
+            "type double",
+            id="wrong type",
+        ),
+    ],
+)
+def test_a_foreign_table_is_named(tmp_path: Path, change: object, reason: str) -> None:
+    run = a_recording(tmp_path / "r", a_send(0), finish=False)
+    path = next((run / "recording/sends/tp=t-0").iterdir())
+    assert callable(change)
+    pq.write_table(change(pq.ParquetFile(path).read()), path)
+
+    assert reason in damage_of(run).reason
+
+
+def test_a_folder_without_a_recording_is_said(tmp_path: Path) -> None:
+    assert "no recording in" in str(damage_of(tmp_path))
