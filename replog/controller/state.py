@@ -1,0 +1,75 @@
+"""The values an image is made of: one partition, one registered broker (SPEC 2.1)."""
+
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch
+
+Nodes = tuple[NodeId, ...]
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+CLUSTER_DEFAULT: Final = ""  # a broker resource without name holds for the whole cluster
+
+
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
+    """What the controller knows of one partition (SPEC 2.1.1)."""
+
+    replicas: Nodes
+    isr: Nodes
+    elr: Nodes = ()
+    last_known_elr: Nodes = ()
+    adding_replicas: Nodes = ()
+    removing_replicas: Nodes = ()
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    directories: tuple[UUID, ...] = ()  # one a replica, or none: unassigned
+
+    @property
+    def preferred_leader(self) -> NodeId:
+        """The first replica: who leads when all is well."""
+        return self.replicas[0]
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether replicas are still to be added or removed."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+
+class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a registered node listens."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+class FeatureRange(msgspec.Struct, frozen=True):
+    """Levels of a feature that a node supports, both inclusive."""
+
+    lowest: int
+    highest: int
+
+
+class Broker(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's registration; its epoch is the offset of the record that made it (SPEC 2.2.3)."""
+
+    broker_id: NodeId
+    epoch: BrokerEpoch
+    incarnation_id: UUID
+    endpoints: tuple[BrokerEndpoint, ...] = ()
+    features: dict[str, FeatureRange] = {}
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[UUID, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Registered, not fenced, not in controlled shutdown: fit to lead and to join an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
