@@ -1,0 +1,550 @@
+"""A simulated disk: what the processes see, and what a power failure leaves of it.
+
+Every file has its *content* (the page cache, which survives kill -9) and its *durable image*. Writes mark extents
+dirty; a sync copies them to the image once its time has passed. Directories likewise have entries as seen and
+durable entries, with the changes in between kept in order until `sync_directory`.
+
+At a power failure each dirty 4 KiB page survives by coin, some torn at a 512-byte sector; each unsynced change of a
+name survives by coin; what was synced stays. The coin's bias is drawn per failure, so that some failures lose
+everything unsynced and some nothing. What faults can do to a running disk is in `Faults`.
+
+The disk knows no event loop: it says through `charge` how long a blocking call took and asks the time through
+`now_ns`, so that a log can be crash-tested without a simulation (`crash_at` fails the power in the middle of the
+n-th operation; `PowerLost` then runs through whoever called).
+"""
+
+import errno
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Final
+
+import msgspec
+
+from replog.ports import Buffer
+
+PAGE_BYTES: Final = 4096
+SECTOR_BYTES: Final = 512
+SURVIVAL_BIASES: Final = (0.0, 0.5, 0.5, 0.9, 1.0)
+TORN_SHARE: Final = 0.2
+
+
+class PowerLost(BaseException):
+    """The machine is off: what ran on it stops here. Not an `Exception`: nothing on the machine may catch it."""
+
+
+class Faults(msgspec.Struct, kw_only=True):
+    """What is wrong with the disk now, and how fast it is. Shares are probabilities."""
+
+    sync_ns_min: int = 100_000
+    sync_ns_max: int = 2_000_000
+    slowdown: int = 1
+    lying_share: float = 0.0  # a sync that says yes and does nothing
+    sync_error_share: float = 0.0  # EIO; as on Linux, the pages count as clean afterwards
+    read_error_share: float = 0.0
+    write_error_share: float = 0.0
+    capacity_bytes: int | None = None  # ENOSPC beyond it
+
+
+class Inode:
+    """A file's content, its durable image, and which extents differ."""
+
+    __slots__ = ("content", "cut_at", "dirty", "image", "syncing")
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.image = bytearray()
+        self.dirty: list[tuple[int, int]] = []
+        self.syncing: list[tuple[int, list[tuple[int, int]], int | None]] = []
+        self.cut_at: int | None = None  # the lowest unsynced truncation
+
+    def mark(self, start: int, end: int) -> None:
+        """Remember an extent as dirty; one that continues the last is joined to it."""
+        dirty = self.dirty
+        if dirty and dirty[-1][1] == start:
+            dirty[-1] = (dirty[-1][0], end)
+        else:
+            dirty.append((start, end))
+
+    def cut(self, size: int) -> None:
+        """Truncate the content."""
+        del self.content[size:]
+        self.dirty = [(start, min(end, size)) for start, end in self.dirty if start < size]
+        self.cut_at = size if self.cut_at is None else min(self.cut_at, size)
+
+    def begin_sync(self, done_at_ns: int) -> None:
+        """Start to write all dirty extents; they are durable from `done_at_ns` on."""
+        self.syncing.append((done_at_ns, self.dirty, self.cut_at))
+        self.forget_dirty()
+
+    def forget_dirty(self) -> None:
+        """Count everything as clean."""
+        self.dirty = []
+        self.cut_at = None
+
+    def settle(self, now_ns: int) -> None:
+        """Move to the image what finished syncs have written."""
+        while self.syncing and self.syncing[0][0] <= now_ns:
+            _, extents, cut_at = self.syncing.pop(0)
+            self._write_back(extents, cut_at)
+
+    def _write_back(self, extents: Sequence[tuple[int, int]], cut_at: int | None) -> None:
+        if cut_at is not None:
+            del self.image[cut_at:]
+        for start, end in extents:
+            self.keep(start, min(end, len(self.content)))
+
+    def keep(self, start: int, end: int) -> None:
+        """Copy an extent of the content to the image; a hole before it reads as zeros."""
+        if end <= start:
+            return
+        if len(self.image) < start:
+            self.image.extend(bytes(start - len(self.image)))
+        self.image[start:end] = self.content[start:end]
+
+
+class Directory:
+    """Names: as seen, as durable, and the changes in between in order."""
+
+    __slots__ = ("changes", "durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Inode | Directory] = {}
+        self.durable: dict[str, Inode | Directory] = {}
+        self.changes: list[Change] = []
+
+    def bind(self, change: "Change") -> None:
+        """Give names to entries, or (None) take them away: one change, whole or not at all."""
+        self.changes.append(change)
+        _apply(change, self.entries)
+
+    def clear(self) -> None:
+        """Lose everything, durably."""
+        self.entries, self.durable, self.changes = {}, {}, []
+
+    def sync(self) -> None:
+        """Make the names durable."""
+        self.durable = dict(self.entries)
+        self.changes.clear()
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        return sorted(self.entries)
+
+
+Change = dict[str, Inode | Directory | None]
+
+
+def _apply(change: Change, entries: dict[str, Inode | Directory]) -> None:
+    for name, entry in change.items():
+        if entry is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = entry
+
+
+class SimulatedDisk:
+    """The disk of one machine; implements `replog.ports.Disk` for whatever runs there."""
+
+    def __init__(
+        self,
+        random: Random,
+        *,
+        now_ns: Callable[[], int] = lambda: 0,
+        charge: Callable[[int], None] = lambda duration_ns: None,
+        sleep: Callable[[int], Awaitable[None]] | None = None,
+    ) -> None:
+        self.faults = Faults()
+        self.powered = True
+        self.operation_count = 0
+        self.sync_count = 0
+        self.used_bytes = 0
+        self.on_crash_point: Callable[[], None] = self.power_fail
+        self._random = random
+        self._now_ns = now_ns
+        self._charge = charge
+        self._sleep = sleep
+        self._crash_at: int | None = None
+        self._root = Directory()
+
+    # the port
+
+    def open(self, path: str, *, create: bool = False) -> "SimulatedFile":
+        """Open a file; `FileNotFoundError` unless it exists or `create`."""
+        self._require_power()
+        directory, name = self._parent(path)
+        inode = directory.entries.get(name)
+        if isinstance(inode, Directory):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+            self._step()
+            inode = Inode()
+            directory.bind({name: inode})
+        return SimulatedFile(self, path, inode)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory of this name exists."""
+        return self._find(path) is not None
+
+    def list_directory(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        return self._directory(path).names()
+
+    def make_directory(self, path: str) -> None:
+        """Create it and its parents."""
+        directory = self._root
+        for name in _parts(path):
+            entry = directory.entries.get(name)
+            if isinstance(entry, Inode):
+                raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
+            if entry is None:
+                self._step()
+                entry = Directory()
+                directory.bind({name: entry})
+            directory = entry
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace `new` by `old`; the two changes of names are one, also at a power failure."""
+        source, old_name = self._parent(old)
+        target, new_name = self._parent(new)
+        entry = source.entries.get(old_name)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", old)
+        if isinstance(target.entries.get(new_name), Directory) and target.entries[new_name] is not entry:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", new)
+        self._step()
+        self._release(target.entries.get(new_name) if target.entries.get(new_name) is not entry else None)
+        if source is target:
+            target.bind({old_name: None, new_name: entry})
+        else:
+            target.bind({new_name: entry})
+            source.bind({old_name: None})
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        directory, name = self._parent(path)
+        entry = directory.entries.get(name)
+        if not isinstance(entry, Inode):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        self._step()
+        self._release(entry)
+        directory.bind({name: None})
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all it holds; a missing one is fine."""
+        entry = self._find(path)
+        if entry is None:
+            return
+        self._step()
+        self._release(entry)
+        directory, name = self._parent(path)
+        directory.bind({name: None})
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in this directory durable."""
+        directory = self._directory(path)
+        self._step()
+        self._charge(self._sync_duration_ns())
+        self._may_fail(self.faults.sync_error_share)
+        if not self._lies():
+            directory.sync()
+
+    def read_file(self, path: str) -> bytes:
+        """Return a file's whole content."""
+        file = self.open(path)
+        return file.read_at(0, file.size())
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        """Write a small file durably and atomically."""
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        file.truncate(0)
+        file.append(content)
+        file.sync()
+        file.close()
+        self.rename(temporary, path)
+        self.sync_directory(path.rpartition("/")[0])
+
+    async def sync_in_background(self, files: Sequence["SimulatedFile"]) -> None:  # type: ignore[override]
+        """Make files durable while the process goes on."""
+        durations = [self.begin_sync(file.inode) for file in files]
+        if durations and self._sleep is not None:
+            await self._sleep(max(durations))
+        self._require_power()
+
+    # what files ask
+
+    def grow(self, size_bytes: int) -> None:
+        """Take space; ENOSPC when there is none."""
+        capacity_bytes = self.faults.capacity_bytes
+        if capacity_bytes is not None and size_bytes > 0 and self.used_bytes + size_bytes > capacity_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.used_bytes += size_bytes
+
+    def before_write(self, inode: Inode, position: int, data: Buffer) -> None:
+        """Fail a write if a fault says so; tear it if the power fails in it."""
+        if not self.powered or self._crash_at is not None or self.faults.write_error_share:
+            self._require_power()
+            if self._crash_at == self.operation_count:
+                kept = bytes(data)[: self._random.randrange(len(data) + 1)]
+                inode.content[position : position + len(kept)] = kept
+                inode.mark(position, position + len(kept))
+            self._step()
+            self._may_fail(self.faults.write_error_share)
+        else:
+            self.operation_count += 1
+        if inode.syncing and position < len(inode.content):
+            inode.settle(self._now_ns())
+
+    def before_read(self) -> None:
+        """Fail a read if a fault says so."""
+        if not self.powered or self.faults.read_error_share:
+            self._require_power()
+            self._may_fail(self.faults.read_error_share)
+
+    def begin_sync(self, inode: Inode) -> int:
+        """Start to write a file's dirty extents; return how long it takes, in ns. EIO loses them."""
+        self._step()
+        self.sync_count += 1
+        duration_ns = self._sync_duration_ns()
+        try:
+            self._may_fail(self.faults.sync_error_share)
+        except OSError:
+            inode.forget_dirty()
+            raise
+        if not self._lies():
+            now_ns = self._now_ns()
+            inode.settle(now_ns)
+            inode.begin_sync(now_ns + duration_ns)
+        return duration_ns
+
+    def blocking_sync(self, inode: Inode) -> None:
+        """Write a file's dirty extents while the process stands still."""
+        self._charge(self.begin_sync(inode))
+
+    # faults
+
+    def crash_at(self, operation: int | None) -> None:
+        """Fail the power in the middle of the operation of this number, counted from 0 from now on."""
+        self._crash_at = None if operation is None else self.operation_count + operation
+
+    def power_fail(self) -> None:
+        """Turn into what the durable images and the coins leave, and switch off until `power_on`."""
+        self.powered = False
+        self._crash_at = None
+        bias = self._random.choice(SURVIVAL_BIASES)
+        now_ns = self._now_ns()
+        kept = _Survival(self._random, bias, now_ns)
+        kept.directory(self._root)
+        self.used_bytes = kept.used_bytes
+
+    def power_on(self) -> None:
+        """Serve again."""
+        self.powered = True
+
+    def wipe(self, path: str = "") -> None:
+        """Lose a directory's content, durable or not; without a path, all of it."""
+        directory = self._directory(path) if path else self._root
+        self._release(directory)
+        directory.clear()
+
+    def flip_bit(self, path: str, bit: int) -> None:
+        """Turn over one bit, in the cache and on the platter."""
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        for data in (inode.content, inode.image):
+            if bit // 8 < len(data):
+                data[bit // 8] ^= 1 << bit % 8
+
+    def cut_file(self, path: str, size: int) -> None:
+        """Cut a file behind its owner's back, durably."""
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        self.used_bytes -= max(0, len(inode.content) - size)
+        inode.cut(size)
+        del inode.image[size:]
+
+    def unsynced_bytes(self, path: str) -> int:
+        """Return how many bytes of a file a power failure could take now."""
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        inode.settle(self._now_ns())
+        return sum(end - start for start, end in inode.dirty)
+
+    # inside
+
+    def _step(self) -> None:
+        """Count an operation; the power may fail before it has any effect."""
+        self._require_power()
+        if self.operation_count == self._crash_at:
+            self.on_crash_point()
+            raise PowerLost
+        self.operation_count += 1
+
+    def _require_power(self) -> None:
+        if not self.powered:
+            raise PowerLost
+
+    def _may_fail(self, share: float) -> None:
+        if share and self._random.random() < share:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def _lies(self) -> bool:
+        return bool(self.faults.lying_share) and self._random.random() < self.faults.lying_share
+
+    def _sync_duration_ns(self) -> int:
+        faults = self.faults
+        return self._random.randrange(faults.sync_ns_min, faults.sync_ns_max) * faults.slowdown
+
+    def _release(self, entry: "Inode | Directory | None") -> None:
+        if isinstance(entry, Inode):
+            self.used_bytes -= len(entry.content)
+        elif isinstance(entry, Directory):
+            for child in entry.entries.values():
+                self._release(child)
+
+    def _find(self, path: str) -> "Inode | Directory | None":
+        entry: Inode | Directory | None = self._root
+        for name in _parts(path):
+            if not isinstance(entry, Directory):
+                return None
+            entry = entry.entries.get(name)
+        return entry
+
+    def _directory(self, path: str) -> Directory:
+        entry = self._find(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        if isinstance(entry, Inode):
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
+        return entry
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        parent, _, name = path.rpartition("/")
+        return self._directory(parent), name
+
+
+class SimulatedFile:
+    """An open file; implements `replog.ports.File`."""
+
+    __slots__ = ("disk", "inode", "path")
+
+    def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
+        self.disk = disk
+        self.path = path
+        self.inode = inode
+
+    def size(self) -> int:
+        """Length in bytes."""
+        return len(self.inode.content)
+
+    def append(self, *parts: Buffer) -> int:
+        """Write the parts at the end; return the position of the first byte."""
+        inode = self.inode
+        position = len(inode.content)
+        for part in parts:
+            start = len(inode.content)
+            self.disk.before_write(inode, start, part)
+            self.disk.grow(len(part))
+            inode.content += part
+            inode.mark(start, start + len(part))
+        return position
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite in place; may extend the file."""
+        inode = self.inode
+        self.disk.before_write(inode, position, data)
+        end = position + len(data)
+        self.disk.grow(max(0, end - len(inode.content)))
+        if len(inode.content) < position:
+            inode.content.extend(bytes(position - len(inode.content)))
+        inode.content[position:end] = data
+        inode.mark(position, end)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Read up to `length` bytes."""
+        self.disk.before_read()
+        return bytes(memoryview(self.inode.content)[position : position + length])
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes; a longer size extends with zeros."""
+        inode = self.inode
+        length = len(inode.content)
+        if size >= length:
+            if size > length:
+                self.write_at(length, bytes(size - length))
+            return
+        self.disk.before_write(inode, size, b"")
+        self.disk.grow(size - length)
+        inode.cut(size)
+
+    def sync(self) -> None:
+        """Block until content and size are durable."""
+        self.disk.blocking_sync(self.inode)
+
+    def close(self) -> None:
+        """Close; the cache keeps what is unsynced."""
+
+
+class _Survival:
+    """One power failure's coins, applied to a tree."""
+
+    def __init__(self, random: Random, bias: float, now_ns: int) -> None:
+        self.used_bytes = 0
+        self._random = random
+        self._bias = bias
+        self._now_ns = now_ns
+        self._seen: dict[int, None] = {}
+
+    def directory(self, directory: Directory) -> None:
+        """Leave the durable names and those of the changed ones that were lucky."""
+        entries = dict(directory.durable)
+        for change in directory.changes:
+            if self._lucky():
+                _apply(change, entries)
+        directory.entries = entries
+        directory.sync()
+        for name in directory.names():
+            entry = entries[name]
+            if isinstance(entry, Directory):
+                self.directory(entry)
+            else:
+                self._file(entry)
+
+    def _file(self, inode: Inode) -> None:
+        """Leave the image and the lucky dirty pages; the content is then what the image says."""
+        inode.settle(self._now_ns)
+        for _, extents, cut_at in inode.syncing:
+            self._pages(inode, extents, cut_at)
+        self._pages(inode, inode.dirty, inode.cut_at)
+        inode.content = bytearray(inode.image)
+        inode.syncing.clear()
+        inode.forget_dirty()
+        self.used_bytes += len(inode.content)
+
+    def _pages(self, inode: Inode, extents: Sequence[tuple[int, int]], cut_at: int | None) -> None:
+        if cut_at is not None and self._lucky():
+            del inode.image[cut_at:]
+        for start, extent_end in extents:
+            end = min(extent_end, len(inode.content))
+            page_start = start
+            while page_start < end:
+                page_end = min(end, page_start - page_start % PAGE_BYTES + PAGE_BYTES)
+                if self._lucky():
+                    inode.keep(page_start, self._perhaps_torn(page_start, page_end))
+                page_start = page_end
+
+    def _perhaps_torn(self, start: int, end: int) -> int:
+        """Return where the surviving part of a page ends: mostly its end, else a sector's."""
+        if self._bias in (0.0, 1.0) or self._random.random() >= TORN_SHARE:
+            return end
+        sector = start - start % SECTOR_BYTES + SECTOR_BYTES * self._random.randrange(1, 8)
+        return min(end, sector)
+
+    def _lucky(self) -> bool:
+        return self._random.random() < self._bias
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]

@@ -1,0 +1,488 @@
+"""A deterministic asyncio event loop in virtual time.
+
+One thread runs the callbacks of all simulated processes, one after the other, in the order of (time, machine,
+sequence). Time is an integer of nanoseconds that only this loop moves: it jumps to the next
+timer when nothing is ready, and every callback costs `CALLBACK_COST_NS`, so that no two events share an instant
+and a program that spins makes time pass. Ordinary asyncio code runs on it unchanged.
+
+What a process does while it is *busy* (a blocking fsync) or *paused* (SIGSTOP) is deferred, and what it does once
+it is dead is kept and never run (`clusters/simulated/process.py`).
+
+Futures and tasks hash by their number, not by their address: a set of tasks then iterates alike in every run.
+"""
+
+import asyncio
+import heapq
+import math
+from asyncio import Future, Task, TimerHandle, events
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from random import Random
+from typing import Any, Final, NoReturn, Self, TypeVar, TypeVarTuple
+
+from clusters.simulated.process import NS_PER_S, PROCESS, MonotonicClock, Process, silence
+from clusters.simulated.trace import BLOCK_NUMBERS, Trace
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+CALLBACK_COST_NS: Final = 1_000
+# A block of the trace whose events cost nearly all of the virtual time that passed is a block without a pause.
+# A boot may fill some of them; a quarter of a million events without rest is a program that spins.
+BLOCKS_WITHOUT_REST: Final = 64
+
+
+class Deadlock(AssertionError):
+    """Somebody waits, and nothing is scheduled that could ever wake them."""
+
+
+class Livelock(AssertionError):
+    """Callbacks run without end while virtual time hardly moves; names the busiest process."""
+
+
+class Refused(RuntimeError):
+    """Simulated code asked for something real: a thread, a socket, a file, a process."""
+
+
+class SimulatedFuture(Future[T]):
+    """A future whose hash is its number in order of first use."""
+
+    def __hash__(self) -> int:
+        return _number(self)
+
+
+class SimulatedTask(Task[T]):
+    """A task whose hash is its number in order of creation."""
+
+    def __hash__(self) -> int:
+        return _number(self)
+
+
+def _number(future: "Future[Any]") -> int:
+    """Return the future's own number, given out on first use."""
+    try:
+        return future._number  # type: ignore[attr-defined,no-any-return]
+    except AttributeError:
+        loop = future.get_loop()
+        assert isinstance(loop, SimulatedLoop)
+        future._number = number = loop.next_number()  # type: ignore[attr-defined]
+        return number
+
+
+class SimulatedHandle(TimerHandle):
+    """A scheduled callback and the process that owns it."""
+
+    __slots__ = ("args", "callback", "context", "due_ns", "process")
+    due_ns: int
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, process: Process):
+        # asyncio.Handle.__init__ is left out: it asks the loop for its debug flag on every call.
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.process = process
+        self._cancelled = False
+        self._scheduled = False
+
+    def cancel(self) -> None:
+        """Never run; what the callback referred to is let go."""
+        self._cancelled = True
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        """Tell whether `cancel` was called."""
+        return self._cancelled
+
+    def when(self) -> float:
+        """Return the due time on the owner's clock, in seconds."""
+        return self.process.clock.local_ns(self.due_ns) / NS_PER_S
+
+    def __repr__(self) -> str:
+        return f"SimulatedHandle({callback_name(self)} of {self.process.name})"
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """The one event loop of a simulation. Made by `SimulatedLoop.create(seed)`."""
+
+    def __init__(self, seed: int | str) -> None:
+        self.seed = seed
+        self.now_ns = 0
+        self.event_count = 0
+        self.stop_at_event: int | None = None
+        self.trace = Trace()
+        self.failures: list[Failure] = []
+        self.on_failure: Callable[[Failure], None] | None = None
+        self.processes: list[Process] = []
+        self._heap: list[tuple[int, int, int, SimulatedHandle]] = []
+        self._ready: deque[SimulatedHandle] = deque()
+        self._afterwards: list[Callable[[], None]] = []
+        self._sequence = 0
+        self._numbers = 0
+        self._stopping = False
+        self._running = False
+        self._closed = False
+        self._blocks_without_rest = 0
+        self._block_start_ns = 0
+        self.root = self.new_process("harness", rank=0, clock=MonotonicClock())
+
+    @classmethod
+    def create(cls, seed: int | str) -> Self:
+        """Make a loop; everything that happens on it follows from the seed."""
+        return cls(seed)
+
+    def random(self, purpose: str) -> Random:
+        """Return a fresh stream of chance for one purpose."""
+        return Random(f"{self.seed}/{purpose}")
+
+    def next_number(self) -> int:
+        """Return 1, 2, 3 ...: an identity that is alike in every run."""
+        self._numbers += 1
+        return self._numbers
+
+    # processes
+
+    def new_process(self, name: str, *, rank: int, clock: MonotonicClock) -> Process:
+        """Register a process; machines give their rank, which orders events of the same instant."""
+        process = Process(index=len(self.processes), rank=rank, name=name, clock=clock)
+        self.processes.append(process)
+        return process
+
+    def current_process(self) -> Process:
+        """Return the owner of the running callback; outside of callbacks, the harness."""
+        return PROCESS.get(self.root)
+
+    def spawn(self, process: Process, coroutine: Coroutine[Any, Any, T], name: str | None = None) -> "SimulatedTask[T]":
+        """Run a coroutine as a task of this process."""
+        return self.create_task(coroutine, name=name, context=process.context.copy())
+
+    def present_ns(self, process: Process) -> int:
+        """Return the process's virtual now: past the end of a blocking call it just made."""
+        return max(self.now_ns, process.busy_until_ns)
+
+    def charge(self, process: Process, duration_ns: int) -> None:
+        """Make the process busy: its clock moves on at once, its next callbacks wait until then."""
+        process.busy_until_ns = self.present_ns(process) + duration_ns
+        if process.runnable:
+            process.runnable = False
+            self.after_event(lambda: self._sleep_through(process))
+
+    def pause(self, process: Process) -> None:
+        """Stop running its callbacks (SIGSTOP); its machine stays up."""
+        process.paused = True
+        process.runnable = False
+
+    def resume(self, process: Process) -> None:
+        """Run what came due meanwhile, in order (SIGCONT)."""
+        process.paused = False
+        self._awake(process)
+
+    def kill(self, process: Process) -> None:
+        """Stop it for ever, between two callbacks (SIGKILL)."""
+        self.note("kill", process.index)
+        process.die()
+
+    def _sleep_through(self, process: Process) -> None:
+        self.call_at_ns(process.busy_until_ns, self._awake, process)
+
+    def _awake(self, process: Process) -> None:
+        if not process.alive or process.paused or process.runnable:
+            return
+        if process.busy_until_ns > self.now_ns:
+            self._sleep_through(process)
+            return
+        process.runnable = True
+        self._ready.extend(process.deferred)
+        process.deferred.clear()
+
+    # scheduling
+
+    def time(self) -> float:
+        """Return seconds on the running process's own monotonic clock."""
+        process = PROCESS.get(self.root)
+        return process.clock.local_ns(self.present_ns(process)) / NS_PER_S
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> SimulatedHandle:
+        """Run a callback as soon as its turn comes."""
+        if context is None:
+            context = copy_context()
+        handle = SimulatedHandle(callback, args, context, context.get(PROCESS) or self.root)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> SimulatedHandle:
+        """Run a callback soon; there are no other threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> SimulatedHandle:
+        """Run a callback after `delay` seconds of its owner's clock; never early."""
+        if context is None:
+            context = copy_context()
+        process = context.get(PROCESS) or self.root
+        delay_ns = process.clock.virtual_duration_ns(math.ceil(max(delay, 0) * NS_PER_S))
+        handle = SimulatedHandle(callback, args, context, process)
+        return self._schedule(self.present_ns(process) + delay_ns, handle)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> SimulatedHandle:
+        """Run a callback when its owner's clock shows `when` seconds; never early."""
+        if context is None:
+            context = copy_context()
+        process = context.get(PROCESS) or self.root
+        # One more: `when` went through a float, and a timer that fires 1 ns early would be set again and again.
+        due_ns = process.clock.virtual_ns(math.ceil(when * NS_PER_S)) + 1
+        return self._schedule(max(due_ns, self.now_ns), SimulatedHandle(callback, args, context, process))
+
+    def call_at_ns(
+        self, due_ns: int, callback: Callable[..., object], *args: Any, process: Process | None = None
+    ) -> SimulatedHandle:
+        """Run a callback at an instant of virtual time, for the world itself or for a process."""
+        owner = process or self.root
+        return self._schedule(max(due_ns, self.now_ns), SimulatedHandle(callback, args, owner.context, owner))
+
+    def run_soon(self, process: Process, context: Context, callback: Callable[..., object], *args: Any) -> None:
+        """Run a callback of a process as soon as its turn comes, deferred if the process cannot run."""
+        self._ready.append(SimulatedHandle(callback, args, context, process))
+
+    def after_event(self, callback: Callable[[], None]) -> None:
+        """Run a callback at the end of the running event, before any other event."""
+        self._afterwards.append(callback)
+
+    def sleep_ns(self, duration_ns: int) -> "Future[None]":
+        """Return a future that is done after so much virtual time, whatever the clocks say."""
+        future: Future[None] = self.create_future()
+        process = PROCESS.get(self.root)
+        self.call_at_ns(self.present_ns(process) + duration_ns, _set_done, future, process=process)
+        return future
+
+    def create_future(self) -> "Future[Any]":
+        """Return a future with a stable hash."""
+        return SimulatedFuture(loop=self)
+
+    def create_task(  # type: ignore[override]  # typeshed: Coroutine or Generator; only coroutines exist here
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> "SimulatedTask[T]":
+        """Start a task that belongs to its context's process."""
+        if context is None:
+            context = copy_context()
+        process = context.get(PROCESS) or self.root
+        number = self._numbers + 1
+        task = SimulatedTask(coro, loop=self, name=name or f"task-{number}", context=context)
+        process.adopt(_number(task), task)
+        if not process.alive:
+            silence(task)
+        return task
+
+    def _schedule(self, due_ns: int, handle: SimulatedHandle) -> SimulatedHandle:
+        self._sequence += 1
+        handle.due_ns = due_ns
+        heapq.heappush(self._heap, (due_ns, handle.process.rank, self._sequence, handle))
+        return handle
+
+    # running
+
+    def run_until_complete(self, future: "Generator[Any, None, T] | Awaitable[T]") -> T:
+        """Run until the coroutine of the harness is done; `Deadlock` when it never can be."""
+        task = future if isinstance(future, Future) else self.spawn(self.root, _as_coroutine(future))
+        self.root.context.copy().run(task.add_done_callback, lambda _: self.stop())
+        self._run(None)
+        if not task.done():
+            raise InterruptedError(f"stopped at event {self.event_count}")
+        result: T = task.result()
+        return result
+
+    def run_until(self, deadline_ns: int) -> None:
+        """Run all events up to an instant of virtual time; the clock stands there afterwards."""
+        self._run(deadline_ns)
+
+    def run_for(self, duration_ns: int) -> None:
+        """Run all events of the next so many nanoseconds."""
+        self._run(self.now_ns + duration_ns)
+
+    def run_forever(self) -> None:
+        """Run until `stop`."""
+        self._run(None)
+
+    def stop(self) -> None:
+        """End the run after this event."""
+        self._stopping = True
+
+    def _run(self, deadline_ns: int | None) -> None:
+        assert not self._running
+        assert not self._closed
+        self._stopping = False
+        self._running = True
+        previous = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            self._run_events(deadline_ns)
+        finally:
+            self._running = False
+            events._set_running_loop(previous)
+
+    def _run_events(self, deadline_ns: int | None) -> None:
+        """Run events in order. The hot loop: every name is local, every test is one attribute."""
+        heap, ready, pop = self._heap, self._ready, heapq.heappop
+        numbers, afterwards = self.trace.numbers, self._afterwards
+        while not self._stopping:
+            if not ready and not self._advance(deadline_ns):
+                return
+            now_ns = self.now_ns
+            while heap and heap[0][0] <= now_ns:
+                ready.append(pop(heap)[3])
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            process = handle.process
+            if not process.runnable:
+                process.defer(handle)
+                continue
+            if self.event_count == self.stop_at_event:
+                ready.appendleft(handle)
+                return
+            self.event_count += 1
+            self.now_ns = now_ns = now_ns + CALLBACK_COST_NS
+            numbers.append(now_ns)
+            numbers.append(process.index)
+            if len(numbers) >= BLOCK_NUMBERS:
+                self._end_block()
+            if self.trace.sink is not None:
+                self._trace_event(handle)
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt, AssertionError, Refused):
+                raise
+            except BaseException as problem:  # noqa: BLE001  # as asyncio: a failed callback does not end the loop
+                self._callback_failed(process, problem)
+            while afterwards:
+                afterwards.pop(0)()
+
+    def _advance(self, deadline_ns: int | None) -> bool:
+        """Move the clock to the next timer; False at the deadline."""
+        heap = self._heap
+        while heap and (heap[0][3]._cancelled or not heap[0][3].process.alive):
+            handle = heapq.heappop(heap)[3]
+            if not handle._cancelled:
+                handle.process.defer(handle)
+        if deadline_ns is not None and (not heap or heap[0][0] > deadline_ns):
+            self.now_ns = max(self.now_ns, deadline_ns)
+            return False
+        if not heap:
+            raise Deadlock("nothing is scheduled: everybody waits for somebody")
+        self.now_ns = max(self.now_ns, heap[0][0])
+        return True
+
+    def _end_block(self) -> None:
+        """Hash a block of the trace, and look whether time still moves."""
+        numbers = self.trace.numbers
+        cost_ns = len(numbers) // 2 * CALLBACK_COST_NS
+        rested = self.now_ns - self._block_start_ns > 2 * cost_ns
+        self._blocks_without_rest = 0 if rested else self._blocks_without_rest + 1
+        self._block_start_ns = self.now_ns
+        if self._blocks_without_rest >= BLOCKS_WITHOUT_REST:
+            busiest, count = Counter(numbers[1::2]).most_common(1)[0]
+            name = self.processes[busiest].name if 0 <= busiest < len(self.processes) else "messages"
+            raise Livelock(f"no rest for {BLOCKS_WITHOUT_REST} blocks of events; busiest: {name}, {count} events")
+        self.trace.flush()
+
+    # trace
+
+    def note(self, kind: str, *values: int) -> None:
+        """Add something that happened to the trace hash, and to its lines."""
+        self.trace.numbers.extend(values)
+        if self.trace.sink is not None:
+            self.trace.sink(f"{self.event_count} {self.now_ns} {kind} {' '.join(map(str, values))}")
+
+    def trace_hash(self) -> str:
+        """Return the hash over all events up to now."""
+        return self.trace.digest()
+
+    def _trace_event(self, handle: SimulatedHandle) -> None:
+        self.trace.line(f"{self.event_count} {self.now_ns} {handle.process.name} {callback_name(handle)}")
+
+    # failures
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Note a failure nobody caught (a callback's, or a task's that nobody awaited)."""
+        if self._closed:
+            return
+        process = self.current_process()
+        failure = Failure(self.now_ns, process, str(context.get("message")), context.get("exception"))
+        if not process.alive:
+            return
+        self.failures.append(failure)
+        self.note("failure", process.index)
+        if self.on_failure is not None:
+            self.on_failure(failure)
+
+    def _callback_failed(self, process: Process, problem: BaseException) -> None:
+        if process.alive:
+            process.context.run(self.call_exception_handler, {"message": "a callback failed", "exception": problem})
+
+    # what asyncio's own parts ask for
+
+    def is_running(self) -> bool:
+        """Tell whether a run is under way."""
+        return self._running
+
+    def is_closed(self) -> bool:
+        """Tell whether the simulation has ended."""
+        return self._closed
+
+    def get_debug(self) -> bool:
+        """No debug mode: it would read real time."""
+        return False
+
+    async def shutdown_asyncgens(self) -> None:
+        """Nothing to shut down: generators of the dead stay where they are."""
+
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> NoReturn:
+        """Refuse: threads have no place in a deterministic world."""
+        raise Refused(f"run_in_executor({getattr(func, '__qualname__', func)}) in the simulation")
+
+    def close(self) -> None:
+        """End the simulation: let go of everything, silently (see `guard.quiet_teardown`)."""
+        self._closed = True
+        for process in self.processes:
+            process.die()
+        for process in self.processes:
+            process.bury()
+        self._heap.clear()
+        self._ready.clear()
+
+
+class Failure:
+    """An exception that nobody caught, and whose it was."""
+
+    def __init__(self, at_ns: int, process: Process, message: str, exception: BaseException | None) -> None:
+        self.at_ns = at_ns
+        self.process = process
+        self.message = message
+        self.exception = exception
+
+    def __repr__(self) -> str:
+        return f"Failure({self.process.name} at {self.at_ns} ns: {self.message}: {self.exception!r})"
+
+
+def callback_name(handle: SimulatedHandle) -> str:
+    """Return a name without addresses: the coroutine of a task's step, else the function."""
+    owner = getattr(handle.callback, "__self__", None)
+    if isinstance(owner, Task):
+        return getattr(owner.get_coro(), "__qualname__", "?")
+    return getattr(handle.callback, "__qualname__", type(handle.callback).__name__)
+
+
+def _set_done(future: "Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _as_coroutine(awaitable: Any) -> Any:
+    return await awaitable

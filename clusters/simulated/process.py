@@ -1,0 +1,118 @@
+"""One life of a simulated process: who owns a callback, and whether it may run.
+
+The identity follows callbacks and tasks through `contextvars`: whatever a callback schedules belongs to the same
+process. A process is killed between two of its callbacks. Nothing of it runs again, `finally` included,
+because everything it had is kept referenced: a collected coroutine would be closed, and that runs code.
+"""
+
+from asyncio import Task
+from collections import deque
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from clusters.simulated.loop import SimulatedHandle
+
+NS_PER_S: Final = 1_000_000_000
+NS_PER_MS: Final = 1_000_000
+PPB: Final = 1_000_000_000
+TASKS_BEFORE_FIRST_SWEEP: Final = 64
+
+
+class MonotonicClock:
+    """A machine's monotonic clock: starts anywhere, runs a little fast or slow.
+
+    Conversions to virtual time round up, so that a timer never fires before its owner's clock says so.
+    """
+
+    def __init__(self, start_ns: int = 0) -> None:
+        self.drift_ppb = 0
+        self._virtual_origin_ns = 0
+        self._local_origin_ns = start_ns
+
+    def local_ns(self, virtual_ns: int) -> int:
+        """Return what this clock shows at an instant of virtual time."""
+        elapsed_ns = virtual_ns - self._virtual_origin_ns
+        return self._local_origin_ns + elapsed_ns + elapsed_ns * self.drift_ppb // PPB
+
+    def virtual_ns(self, local_ns: int) -> int:
+        """Return the first instant of virtual time at which this clock shows at least `local_ns`."""
+        elapsed_ns = local_ns - self._local_origin_ns
+        return self._virtual_origin_ns - (-elapsed_ns * PPB // (PPB + self.drift_ppb))
+
+    def virtual_duration_ns(self, local_duration_ns: int) -> int:
+        """Return how long this many local nanoseconds take, rounded up."""
+        if not self.drift_ppb:
+            return local_duration_ns
+        return -(-local_duration_ns * PPB // (PPB + self.drift_ppb))
+
+    def set_drift(self, drift_ppb: int, virtual_ns: int) -> None:
+        """Run faster (positive) or slower from this instant on; what it shows does not jump."""
+        self._local_origin_ns = self.local_ns(virtual_ns)
+        self._virtual_origin_ns = virtual_ns
+        self.drift_ppb = drift_ppb
+
+
+class Process:
+    """One incarnation of a process on a machine, from start to death."""
+
+    def __init__(self, *, index: int, rank: int, name: str, clock: MonotonicClock) -> None:
+        self.index = index
+        self.rank = rank
+        self.name = name
+        self.clock = clock
+        self.alive = True
+        self.paused = False
+        self.runnable = True
+        self.busy_until_ns = 0
+        self.deferred: deque[SimulatedHandle] = deque()
+        self.graveyard: list[object] = []
+        self._tasks: dict[int, Task[Any]] = {}
+        self._sweep_at = TASKS_BEFORE_FIRST_SWEEP
+        self.context: Context = copy_context()
+        self.context.run(PROCESS.set, self)
+
+    def adopt(self, number: int, task: "Task[Any]") -> None:
+        """Keep a strong reference to a task until it is done."""
+        tasks = self._tasks
+        tasks[number] = task
+        if len(tasks) > self._sweep_at:
+            self._tasks = {n: t for n, t in tasks.items() if not t.done()}
+            self._sweep_at = 2 * len(self._tasks) + TASKS_BEFORE_FIRST_SWEEP
+
+    def unfinished_tasks(self) -> "list[Task[Any]]":
+        """Return the tasks that still run, in order of creation."""
+        return [task for task in self._tasks.values() if not task.done()]
+
+    def defer(self, handle: "SimulatedHandle") -> None:
+        """Keep a callback that may not run now: until resumed, or for ever."""
+        if self.alive:
+            self.deferred.append(handle)
+        else:
+            self.graveyard.append(handle)
+
+    def die(self) -> None:
+        """Stop for ever; everything it held stays referenced."""
+        self.alive = False
+        self.runnable = False
+        self.graveyard.extend(self.deferred)
+        self.deferred.clear()
+        for task in self._tasks.values():
+            silence(task)
+
+    def bury(self) -> None:
+        """Let go of everything at the end of the simulation."""
+        self._tasks.clear()
+        self.graveyard.clear()
+        self.deferred.clear()
+
+    def __repr__(self) -> str:
+        return f"Process({self.name})"
+
+
+PROCESS: ContextVar[Process] = ContextVar("simulated_process")
+
+
+def silence(task: "Task[Any]") -> None:
+    """Forbid the complaint that asyncio makes when a pending task is collected."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # the C task has no public name for it

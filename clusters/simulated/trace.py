@@ -1,0 +1,45 @@
+"""The trace of a run: what happened in which order, as one hash and, when asked for, as lines.
+
+Two runs of a seed are the same run if their hashes agree. The hash covers, per event, the virtual time
+and the process that ran, and per message its bytes (as CRC-32): enough to notice any difference in
+behaviour at its first effect. Numbers are collected in a list and hashed in blocks, because a call of the hash
+function per event would cost more than the event.
+
+Lines cost formatting, so they exist only while a sink is set. `checkpoints` holds the hash after every block:
+two recorded runs can be compared block by block to find where they part before any line was printed.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+BLOCK_NUMBERS: Final = 8192
+Sink = Callable[[str], None]
+
+
+class Trace:
+    """Collects numbers into one running hash; prints lines while somebody listens."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.checkpoints: list[str] = []
+        self.sink: Sink | None = None
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def flush(self) -> None:
+        """Move the collected numbers into the hash. The list stays the same object."""
+        self._hash.update(array("q", self.numbers).tobytes())
+        self.numbers.clear()
+        self.checkpoints.append(self._hash.hexdigest()[:16])
+
+    def digest(self) -> str:
+        """Return the hash over everything up to now, 32 hexadecimal digits."""
+        if self.numbers:
+            self.flush()
+        return self._hash.hexdigest()
+
+    def line(self, text: str) -> None:
+        """Print a line; callers ask `sink is not None` first where the text costs something."""
+        if self.sink is not None:
+            self.sink(text)
