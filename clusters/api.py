@@ -1,0 +1,321 @@
+"""What any place to run offers, and all that workloads and faults know of it. Read this first.
+
+A *cluster* is a set of nodes with clients, links and disks. Faults ask it to hurt a node or a link and to prove
+that it hurt; workloads ask it for clients; the runner asks it for what the nodes said. Whether the nodes are
+processes, containers, hosts, a real Apache Kafka or objects in the simulator's world is hidden behind this page:
+a new kind is one module with one function, `launch`, returning an object with these methods.
+
+Words: a *link* is a directed pair of nodes; clients count as node 0, all of them together (a client library does
+not choose its source address). Times are ns of the run's clock. A *proof* is what was seen, as plain JSON-able
+facts, with the one bit that follows from it: a fault without effect must never pass for a fault.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from clusters.spec import ClusterSpec
+from replog.types import TopicPartition
+
+__all__ = ["ClusterSpec", "TopicPartition"]
+
+Acks = Literal[0, 1, -1]
+CLIENTS: Final = 0  # the node id that stands for every client
+
+
+class ClusterError(Exception):
+    """The place to run failed: one line that says which node and why, and what its log said last."""
+
+
+class Unsupported(ClusterError):
+    """Not possible on this kind of cluster; the message says why."""
+
+
+class Unsettled(ClusterError):
+    """Something waited for did not come about in time."""
+
+
+class Link(NamedTuple):
+    """A directed pair: what `source` sends to `target`."""
+
+    source: int
+    target: int
+
+    def __str__(self) -> str:
+        return f"{self.source or 'clients'}->{self.target or 'clients'}"
+
+
+class CutMode(StrEnum):
+    """What becomes of bytes on a link that is cut."""
+
+    HOLD = "hold"  # as a dead cable does to TCP: nothing passes; the senders' kernels send it again after the heal
+    DROP = "drop"  # bytes are lost for good: connections that lost some are reset at the heal
+    RESET = "reset"  # connections are reset at once, new ones refused
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What was seen of a fault or of its heal."""
+
+    holds: bool
+    facts: dict[str, Any]
+
+
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition as last committed."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    recovering: bool = False
+
+
+class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker's registration as last committed."""
+
+    broker_epoch: int
+    incarnation: str
+    fenced: bool
+
+
+class ClusterState(msgspec.Struct, kw_only=True):
+    """What is known of the committed metadata: grows while the run goes on; read it, never write it."""
+
+    metadata_offset: int = -1
+    quorum_leader: int = -1
+    quorum_epoch: int = -1
+    brokers: dict[int, BrokerState] = {}
+    partitions: dict[TopicPartition, PartitionState] = {}
+
+    def whole(self, spec: ClusterSpec) -> bool:
+        """Tell whether every broker serves and every partition has all its replicas in the ISR."""
+        serving = sum(not broker.fenced for broker in self.brokers.values()) == spec.brokers
+        return serving and all(
+            partition.leader >= 0 and len(partition.isr) == len(partition.replicas)
+            for partition in self.partitions.values()
+        )
+
+
+class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a node's event file, or what the harness itself saw of the node's life."""
+
+    node: int
+    name: str
+    node_ns: int | None
+    at_ns: int
+    fields: dict[str, Any]
+
+
+class MetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One committed metadata record."""
+
+    metadata_offset: int
+    quorum_epoch: int
+    at_ns: int
+    record_type: str
+    topic: str | None
+    partition: int | None
+    body: dict[str, Any]
+
+
+class LogEntry(NamedTuple):
+    """One record of a replica's final log; value is null where it is not one of ours."""
+
+    node: int
+    topic: str
+    partition: int
+    log_offset: int
+    leader_epoch: int
+    value: int | None
+    batch_first_offset: int
+    is_control: bool
+
+
+class Delivery(NamedTuple):
+    """How a send ended (VERDICTS, facts): `ok`, `sent` (acks=0), `fail` (surely not in the log), `info`."""
+
+    outcome: Literal["ok", "fail", "info", "sent"]
+    error: str | None
+    log_offset: int | None
+    leader_epoch: int | None
+    attempts: int | None
+
+
+class ReceivedRecord(NamedTuple):
+    """A record that a consumer got."""
+
+    log_offset: int
+    key: bytes | None
+    value: bytes | None
+    leader_epoch: int | None
+
+
+class PartitionPoll(msgspec.Struct, kw_only=True):
+    """What one poll brought for one partition; watermarks as the last fetch answer showed them, else None."""
+
+    partition: TopicPartition
+    position: int  # where this poll began to read
+    records: list[ReceivedRecord]
+    error: str | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+
+
+class Offsets(NamedTuple):
+    """Answer of ListOffsets for one partition: earliest and latest, or why not."""
+
+    partition: TopicPartition
+    log_start_offset: int | None
+    latest_offset: int | None
+    leader_epoch: int | None
+    error: str | None
+
+
+class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A producer's behaviour. Idempotent producers retry inside; the others make one attempt a record."""
+
+    acks: Acks
+    idempotent: bool
+    delivery_timeout_ms: int
+    request_timeout_ms: int
+    linger_ms: int = 2
+    transactional_id: str | None = None
+
+
+class Producer(Protocol):
+    """Sends records; never raises for what a broker said: that is in the `Delivery`."""
+
+    def send(
+        self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
+    ) -> None:
+        """Offer one record; `done` is called once, on the event loop, possibly before this returns."""
+
+    async def flush(self, timeout_ms: int) -> int:
+        """Wait until nothing is under way; return how many still are."""
+
+    async def close(self) -> None:
+        """Give up what is under way (its `done` gets `info` or `fail`) and release everything."""
+
+
+class Consumer(Protocol):
+    """Reads partitions given by hand, never resetting its position by itself."""
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on; replaces what was assigned."""
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+        """Return what has arrived, at most one entry a partition; empty after the time-out."""
+
+    async def close(self) -> None:
+        """Release everything."""
+
+
+class Admin(Protocol):
+    """Asks for topics and offsets."""
+
+    async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
+        """Create a topic; an existing one of this name is fine. `ClusterError` when it cannot be had."""
+
+    async def offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> list[Offsets]:
+        """Ask each leader for earliest and latest offset."""
+
+    async def close(self) -> None:
+        """Release everything."""
+
+
+class ClientFactory(Protocol):
+    """Makes clients that reach the brokers through their links."""
+
+    def producer(self, settings: ProducerSettings, client_id: str) -> Producer:
+        """Make a producer."""
+
+    def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> Consumer:
+        """Make a consumer."""
+
+    def admin(self, client_id: str) -> Admin:
+        """Make an admin client."""
+
+
+class Cluster(Protocol):
+    """A running cluster."""
+
+    kind: str
+    spec: ClusterSpec
+    clients: ClientFactory
+    state: ClusterState
+    capabilities: frozenset[str]  # names of the methods that work here: kill, wipe, pause, cut, ...
+
+    def now_ns(self) -> int:
+        """Return the run's clock."""
+
+    async def start(self, node: int) -> None:
+        """Start a node that is down; return when it accepts connections. `ClusterError` with its last log lines."""
+
+    async def stop(self, node: int) -> None:
+        """Ask a node to end in good order and wait for it."""
+
+    async def kill(self, node: int) -> Proof:
+        """Kill -9; prove that the process is gone and its port refuses."""
+
+    async def pause(self, node: int) -> Proof:
+        """Stop a node's execution; prove it."""
+
+    async def resume(self, node: int) -> Proof:
+        """Let a paused node go on; prove it."""
+
+    async def wipe(self, node: int) -> Proof:
+        """Empty the disk of a node that is down, formatted again; prove that no log is left."""
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Cut links; prove by probes that passed before and no longer do."""
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Undo cuts; prove by probes that pass."""
+
+    def alive(self, node: int) -> bool:
+        """Tell whether the node's process exists."""
+
+    def failures(self) -> list[str]:
+        """Return what went wrong with nodes that nobody hurt: one line each, with the last log lines."""
+
+    def drain_events(self) -> list[NodeEvent]:
+        """Return what nodes told since the last call."""
+
+    def drain_metadata(self) -> list[MetadataEntry]:
+        """Return committed metadata records since the last call."""
+
+    async def shut_down(self) -> None:
+        """End every node; disks stay readable."""
+
+    def final_logs(self) -> Iterator[LogEntry]:
+        """Read every replica's log from the disks, after `shut_down`."""
+
+    async def close(self) -> None:
+        """Leave nothing behind: no process, port, cut. Safe at any moment, also twice."""
+
+
+Launch = Callable[..., Awaitable[Cluster]]  # every kind's module has `launch(spec, directory, clock)`
+
+
+async def until(
+    holds: Callable[[], bool], *, timeout_ms: int, what: str, poll_ms: int = 20, cluster: Cluster | None = None
+) -> int:
+    """Wait until `holds()`; return the ms it took. `Unsettled` names what did not come about.
+
+    With a cluster, a node that dies meanwhile by itself ends the wait at once: waiting on would only hide why.
+    """
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    while not holds():
+        if cluster is not None and (failures := cluster.failures()):
+            raise ClusterError(failures[0])
+        if (loop.time() - start) * 1000 >= timeout_ms:
+            raise Unsettled(f"{what}: not within {timeout_ms} ms")
+        await asyncio.sleep(poll_ms / 1000)
+    return round((loop.time() - start) * 1000)

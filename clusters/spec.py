@@ -1,0 +1,83 @@
+"""What a cluster is made of, before any of it exists: how many nodes, which settings, which known bugs.
+
+A profile is a named set of settings. `ci` shortens Kafka's time-outs about five times, so that a session
+expires within two seconds and a whole run fits a minute; `kafka-defaults` changes nothing. The settings of
+the profile, then those of the spec, overlay replog's defaults; names are checked by `replog.config` when a
+node's file is written, so that a mistyped name is refused before anything starts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+CI: Final[Mapping[str, Any]] = {
+    "broker.heartbeat.interval.ms": 300,
+    "broker.session.timeout.ms": 1800,
+    "controller.quorum.election.timeout.ms": 300,
+    "controller.quorum.election.backoff.max.ms": 300,
+    "controller.quorum.fetch.timeout.ms": 600,
+    "controller.quorum.request.timeout.ms": 600,
+    "controlled.shutdown.timeout.ms": 3000,
+    "replica.lag.time.max.ms": 2500,
+    "replica.fetch.wait.max.ms": 200,
+    "replica.fetch.backoff.ms": 100,
+    "replica.high.watermark.checkpoint.interval.ms": 1000,
+    "log.flush.offset.checkpoint.interval.ms": 2000,
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {"ci": CI, "kafka-defaults": {}}
+
+
+class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The wanted cluster. Brokers are numbered 1.., controllers 101.. (CONTRACT, names)."""
+
+    brokers: int = 3
+    controllers: int = 3
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    profile: str = "ci"
+    settings: dict[str, Any] = {}
+    mutants: tuple[str, ...] = ()
+    base_port: int | None = None  # None: any that is free
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """Ids of the brokers, ascending."""
+        return tuple(range(1, self.brokers + 1))
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]:
+        """Ids of the controllers, ascending."""
+        return tuple(range(101, 101 + self.controllers))
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """Every node, controllers first: the order in which they are started."""
+        return self.controller_ids + self.broker_ids
+
+    def node_settings(self) -> dict[str, Any]:
+        """Return what all nodes have in common, by Kafka's names."""
+        return {
+            "min.insync.replicas": self.min_insync_replicas,
+            "default.replication.factor": self.replication_factor,
+            "offsets.topic.replication.factor": min(self.replication_factor, self.brokers),
+            "transaction.state.log.replication.factor": min(self.replication_factor, self.brokers),
+            "transaction.state.log.min.isr": min(self.min_insync_replicas, self.brokers),
+            "auto.create.topics.enable": False,
+            **PROFILES[self.profile],
+            **self.settings,
+        }
+
+    def timeout_ms(self, setting: str) -> int:
+        """Return one of the time-outs that faults and waits are measured in."""
+        from replog.config import DEFAULTS
+
+        return int(self.node_settings().get(setting, DEFAULTS[setting]))
+
+
+class UnknownProfile(ValueError):
+    """The profile's name is not one of ours."""
