@@ -1,0 +1,62 @@
+"""Small text files that say how far a disk can be trusted, in Kafka's formats.
+
+One of each per log directory, covering *all* its partitions (a file that knows only some of them loses the
+others' high watermarks: KAFKA-7235): `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high
+watermarks), `log-start-offset-checkpoint`; and one `leader-epoch-checkpoint` per partition. Layout: version 0, number of lines,
+lines of fields parted by blanks. They are replaced atomically and durably. What stands in them is a lower bound: the log may know better.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from replog.ports import Disk
+from replog.types import TopicPartition
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+VERSION: Final = "0"
+
+
+class CorruptCheckpoint(Exception):  # noqa: N818 - the words say it
+    """A checkpoint file does not have the layout of one."""
+
+
+def rendered(lines: Iterable[str]) -> bytes:
+    """Return a checkpoint file's content."""
+    listed = list(lines)
+    return "".join(f"{line}\n" for line in (VERSION, len(listed), *listed)).encode()
+
+
+def parsed_lines(content: bytes, *, fields: int, numbers: tuple[int, ...]) -> list[list[str]]:
+    """Return the fields of each line.
+
+    fields:   how many a line must have.
+    numbers:  indexes of those that must be whole numbers.
+    Raises `CorruptCheckpoint` on a wrong version, count or line.
+    """
+    try:
+        version, count, *lines = content.decode().splitlines()
+    except ValueError as problem:
+        raise CorruptCheckpoint(str(problem)) from None
+    if version != VERSION or not count.isdigit() or int(count) != len(lines):
+        raise CorruptCheckpoint(f"version {version!r}, count {count!r}, {len(lines)} lines")
+    parsed = [line.split() for line in lines]
+    for line in parsed:
+        if len(line) != fields or not all(line[index].lstrip("-").isdigit() for index in numbers):
+            raise CorruptCheckpoint(f"line {' '.join(line)!r}")
+    return parsed
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace a directory's checkpoint of one offset a partition."""
+    content = rendered(f"{p.topic} {p.partition} {offset}" for p, offset in sorted(offsets.items()))
+    disk.replace_file(path, content)
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """Return the checkpointed offsets; none when the file was never written. Raises `CorruptCheckpoint`."""
+    if not disk.exists(path):
+        return {}
+    lines = parsed_lines(disk.read_file(path), fields=3, numbers=(1, 2))
+    return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in lines}
