@@ -97,6 +97,7 @@ class Image:
         self.last_offset = -1  # of the last record that was replayed
         self.topics: dict[UUID, Topic] = {}
         self.topics_by_name: dict[str, Topic] = {}
+        self._colliding: dict[str, list[str]] = {}  # metric names make no difference between "." and "_"
         self.brokers: dict[NodeId, Broker] = {}
         self.controllers: dict[NodeId, r.RegisterControllerRecord] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
@@ -121,6 +122,10 @@ class Image:
         """Return a partition's state, None when it does not exist."""
         topic = self.topics.get(topic_id)
         return topic.partitions.get(index) if topic else None
+
+    def colliding_topic(self, name: str) -> str | None:
+        """Return an existing topic whose name differs only in "." and "_"."""
+        return next((other for other in self._colliding.get(_metric_name(name), []) if other != name), None)
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, Partition]]:
         """Yield all partitions in (topic id, partition) order."""
@@ -300,11 +305,16 @@ class Image:
         self._remember(self._remove_topic, topic)
         self.topics[topic.topic_id] = topic
         self.topics_by_name[topic.name] = topic
+        self._colliding.setdefault(_metric_name(topic.name), []).append(topic.name)
 
     def _remove_topic(self, topic: Topic) -> None:
         self._remember(self._put_topic, topic)
         del self.topics[topic.topic_id]
         del self.topics_by_name[topic.name]
+        names = self._colliding[_metric_name(topic.name)]
+        names.remove(topic.name)
+        if not names:
+            del self._colliding[_metric_name(topic.name)]
 
     def _put_partition(self, topic: Topic, index: int, new: Partition | None) -> None:
         old = topic.partitions.get(index)
@@ -382,6 +392,18 @@ class Image:
         self._undoing = False
         self.last_offset = min(self.last_offset, offset)
 
+    def seal(self, first_offset: int, offset: int) -> None:
+        """Count everything from `first_offset` on as one record at `offset`: an atomic group's end."""
+        retagged = []
+        while self._undo and self._undo[-1][0] >= first_offset:
+            retagged.append((offset, *self._undo.pop()[1:]))
+        self._undo.extend(reversed(retagged))
+        self.last_offset = offset
+
+    def resume_transaction(self, buffered: list[tuple[int, Any]]) -> None:
+        """Stand in the middle of an atomic group whose beginning is committed and whose end is not."""
+        self._transaction = list(buffered)
+
     # --- snapshot ---------------------------------------------------------------------------
 
     def snapshot(self) -> Iterator[r.MetadataRecord]:
@@ -424,6 +446,10 @@ def merged(partition: Partition, change: r.PartitionChangeRecord) -> Partition:
         ),
         directories=partition.directories if change.directories is None else _directories(change.directories),
     )
+
+
+def _metric_name(topic: str) -> str:
+    return topic.replace(".", "_")
 
 
 def _nodes(ids: Iterable[int]) -> Nodes:
