@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import cases
 import pytest
 
 from checkers.guarantees import (
@@ -21,6 +20,7 @@ from checkers.guarantees import (
     WasRead,
     promise,
 )
+from tests.cases.cases import load, only
 
 GIVEN = {"min_isr", "elr", "unclean", "recovery", "rf", "mode"}
 EVENTS = {
@@ -34,7 +34,7 @@ EVENTS = {
 
 
 def settings(given: dict[str, Any]) -> Settings:
-    cases.only(given, GIVEN, "given")
+    only(given, GIVEN, "given")
     return Settings(
         min_isr=given["min_isr"],
         replication_factor=given.get("rf", 3),
@@ -73,7 +73,7 @@ def facts(event: dict[str, Any]) -> Iterator[Fact]:
             raise AssertionError(event)
 
 
-@pytest.mark.parametrize("case", cases.load("guarantees", more_keys=frozenset({"events", "rule", "violation"})))
+@pytest.mark.parametrize("case", load("guarantees", more_keys=frozenset({"events", "rule", "violation"})))
 def test_guarantee(case: dict[str, Any]) -> None:
     answer = promise(settings(case["given"]), [fact for event in case["events"] for fact in facts(event)])
 

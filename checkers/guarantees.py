@@ -1,0 +1,318 @@
+"""What was promised: must this record have survived, and which rule says so (VERDICTS.md as code).
+
+The facts about one record of one partition, in the order of the committed metadata log, are folded into a
+`Promise`. The rules judge one election: the one that gave the lead to the replica in whose log the record
+is first missing, which is the last `Elected` of the facts given. What is unknown is simply not among the
+facts, and no rule permits anything without a fact that says so: unknown never excuses.
+
+Worked rows as data: tests/cases/data/guarantees.yaml.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+
+class How(StrEnum):
+    """How a leader came to lead."""
+
+    CLEAN = "clean"  # from the ISR or ELR
+    LAST_KNOWN = "last_known"  # the last known leader, ISR and ELR being empty
+    UNCLEAN = "unclean"  # any replica
+    RECOVERY = "recovery"  # the unclean recovery manager, after comparing logs
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings in force.
+
+    recovery:      strategy of the unclean recovery manager: off, balanced, aggressive.
+    high_watermark_needs_min_isr:  KIP-966's rule; not in force in ZooKeeper mode.
+    """
+
+    min_isr: int
+    replication_factor: int
+    elr: bool
+    unclean: bool
+    recovery: str
+    high_watermark_needs_min_isr: bool
+
+    @property
+    def effective_min_isr(self) -> int:
+        """min.insync.replicas, but never more than there are replicas."""
+        return min(self.min_isr, self.replication_factor)
+
+
+class Acknowledged(msgspec.Struct, frozen=True):
+    """The record was acknowledged (acks 1, -1) or sent (0) while this ISR was committed."""
+
+    acks: int
+    isr: tuple[int, ...]
+    leader: int
+
+
+class Exposed(msgspec.Struct, frozen=True):
+    """The high watermark passed the record at some observer while this ISR was committed."""
+
+    isr: tuple[int, ...]
+
+
+class WasRead(msgspec.Struct, frozen=True):
+    """A consumer received the record."""
+
+
+class ShutDownUncleanly(msgspec.Struct, frozen=True):
+    """The node registered with a previous broker epoch that was not the registered one."""
+
+    node: int
+
+
+class ProvenLoss(msgspec.Struct, frozen=True):
+    """A fault's proof says that the record left this node's disk while it was down."""
+
+    node: int
+
+
+class CutLive(msgspec.Struct, frozen=True):
+    """The record's bytes were cut or corrupted under the node's running process."""
+
+    node: int
+
+
+class JoinedIsr(msgspec.Struct, frozen=True):
+    """The node caught up and joined (again) the committed ISR: it holds the record from now on."""
+
+    node: int
+
+
+class LogStartMoved(msgspec.Struct, frozen=True):
+    """DeleteRecords or retention moved the log start past the record."""
+
+
+class SettingsChanged(msgspec.Struct, frozen=True):
+    """From here on these settings are in force."""
+
+    settings: Settings
+
+
+class LeadershipChanged(msgspec.Struct, frozen=True):
+    """A new leader epoch without an election of anybody: the partition became leaderless."""
+
+
+class Elected(msgspec.Struct, frozen=True):
+    """The node was elected.
+
+    empty:       the committed ISR and ELR were both empty before.
+    ordered:     an operator asked for this unclean election.
+    last_known:  the last known ELR before the election; None when it was not recorded.
+    """
+
+    leader: int
+    how: How
+    empty: bool
+    ordered: bool = False
+    last_known: tuple[int, ...] | None = None
+
+
+Fact = (
+    Acknowledged
+    | Exposed
+    | WasRead
+    | ShutDownUncleanly
+    | ProvenLoss
+    | CutLive
+    | JoinedIsr
+    | LogStartMoved
+    | SettingsChanged
+    | LeadershipChanged
+    | Elected
+)
+
+RULES: dict[str, str] = {
+    "R1": "ISR and ELR were both empty, the last known leader provably lost the record, and at least effective-min-ISR "
+    "holders had shut down uncleanly (KIP-966 survives min ISR - 1 unclean shutdowns)",
+    "R2": "unclean recovery (Balanced): every last known ELR member that held the record provably lost it (KIP-966)",
+    "R3": "without ELR the leader elected from the ISR had provably lost the record: last replica standing",
+    "R4": "an unclean election that the settings allowed chose a replica without the record (KIP-704, KIP-966)",
+    "R5": "acks=1 promises the leader's log only, and leadership changed or the leader's disk was lost",
+    "R6": "acks=0 promises nothing before the high watermark has passed the record",
+    "R7": "the leader's files were cut or corrupted under the running process",
+    "gone_by_order": "the log start moved past the record by DeleteRecords or retention",
+}
+VIOLATIONS: dict[str, str] = {
+    "unclean_election_not_allowed": "an unclean election that the settings did not allow (KIP-966)",
+    "clean_election_of_unclean_replica": "a clean election of a replica that had shut down uncleanly and was not "
+    "whole again (KIP-966)",
+    "elr_lost_member": "ISR and ELR were empty after fewer than effective-min-ISR unclean shutdowns (KIP-966)",
+}
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """The answer to the question whether the record may be missing.
+
+    rule:        what permits its loss; None: it must survive.
+    violations:  what is wrong by itself, whatever happened to the record.
+    """
+
+    rule: str | None
+    violations: tuple[str, ...]
+
+    @property
+    def must_survive(self) -> bool:
+        """Whether its absence is a violation."""
+        return self.rule is None
+
+
+class Ledger:
+    """What is known about one record's copies after some facts."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.least_min_isr = settings.effective_min_isr
+        self.acks: int | None = None
+        self.bound = False  # has the guarantee of acks=all
+        self.leader: int | None = None
+        self.isr: tuple[int, ...] | None = None
+        self.holders: dict[int, None] = {}
+        self.unclean: dict[int, None] = {}  # any node: unclean since it was last whole
+        self.lost: dict[int, None] = {}
+        self.cut_live: dict[int, None] = {}
+        self.leadership_changed = False
+        self.log_start_moved = False
+        self.election: Elected | None = None
+        self.violations: dict[str, None] = {}
+
+    def add(self, fact: Fact) -> None:  # noqa: C901 - one line a fact
+        """Take in the next fact."""
+        match fact:
+            case Acknowledged():
+                self._on_acknowledged(fact)
+            case Exposed(isr=isr):
+                self._bind(isr)
+            case WasRead():
+                self._bind(self.isr)
+            case ShutDownUncleanly(node=node):
+                self._on_unclean(node)
+            case ProvenLoss(node=node):
+                self.lost[node] = None
+            case CutLive(node=node):
+                self.cut_live[node] = None
+            case JoinedIsr(node=node):
+                self._on_joined(node)
+            case SettingsChanged(settings=settings):
+                self.settings = settings
+                self.least_min_isr = min(self.least_min_isr, settings.effective_min_isr)
+            case LogStartMoved():
+                self.log_start_moved = True
+            case LeadershipChanged():
+                self.leadership_changed = True
+            case Elected():
+                self._on_elected(fact)
+            case _:
+                assert_never(fact)
+
+    def _on_acknowledged(self, fact: Acknowledged) -> None:
+        self.acks, self.isr, self.leader = fact.acks, fact.isr, fact.leader
+        self.least_min_isr = self.settings.effective_min_isr
+        self.bound = fact.acks == -1
+        for node in fact.isr if self.bound else (fact.leader,):
+            self.holders[node] = None
+
+    def _bind(self, isr: tuple[int, ...] | None) -> None:
+        """The high watermark passed the record: from now on it has the guarantee of acks=all.
+
+        Where the high watermark may move below min ISR (ZooKeeper mode) that binds only with a full enough ISR;
+        an unknown ISR binds, because the unknown never excuses.
+        """
+        self.isr = isr
+        exposed_too_early = isr is not None and len(isr) < self.settings.effective_min_isr
+        if exposed_too_early and not self.settings.high_watermark_needs_min_isr:
+            return
+        self.bound = True
+        for node in isr or ():
+            self.holders[node] = None
+
+    def _on_unclean(self, node: int) -> None:
+        self.unclean[node] = None
+        # A start notices what was cut under the former process: from here on it is a loss like any other.
+        if node in self.cut_live:
+            del self.cut_live[node]
+            self.lost[node] = None
+
+    def _on_joined(self, node: int) -> None:
+        self.holders[node] = None
+        for former in (self.unclean, self.lost, self.cut_live):
+            former.pop(node, None)
+
+    def _on_elected(self, election: Elected) -> None:
+        self.leadership_changed = True
+        self.election = election
+        if election.how is not How.CLEAN and not self._allowed(election):
+            self.violations["unclean_election_not_allowed"] = None
+        if election.how is How.CLEAN and self.settings.elr and election.leader in self.unclean:
+            self.violations["clean_election_of_unclean_replica"] = None
+        if election.empty and self.settings.elr and self.bound and self._unclean_holders() < self.least_min_isr:
+            self.violations["elr_lost_member"] = None
+
+    def _allowed(self, election: Elected) -> bool:
+        match election.how:
+            case How.CLEAN:
+                return True
+            case How.LAST_KNOWN:
+                return self.settings.elr and election.empty
+            case How.RECOVERY:
+                return self.settings.recovery != "off"
+            case How.UNCLEAN:
+                return self._unclean_allowed(election)
+
+    def _unclean_allowed(self, election: Elected) -> bool:
+        return self.settings.unclean or self.settings.recovery == "aggressive" or election.ordered
+
+    def _unclean_holders(self) -> int:
+        return sum(node in self.unclean for node in self.holders)
+
+    def promise(self) -> Promise:
+        """Say whether the record may be missing from the last named leader's log."""
+        return Promise(self._rule(), tuple(self.violations))
+
+    def _rule(self) -> str | None:
+        suspect = self.election.leader if self.election is not None else self.leader
+        if self.log_start_moved:
+            return "gone_by_order"
+        if suspect in self.cut_live:
+            return "R7"
+        if not self.bound and self.acks == 0:
+            return "R6"
+        if not self.bound and self.acks == 1:
+            return "R5" if self.leadership_changed or self.leader in self.lost else None
+        return None if self.election is None else self._rule_of(self.election)
+
+    def _rule_of(self, election: Elected) -> str | None:
+        """The rules for a record with the guarantee of acks=all."""
+        lacks_record = election.leader in self.lost or election.leader not in self.holders
+        if election.how is not How.CLEAN and self._unclean_allowed(election) and lacks_record:
+            return "R4"
+        budget_spent = election.empty and self._unclean_holders() >= self.least_min_isr
+        match election.how:
+            case How.CLEAN:
+                return "R3" if not self.settings.elr and election.leader in self.lost else None
+            case How.LAST_KNOWN:
+                return "R1" if self.settings.elr and budget_spent and election.leader in self.lost else None
+            case How.RECOVERY:
+                return "R2" if self.settings.elr and budget_spent and self._all_last_known_lost(election) else None
+            case How.UNCLEAN:
+                return None
+
+    def _all_last_known_lost(self, election: Elected) -> bool:
+        asked = tuple(self.holders) if election.last_known is None else election.last_known
+        held = [node for node in asked if node in self.holders]
+        return bool(held) and all(node in self.lost for node in held)
+
+
+def promise(settings: Settings, facts: Iterable[Fact]) -> Promise:
+    """Fold the facts about one record, in order, into what was promised."""
+    ledger = Ledger(settings)
+    for fact in facts:
+        ledger.add(fact)
+    return ledger.promise()
