@@ -16,11 +16,12 @@ import pkgutil
 import re
 import subprocess
 import sys
+import types
+import typing
 import uuid
 from pathlib import Path
 from typing import Any
 
-import kio.schema
 from kio.schema.index import api_key_map
 from kio.serial._introspect import (
     EntityField,
@@ -48,7 +49,7 @@ IMPLICIT_DEFAULTS = {
     "string": '""',
     "uuid": "ZERO_UUID",
     "bytes": 'b""',
-    "records": "None",
+    "records": 'b""',
     "error": "Error.NONE",
 }
 KIO_TIMES = {"timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}
@@ -131,9 +132,7 @@ def _entity(api: str, version: int, kind: str) -> Any:
     wanted = [
         value
         for value in vars(module).values()
-        if dataclasses.is_dataclass(value)
-        and value.__module__ == module.__name__
-        and value.__type__.name == kind  # type: ignore[attr-defined]
+        if dataclasses.is_dataclass(value) and value.__module__ == module.__name__ and value.__type__.name == kind  # type: ignore[attr-defined]
     ]
     assert len(wanted) == 1, (api, version, kind)
     return wanted[0]
@@ -185,22 +184,20 @@ def _field_plan(field: Any) -> FieldPlan:
         kafka_type, name = KIO_TIMES[kafka_type], name.removesuffix("_ms") + "_ms"
     if kafka_type == "error_code" or (kafka_type == "int16" and name.endswith("error_code")):
         kafka_type = "error"
-    return FieldPlan(name, array + kafka_type, None, default=_source(field.default, kafka_type))
+    return FieldPlan(name, array + kafka_type, None, default=_source(field.default, array + kafka_type))
 
 
 def _is_nullable(field: Any, kind: str) -> bool:
     """Tell whether null can be on the wire: kio also says None for the zero uuid and for the time -1."""
-    if kind.endswith("uuid") or field.metadata.get("kafka_type") == "datetime_i64":
+    if kind.startswith("[]"):
+        return typing.get_origin(field.type) is types.UnionType
+    if kind == "uuid" or field.metadata.get("kafka_type") == "datetime_i64":
         return False
-    return bool(is_optional(field)) or (kind.startswith("[]") and _tuple_or_none(field))
-
-
-def _tuple_or_none(field: Any) -> bool:
-    return "None" in str(field.type).rpartition("]")[2]
+    return bool(is_optional(field))
 
 
 def _struct_default(field: Any) -> str | None:
-    return None if field.default is MISSING or field.default == () else "None" if field.default is None else None
+    return "None" if field.default is None else None
 
 
 def _source(value: Any, kind: str) -> str | None:
@@ -269,7 +266,7 @@ def python_type(field: FieldPlan, names: dict[str, str]) -> str:
     base = names[field.struct] if field.struct else PYTHON_TYPES.get(kind, "int")
     if field.is_array:
         base = f"list[{base}]"
-    return f"{base} | None" if field.nullable or kind == "records" else base
+    return f"{base} | None" if field.nullable else base
 
 
 def default_text(field: FieldPlan, names: dict[str, str]) -> str:
@@ -280,6 +277,8 @@ def default_text(field: FieldPlan, names: dict[str, str]) -> str:
         return "[]"
     if field.struct:
         return f"{names[field.struct]}()"
+    if field.kind == "records" and field.nullable:
+        return "None"
     return IMPLICIT_DEFAULTS.get(field.kind, "0")
 
 
@@ -326,9 +325,7 @@ def class_names(plans: list[MessagePlan]) -> list[dict[str, str]]:
     for plan in plans:
         for name in plan.structs:
             counts[name] = counts.get(name, 0) + 1
-    return [
-        {name: f"{plan.name}{name}" if counts[name] > 1 else name for name in plan.structs} for plan in plans
-    ]
+    return [{name: f"{plan.name}{name}" if counts[name] > 1 else name for name in plan.structs} for plan in plans]
 
 
 def header(body: str) -> str:

@@ -132,5 +132,6 @@ def _struct_in(annotation: Any) -> type[msgspec.Struct]:
         annotation = next(part for part in get_args(annotation) if part is not types.NoneType)
     if get_origin(annotation) is list:
         annotation = get_args(annotation)[0]
+    assert isinstance(annotation, type), annotation
     assert issubclass(annotation, msgspec.Struct), annotation
     return annotation

@@ -9,7 +9,6 @@ from uuid import UUID
 import msgspec
 
 from replog.errors import Error
-from replog.types import ZERO_UUID
 from replog.wire.layout import Layout, Wire
 
 
@@ -20,7 +19,7 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False
     current_metadata_offset: Annotated[int, Wire("int64", "0+")] = 0
     want_fence: Annotated[bool, Wire("bool", "0+")] = False
     want_shut_down: Annotated[bool, Wire("bool", "0+")] = False
-    cordoned_log_dirs: Annotated[list[UUID], Wire("[]uuid", "2+", tag=1, tagged="2+")] = ZERO_UUID
+    cordoned_log_dirs: Annotated[list[UUID] | None, Wire("[]uuid", "2+", nullable="2+", tag=1, tagged="2+")] = None
     offline_log_dirs: Annotated[list[UUID], Wire("[]uuid", "1+", tag=0, tagged="1+")] = []
 
 

@@ -55,7 +55,7 @@ class FetchSnapshotResponsePartitionSnapshot(msgspec.Struct, frozen=True, kw_onl
     snapshot_id: Annotated[FetchSnapshotResponseSnapshotId, Wire("struct", "0+")] = FetchSnapshotResponseSnapshotId()
     size: Annotated[int, Wire("int64", "0+")] = 0
     position: Annotated[int, Wire("int64", "0+")] = 0
-    unaligned_records: Annotated[bytes | memoryview | None, Wire("records", "0+")] = None
+    unaligned_records: Annotated[bytes | memoryview, Wire("records", "0+")] = b""
     current_leader: Annotated[LeaderIdAndEpoch, Wire("struct", "0+", tag=0, tagged="0+")] = LeaderIdAndEpoch()
 
 

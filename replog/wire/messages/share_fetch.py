@@ -68,7 +68,7 @@ class PartitionData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     acknowledge_error_code: Annotated[Error, Wire("error", "1+")] = Error.NONE
     acknowledge_error_message: Annotated[str | None, Wire("string", "1+", nullable="1+")] = None
     current_leader: Annotated[LeaderIdAndEpoch, Wire("struct", "1+")] = LeaderIdAndEpoch()
-    records: Annotated[bytes | memoryview | None, Wire("records", "1+")] = None
+    records: Annotated[bytes | memoryview, Wire("records", "1+")] = b""
     acquired_records: Annotated[list[AcquiredRecords], Wire("[]struct", "1+")] = []
 
 

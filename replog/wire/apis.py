@@ -1,0 +1,220 @@
+"""Which APIs there are, and which versions of them each listener offers.
+
+Only what is implemented is advertised: a client picks by this table. The numbers 1093 and 1094 are ours (SPEC D8, D9);
+Kafka's clients ask for nothing that they do not know.
+"""
+
+import importlib
+from enum import IntEnum
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from replog.wire.layout import VersionRange, layout_of
+
+
+class Api(IntEnum):
+    """Every API by its key; the lower-case name is its module in `replog.wire.messages`."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    FETCH_SNAPSHOT = 59
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    CONTROLLER_REGISTRATION = 70
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    ASSIGN_REPLICAS_TO_DIRS = 73
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
+    STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
+    GET_REPLICA_LOG_INFO = 1093
+    ELECT_DESIGNATED_LEADERS = 1094
+
+
+def _ranges(table: dict[Api, str]) -> dict[Api, VersionRange]:
+    return {api: VersionRange(*map(int, text.split("-"))) for api, text in table.items()}
+
+
+BROKER_APIS: Final = _ranges(
+    {
+        # 0-2 are refused, but librdkafka turns compression off where they are not offered (KAFKA-18659, SPEC 6.2.2).
+        Api.PRODUCE: "0-13",
+        Api.FETCH: "4-18",
+        Api.LIST_OFFSETS: "1-11",
+        Api.METADATA: "0-13",
+        Api.FIND_COORDINATOR: "0-6",
+        Api.API_VERSIONS: "0-4",
+        Api.CREATE_TOPICS: "2-7",
+        Api.DELETE_TOPICS: "1-6",
+        Api.DELETE_RECORDS: "0-2",
+        Api.INIT_PRODUCER_ID: "0-6",
+        Api.OFFSET_FOR_LEADER_EPOCH: "2-4",
+        Api.DESCRIBE_CONFIGS: "1-4",
+        Api.DESCRIBE_LOG_DIRS: "1-4",
+        Api.CREATE_PARTITIONS: "0-3",
+        Api.ELECT_LEADERS: "0-2",
+        Api.INCREMENTAL_ALTER_CONFIGS: "0-1",
+        Api.ALTER_PARTITION_REASSIGNMENTS: "0-1",
+        Api.LIST_PARTITION_REASSIGNMENTS: "0-0",
+        Api.DESCRIBE_QUORUM: "0-2",
+        Api.UPDATE_FEATURES: "0-2",
+        Api.DESCRIBE_CLUSTER: "0-2",
+        Api.UNREGISTER_BROKER: "0-0",
+        Api.DESCRIBE_TOPIC_PARTITIONS: "0-0",
+        Api.GET_REPLICA_LOG_INFO: "0-0",
+        Api.ELECT_DESIGNATED_LEADERS: "0-0",
+    }
+)
+
+CONTROLLER_APIS: Final = _ranges(
+    {
+        Api.FETCH: "4-18",
+        Api.API_VERSIONS: "0-4",
+        Api.CREATE_TOPICS: "2-7",
+        Api.DELETE_TOPICS: "1-6",
+        Api.DESCRIBE_CONFIGS: "1-4",
+        Api.CREATE_PARTITIONS: "0-3",
+        Api.ELECT_LEADERS: "0-2",
+        Api.INCREMENTAL_ALTER_CONFIGS: "0-1",
+        Api.ALTER_PARTITION_REASSIGNMENTS: "0-1",
+        Api.LIST_PARTITION_REASSIGNMENTS: "0-0",
+        Api.VOTE: "0-2",
+        Api.BEGIN_QUORUM_EPOCH: "0-1",
+        Api.END_QUORUM_EPOCH: "0-1",
+        Api.DESCRIBE_QUORUM: "0-2",
+        Api.ALTER_PARTITION: "0-3",
+        Api.UPDATE_FEATURES: "0-2",
+        Api.FETCH_SNAPSHOT: "0-1",
+        Api.DESCRIBE_CLUSTER: "0-2",
+        Api.BROKER_REGISTRATION: "0-4",
+        Api.BROKER_HEARTBEAT: "0-2",
+        Api.UNREGISTER_BROKER: "0-0",
+        Api.ALLOCATE_PRODUCER_IDS: "0-0",
+        Api.ELECT_DESIGNATED_LEADERS: "0-0",
+    }
+)
+
+
+@cache
+def request_type(api: Api) -> type[msgspec.Struct]:
+    """Return an API's request type."""
+    found: type[msgspec.Struct] = _module(api).REQUEST
+    return found
+
+
+@cache
+def response_type(api: Api) -> type[msgspec.Struct]:
+    """Return an API's response type."""
+    found: type[msgspec.Struct] = _module(api).RESPONSE
+    return found
+
+
+def is_flexible(api: Api, version: int) -> bool:
+    """Tell whether this version has compact lengths and tagged fields (KIP-482)."""
+    return version in layout_of(request_type(api)).flexible
+
+
+def known_versions(api: Api) -> VersionRange:
+    """Return the versions that can be encoded and decoded, whether offered or not."""
+    return layout_of(request_type(api)).versions
+
+
+def highest_common(api: Api, offered: VersionRange | None) -> int | None:
+    """Return the highest version that a peer offers and we know, if there is any."""
+    if offered is None:
+        return None
+    known = known_versions(api)
+    best = min(known.last, offered.last)
+    return best if best >= max(known.first, offered.first) else None
+
+
+def api_of(body: msgspec.Struct) -> Api:
+    """Return the API that a request or response belongs to."""
+    return Api(layout_of(type(body)).key)
+
+
+def _module(api: Api) -> Any:
+    return importlib.import_module(f"replog.wire.messages.{api.name.lower()}")

@@ -1,0 +1,157 @@
+"""Frames: length, header and body of requests and responses, and bare structs.
+
+A frame is a 4-byte length and that many bytes. Request header v1 is key, version, correlation id and client id; v2 adds
+tagged fields, for flexible versions. The client id is never compact. Response header v0 is the correlation id, v1
+adds tagged fields; ApiVersions' response is always under v0, because the client does not know the version
+yet (KIP-511), and ControlledShutdown v0 has no client id. Times are milliseconds, absent ids zero UUIDs or -1.
+"""
+
+from struct import Struct
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from replog.ports import Buffer
+from replog.wire.apis import Api, is_flexible, request_type, response_type
+from replog.wire.decoder import MalformedMessage, decode, skip_tagged_fields
+from replog.wire.encoder import encoder_for
+
+__all__ = [
+    "MalformedMessage",
+    "Request",
+    "RequestStart",
+    "decode_request",
+    "decode_response",
+    "decode_struct",
+    "encode_request",
+    "encode_response",
+    "encode_struct",
+    "request_start",
+]
+
+LENGTH: Final = Struct(">i")
+REQUEST_START: Final = Struct(">hhi")
+STRING_LENGTH: Final = Struct(">h")
+NO_TAGS: Final = b"\x00"
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class RequestStart(msgspec.Struct, frozen=True, gc=False):
+    """The part of a request's header that every version of every API has."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """A request as it came."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: Any
+
+
+def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, body: msgspec.Struct) -> bytes:
+    """Return a whole frame, length included."""
+    header = REQUEST_START.pack(api, version, correlation_id)
+    if _has_client_id(api, version):
+        header += b"\xff\xff" if client_id is None else _string(client_id)
+    if is_flexible(api, version):
+        header += NO_TAGS
+    return _frame(header, body, version)
+
+
+def encode_response(api: Api, version: int, correlation_id: int, body: msgspec.Struct) -> bytes:
+    """Return a whole frame, length included."""
+    header = LENGTH.pack(correlation_id)
+    if _response_has_tags(api, version):
+        header += NO_TAGS
+    return _frame(header, body, version)
+
+
+def request_start(frame: Buffer) -> RequestStart:
+    """Read what can be read of a request whose version may be unknown."""
+    if len(frame) < REQUEST_START.size:
+        raise MalformedMessage(f"a request of {len(frame)} bytes")
+    return RequestStart(*REQUEST_START.unpack_from(frame))
+
+
+def decode_request(frame: Buffer) -> Request:
+    """Read a request without its 4-byte length; records in it are views into the frame."""
+    start = request_start(frame)
+    try:
+        api = Api(start.api_key)
+    except ValueError:
+        raise MalformedMessage(f"unknown api key {start.api_key}") from None
+    body_type = request_type(api)
+    position = REQUEST_START.size
+    client_id = None
+    if _has_client_id(api, start.version):
+        client_id, position = _read_client_id(frame, position)
+    if is_flexible(api, start.version):
+        position = skip_tagged_fields(frame, position)
+    body = decode(body_type, start.version, frame, position)
+    return Request(api, start.version, start.correlation_id, client_id, body)
+
+
+def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
+    """Read a response without its 4-byte length: correlation id and body."""
+    if len(frame) < LENGTH.size:
+        raise MalformedMessage(f"a response of {len(frame)} bytes")
+    (correlation_id,) = LENGTH.unpack_from(frame)
+    position = LENGTH.size
+    if _response_has_tags(api, version):
+        position = skip_tagged_fields(frame, position)
+    return correlation_id, decode(response_type(api), version, frame, position)
+
+
+def encode_struct(body: msgspec.Struct, version: int) -> bytes:
+    """Return a bare record's bytes in one of its versions."""
+    parts: list[Any] = []
+    encoder_for(type(body), version)(body, parts.append)
+    return b"".join(parts)
+
+
+def decode_struct(of: type[T], version: int, data: Buffer) -> T:
+    """Read a bare record that fills the buffer."""
+    message: T = decode(of, version, data)
+    return message
+
+
+def _frame(header: bytes, body: msgspec.Struct, version: int) -> bytes:
+    parts: list[Any] = [b"", header]
+    encoder_for(type(body), version)(body, parts.append)
+    parts[0] = LENGTH.pack(sum(map(len, parts)))
+    return b"".join(parts)
+
+
+def _has_client_id(api: Api, version: int) -> bool:
+    return version != 0 or api is not Api.CONTROLLED_SHUTDOWN
+
+
+def _response_has_tags(api: Api, version: int) -> bool:
+    return api is not Api.API_VERSIONS and is_flexible(api, version)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return STRING_LENGTH.pack(len(encoded)) + encoded
+
+
+def _read_client_id(frame: Buffer, position: int) -> tuple[str | None, int]:
+    begin = position + STRING_LENGTH.size
+    if begin > len(frame):
+        raise MalformedMessage("the header ends before the client id")
+    (length,) = STRING_LENGTH.unpack_from(frame, position)
+    if length == -1:
+        return None, begin
+    if length < 0 or begin + length > len(frame):
+        raise MalformedMessage(f"client id of {length} bytes")
+    try:
+        return str(frame[begin : begin + length], "utf-8"), begin + length
+    except UnicodeDecodeError:
+        raise MalformedMessage("client id is not UTF-8") from None

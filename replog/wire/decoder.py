@@ -1,0 +1,328 @@
+"""Decoding: one flat function per (type, version), generated from the field descriptions and compiled once.
+
+The bytes are a stranger's. Whatever they are, the outcome is a message or `MalformedMessage`, and the memory taken is
+bounded by the frame's size: a length is checked against what is left of the buffer before anything is allocated,
+an array's count against the smallest size its items can have, and all items of a message together against
+`MAX_ITEMS`, because small items can cost a hundred times their bytes as objects. Records are views into the frame:
+nothing is copied.
+
+A generated function is `decode(b, p, end, left) -> (message, position)`; `left` is a one-element list, the number
+of items that the message may still have.
+"""
+
+import struct
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from replog.errors import Error
+from replog.ports import Buffer
+from replog.types import ZERO_UUID
+from replog.wire.encoder import FIXED
+from replog.wire.layout import Field, fields_of, layout_of
+
+Decode = Callable[[Buffer, int, int, list[int]], tuple[Any, int]]
+
+MAX_ITEMS: Final = 1 << 18
+ERRORS: Final = {int(error): error for error in Error}
+MIN_SIZES: Final = {kind: struct.calcsize(">" + code) for kind, code in FIXED.items()}
+
+
+class MalformedMessage(ValueError):
+    """Bytes that are no message of the version they claim to be; the text says why."""
+
+
+def decode(of: type[msgspec.Struct], version: int, data: Buffer, position: int = 0) -> Any:
+    """Read a top-level message that fills the buffer from `position` to its end."""
+    end = len(data)
+    function = decoder_for(of, version)
+    try:
+        message, position = function(data, position, end, [MAX_ITEMS])
+    except MalformedMessage:
+        raise
+    except (struct.error, IndexError, UnicodeDecodeError) as problem:
+        raise MalformedMessage(f"{of.__name__} v{version}: {problem}") from None
+    if position != end:
+        raise MalformedMessage(f"{of.__name__} v{version}: {end - position} bytes left over")
+    return message
+
+
+@cache
+def decoder_for(top: type[msgspec.Struct], version: int) -> Decode:
+    """Return the function for a top-level type in one of its versions."""
+    layout = layout_of(top)
+    if version not in layout.versions:
+        raise MalformedMessage(f"{top.__name__} has no version {version}")
+    return compiled_decoder(top, version, version in layout.flexible)
+
+
+@cache
+def compiled_decoder(of: type[msgspec.Struct], version: int, flexible: bool) -> Decode:  # noqa: FBT001
+    """Generate and compile the function for a struct."""
+    return DecoderSource(of, version, flexible=flexible).compile()
+
+
+# --- what generated functions call
+
+
+def read_unsigned_varint(b: Buffer, p: int) -> tuple[int, int]:
+    """Read a number of at most 31 bits and return it with the position behind it."""
+    try:
+        return _unsigned_varint(b, p)
+    except IndexError:
+        raise MalformedMessage("ends within a number") from None
+
+
+def skip_tagged_fields(b: Buffer, p: int) -> int:
+    """Skip a header's tagged fields and return the position behind them."""
+    try:
+        return _skip_tags(b, p, len(b))
+    except IndexError:
+        raise MalformedMessage("ends within tagged fields") from None
+
+
+def _unsigned_varint(b: Buffer, p: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 35:
+        byte = b[p]
+        p += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value > 0x7FFFFFFF:
+                raise MalformedMessage("a length beyond 31 bits")
+            return value, p
+        shift += 7
+    raise MalformedMessage("a varint without an end")
+
+
+@lru_cache(maxsize=1 << 14)
+def _uuid(raw: bytes) -> UUID:
+    return UUID(bytes=raw) if any(raw) else ZERO_UUID
+
+
+def _error(code: int) -> Error:
+    # As Kafka's clients do: a peer may know codes that we do not.
+    return ERRORS.get(code, Error.UNKNOWN_SERVER_ERROR)
+
+
+def _skip_tags(b: Buffer, p: int, end: int) -> int:
+    """Skip all tagged fields of a struct that knows none."""
+    count, p = _unsigned_varint(b, p)
+    last = -1
+    for _ in range(count):
+        tag, p = _unsigned_varint(b, p)
+        size, p = _unsigned_varint(b, p)
+        if tag <= last or size > end - p:
+            raise MalformedMessage("a tagged field out of order or beyond the end")
+        last = tag
+        p += size
+    return p
+
+
+def _refuse(what: str) -> None:
+    raise MalformedMessage(what)
+
+
+RUNTIME: Final[dict[str, Any]] = {
+    "uv": _unsigned_varint,
+    "uuid": _uuid,
+    "error": _error,
+    "skip_tags": _skip_tags,
+    "refuse": _refuse,
+    "unpack_from": struct.unpack_from,
+    "view": memoryview,
+    "h": struct.Struct(">h").unpack_from,
+    "i": struct.Struct(">i").unpack_from,
+}
+
+
+class DecoderSource:
+    """The source text of one decoding function, with the names it uses."""
+
+    def __init__(self, of: type[msgspec.Struct], version: int, *, flexible: bool) -> None:
+        self.of = of
+        self.version = version
+        self.flexible = flexible
+        self.lines = ["def decode(b, p, end, left):"]
+        self.names: dict[str, Any] = dict(RUNTIME)
+        self.run: list[tuple[str, str]] = []  # (wire type, variable) of fixed-size fields in a row
+
+    def compile(self) -> Decode:
+        """Write and compile it."""
+        fields = fields_of(self.of, self.version)
+        for field in fields:
+            if field.tag < 0:
+                self._field(field)
+        self._end_run()
+        if self.flexible:
+            self._tagged_fields([field for field in fields if field.tag >= 0])
+        made = self._name("made", self.of)
+        arguments = ", ".join(f"{field.name}=f_{field.name}" for field in fields)
+        self._line("    ", f"return {made}({arguments}), p")
+        exec(compile("\n".join(self.lines), f"<decode {self.of.__name__} v{self.version}>", "exec"), self.names)  # noqa: S102
+        decode: Decode = self.names["decode"]
+        return decode
+
+    def _name(self, stem: str, value: Any) -> str:
+        name = f"{stem}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def _line(self, indent: str, text: str) -> None:
+        self.lines.append(indent + text)
+
+    def _field(self, field: Field) -> None:
+        if not field.is_array and field.kind in FIXED:
+            self.run.append((field.kind, f"f_{field.name}"))
+            return
+        self._end_run()
+        self._value(field, f"f_{field.name}", "    ")
+
+    def _end_run(self, indent: str = "    ") -> None:
+        if not self.run:
+            return
+        codes = "".join(FIXED[kind] for kind, _ in self.run)
+        unpack = self._name("unpack", struct.Struct(">" + codes).unpack_from)
+        self._line(indent, f"{', '.join(name for _, name in self.run)}, = {unpack}(b, p)")
+        self._line(indent, f"p += {struct.calcsize('>' + codes)}")
+        for kind, name in self.run:
+            if kind in ("uuid", "error"):
+                self._line(indent, f"{name} = {kind}({name})")
+        self.run = []
+
+    def _value(self, field: Field, name: str, indent: str) -> None:
+        """Read a value into the variable `name`."""
+        if field.is_array:
+            self._array(field, name, indent)
+        elif field.kind in FIXED:
+            self.run.append((field.kind, name))
+            self._end_run(indent)
+        elif field.kind == "struct":
+            self._struct(field, name, indent)
+        else:
+            self._length(field.kind, indent)
+            self._sized(field, name, indent)
+
+    def _length(self, kind: str, indent: str) -> None:
+        """Read a length into `n`; null is -1."""
+        if self.flexible:
+            self._line(indent, "n = b[p]; p += 1")
+            self._line(indent, "if n > 127: n, p = uv(b, p - 1)")
+            self._line(indent, "n -= 1")
+        elif kind == "string":
+            self._line(indent, "n, = h(b, p); p += 2")
+        else:
+            self._line(indent, "n, = i(b, p); p += 4")
+
+    def _sized(self, field: Field, name: str, indent: str) -> None:
+        what = f"{self.of.__name__}.{field.name}"
+        self._line(indent, "q = p + n")
+        self._line(indent, f"if q > end: refuse('{what}: length beyond the end')")
+        taken = {"string": "str(b[p:q], 'utf-8')", "bytes": "bytes(b[p:q])", "records": "view(b)[p:q]"}[field.kind]
+        self._line(indent, f"if n >= 0: {name} = {taken}; p = q")
+        self._null(field, name, indent, what)
+
+    def _null(self, field: Field, name: str, indent: str, what: str) -> None:
+        if field.nullable:
+            self._line(indent, f"elif n == -1: {name} = None")
+        self._line(indent, f"else: refuse('{what}: negative length')")
+
+    def _struct(self, field: Field, name: str, indent: str) -> None:
+        assert field.struct is not None
+        decode = self._name("decode", compiled_decoder(field.struct, self.version, self.flexible))
+        if field.nullable:
+            self._line(indent, f"{name} = None; p += 1")
+            self._line(indent, f"if b[p - 1] < 128: {name}, p = {decode}(b, p, end, left)")
+        else:
+            self._line(indent, f"{name}, p = {decode}(b, p, end, left)")
+
+    def _array(self, field: Field, name: str, indent: str) -> None:
+        what = f"{self.of.__name__}.{field.name}"
+        self._length("array", indent)
+        self._line(indent, "if n > 0:")
+        inner = indent + "    "
+        smallest = self._smallest(field)
+        self._line(inner, f"if n > left[0] or n * {smallest} > end - p: refuse('{what}: more items than there can be')")
+        self._line(inner, "left[0] -= n")
+        self._items(field, name, inner)
+        self._line(indent, f"elif n == 0: {name} = []")
+        self._null(field, name, indent, what)
+
+    def _items(self, field: Field, name: str, indent: str) -> None:
+        if field.kind == "struct":
+            assert field.struct is not None
+            decode = self._name("decode", compiled_decoder(field.struct, self.version, self.flexible))
+            self._line(indent, f"{name} = []; add = {name}.append")
+            self._line(indent, "for _ in range(n):")
+            self._line(indent, f"    item, p = {decode}(b, p, end, left); add(item)")
+        elif field.kind in FIXED:
+            self._line(
+                indent,
+                f"{name} = list(unpack_from('>' + '{FIXED[field.kind]}' * n, b, p))"
+                if field.kind == "uuid"
+                else f"{name} = list(unpack_from('>%d{FIXED[field.kind]}' % n, b, p))",
+            )
+            self._line(indent, f"p += n * {MIN_SIZES[field.kind]}")
+            if field.kind in ("uuid", "error"):
+                self._line(indent, f"{name} = [{field.kind}(item) for item in {name}]")
+        else:
+            self._line(indent, f"{name} = []; add = {name}.append")
+            self._line(indent, "for _ in range(n):")
+            self._length(field.kind, indent + "    ")
+            self._sized(field._replace(nullable=False), "item", indent + "    ")
+            self._line(indent, "    add(item)")
+
+    def _smallest(self, field: Field) -> int:
+        """Return the fewest bytes that an item can take."""
+        if field.kind in MIN_SIZES:
+            return MIN_SIZES[field.kind]
+        if field.struct is None:
+            return 1 if self.flexible else 2 if field.kind == "string" else 4
+        return max(1, smallest_size(field.struct, self.version, self.flexible))
+
+    def _tagged_fields(self, fields: list[Field]) -> None:
+        """Read known tagged fields, skip others; tags must ascend (KIP-482)."""
+        if not fields:
+            self._line("    ", "if b[p] == 0: p += 1")
+            self._line("    ", "else: p = skip_tags(b, p, end)")
+            return
+        for field in fields:
+            default = self._name("default", field.default)
+            empty = field.is_array and field.default is not None
+            self._line("    ", f"f_{field.name} = {'[]' if empty else default}")
+        self._line("    ", "count, p = uv(b, p)")
+        self._line("    ", "last = -1; whole = end")
+        self._line("    ", "for _ in range(count):")
+        self._line("        ", "tag, p = uv(b, p)")
+        self._line("        ", "size, p = uv(b, p)")
+        self._line(
+            "        ", "if tag <= last or size > whole - p: refuse('a tagged field out of order or beyond the end')"
+        )
+        self._line("        ", "last = tag; end = p + size")
+        for number, field in enumerate(fields):
+            self._line("        ", f"{'el' if number else ''}if tag == {field.tag}:")
+            self._value(field, f"f_{field.name}", "            ")
+        self._line("        ", "else: p = end")
+        self._line("        ", "if p != end: refuse('a tagged field of another length than it says')")
+        self._line("    ", "end = whole")
+
+
+@cache
+def smallest_size(of: type[msgspec.Struct], version: int, flexible: bool) -> int:  # noqa: FBT001
+    """Return the fewest bytes that a struct can take."""
+    total = 1 if flexible else 0
+    for field in fields_of(of, version):
+        if field.tag >= 0:
+            continue
+        if field.is_array:
+            total += 1 if flexible else 4
+        elif field.kind in MIN_SIZES:
+            total += MIN_SIZES[field.kind]
+        elif field.struct is not None:
+            total += 1 if field.nullable else smallest_size(field.struct, version, flexible)
+        else:
+            total += 1 if flexible else 2 if field.kind == "string" else 4
+    return total
