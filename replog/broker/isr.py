@@ -114,7 +114,6 @@ class Follower:
         "last_fetch_ms",
         "log_end_offset",
         "log_start_offset",
-        "sent_high_watermark",
     )
 
     def __init__(self, last_caught_up_ms: int) -> None:
@@ -124,7 +123,6 @@ class Follower:
         self.last_fetch_ms = NEVER_MS
         self.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch: BrokerEpoch | None = None
-        self.sent_high_watermark = UNKNOWN_OFFSET
 
     def fetched(self, offset: int, leader_log_end_offset: int, now_ms: int) -> None:
         """Note a fetch position; reaching the end that the previous fetch saw counts as of that fetch (3.2.4)."""
@@ -199,16 +197,20 @@ class LeaderState:
         self.log_end_offset = log_end_offset
         return self._advance(now_ms)
 
+    def stranger_error(self, replica: NodeId, *, with_leader_epoch: bool) -> Error:
+        """Tell whether the replica belongs here; with an epoch the peer can find out whose metadata is old."""
+        if replica in self.followers:
+            return Error.NONE
+        return Error.UNKNOWN_LEADER_EPOCH if with_leader_epoch else Error.NOT_LEADER_OR_FOLLOWER
+
     def on_fetch(
         self, *, replica: NodeId, fetch_offset: int, log_start_offset: int, broker_epoch: BrokerEpoch, now_ms: int
     ) -> Sequence[Effect]:
-        """Take a replica's fetch position; refuse strangers and former lives.
+        """Take the fetch position of a replica that is no stranger; refuse its former lives.
 
         source: SPEC 3.2.2 to 3.2.4, 3.6.1; KIP-903, "Proposed Changes".
         """
-        follower = self.followers.get(replica)
-        if follower is None:
-            return [Refuse(Error.NOT_LEADER_OR_FOLLOWER)]
+        follower = self.followers[replica]
         known = self.brokers.get(replica)
         if broker_epoch != NO_BROKER_EPOCH and known is not None and broker_epoch < known.epoch:
             # KIP-903: this fetch comes from before the replica's restart; its disk may have been lost since.

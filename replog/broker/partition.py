@@ -1,0 +1,519 @@
+"""One replica of one partition on this broker: its role, its log, and what it answers (SPEC 3.1, 3.2, 3.7, 3.9, 3.10).
+
+A partition is leader (it has a `LeaderState`), follower, or idle while nobody leads. Metadata moves it between the
+roles; requests are checked here in the order of the specification and answered from the log. It does no network,
+keeps no waiting requests and knows no other partition: what follows from an event comes back as effects.
+
+`high_watermark` has one owner at a time: the `LeaderState` while leading, the partition itself otherwise.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from replog.broker import isr as leader
+from replog.broker.fetcher import Restart, Truncation, after_out_of_range, truncation_point
+from replog.broker.isr import Advance, BrokerView, LeaderState, PartitionState, Propose, Refuse, Settle
+from replog.broker.recovery_state import abort_markers
+from replog.errors import Error
+from replog.log.log import Appended, Log
+from replog.ports import Buffer
+from replog.types import NO_LEADER_EPOCH, NO_NODE, BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
+
+EARLIEST_TIMESTAMP: Final = -2
+LATEST_TIMESTAMP: Final = -1
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+READ_COMMITTED: Final = 1
+
+
+class StepDown(msgspec.Struct, frozen=True):
+    """Leadership or leader epoch changed: waiting produces and fetches fail with NOT_LEADER_OR_FOLLOWER."""
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """Fetch from this leader, with the partition's leader epoch."""
+
+    source: NodeId
+
+
+class Unfollow(msgspec.Struct, frozen=True):
+    """Stop fetching."""
+
+
+class Lead(msgspec.Struct, frozen=True):
+    """This broker leads now, in a new leader epoch."""
+
+
+class Truncated(msgspec.Struct, frozen=True, kw_only=True):
+    """The log was cut."""
+
+    from_offset: int
+    to_offset: int
+
+
+Effect = leader.Effect | StepDown | Follow | Unfollow | Lead | Truncated
+
+
+class FetchAnswer(NamedTuple):
+    """A partition's part of a Fetch answer.
+
+    diverging:  (epoch, end offset), excludes records.
+    is_news:    there is something to say although no records came: a follower learns a raised high watermark
+                in one round trip instead of after its full wait.
+    """
+
+    error: Error
+    records: bytes = b""
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging: tuple[int, int] | None = None
+    aborted: list[tuple[int, int]] | None = None
+    is_news: bool = False
+
+
+class OffsetAnswer(NamedTuple):
+    """A partition's part of a ListOffsets answer."""
+
+    error: Error
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+class EpochAnswer(NamedTuple):
+    """A partition's part of an OffsetForLeaderEpoch answer."""
+
+    error: Error
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+class Partition:
+    """A replica hosted by this broker."""
+
+    def __init__(
+        self,
+        *,
+        name: TopicPartition,
+        topic_id: UUID,
+        node_id: NodeId,
+        log: Log,
+        high_watermark: int,
+        brokers: Mapping[NodeId, BrokerView],
+        lag_ms_max: int,
+        refuses_while_recovering: bool,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.node_id = node_id
+        self.log = log
+        self.brokers = brokers
+        self.lag_ms_max = lag_ms_max
+        # SPEC D3: "off" mimics the released software, which serves while it recovers.
+        self.refuses_while_recovering = refuses_while_recovering
+        self.min_insync_replicas = 1
+        self.leadership: LeaderState | None = None
+        self.is_offline = False
+        self._state: PartitionState | None = None
+        self._high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+
+    # --- what is -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> PartitionState | None:
+        """The committed state last heard of, from metadata or from an AlterPartition answer."""
+        return self.leadership.state if self.leadership is not None else self._state
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch this replica lives in, -1 before any metadata."""
+        return self._state.leader_epoch if self._state is not None else NO_LEADER_EPOCH
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset not known to be committed."""
+        return self.leadership.high_watermark if self.leadership is not None else self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset that a read_committed consumer may not see yet (SPEC 4.2.9)."""
+        high_watermark = self.high_watermark
+        unstable = self.log.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None or unstable > high_watermark else unstable
+
+    @property
+    def is_recovering(self) -> bool:
+        """Tell whether requests are to be refused until the unclean election is dealt with (KIP-704)."""
+        state = self.state
+        return (
+            self.refuses_while_recovering
+            and state is not None
+            and state.recovery is LeaderRecoveryState.RECOVERING
+        )
+
+    # --- metadata ------------------------------------------------------------------------
+
+    def on_metadata(
+        self, state: PartitionState, *, broker_epoch: BrokerEpoch, now_ms: int, wall_ms: int
+    ) -> list[Effect]:
+        """Take the role that committed metadata gives this broker (SPEC 3.1)."""
+        known = self.state
+        if known is not None and state.partition_epoch < known.partition_epoch:
+            return []
+        is_new_epoch = self._state is None or state.leader_epoch > self._state.leader_epoch
+        if state.leader != self.node_id:
+            return self._become_follower(state) if is_new_epoch else self._stay_follower(state)
+        if is_new_epoch or self.leadership is None:
+            return self._become_leader(state, broker_epoch=broker_epoch, now_ms=now_ms, wall_ms=wall_ms)
+        self._state = state
+        effects: list[Effect] = list(self.leadership.on_metadata(state, now_ms))
+        effects.extend(self.leadership.propose_recovered())
+        return effects
+
+    def on_min_insync_replicas(self, min_insync_replicas: int, now_ms: int) -> list[Effect]:
+        """Take the topic's current minimum."""
+        self.min_insync_replicas = min_insync_replicas
+        if self.leadership is None:
+            return []
+        return list(self.leadership.on_min_insync_replicas(min_insync_replicas, now_ms))
+
+    def resign(self) -> list[Effect]:
+        """Leave all roles: the replica is deleted, moved away, or its disk failed."""
+        self._give_up_leadership()
+        return [Unfollow(), StepDown()]
+
+    def _become_leader(
+        self, state: PartitionState, *, broker_epoch: BrokerEpoch, now_ms: int, wall_ms: int
+    ) -> list[Effect]:
+        high_watermark = self.high_watermark
+        self._state = state
+        # KAFKA-7415: followers ask for the end of our epoch before we appended anything in it; it is durable first.
+        self.log.assign_epoch(state.leader_epoch)
+        epoch_start_offset = self.log.log_end_offset
+        if state.recovery is LeaderRecoveryState.RECOVERING:
+            self._abort_open_transactions(state.leader_epoch, wall_ms)
+        self.leadership = LeaderState(
+            state=state,
+            broker_epoch=broker_epoch,
+            brokers=self.brokers,
+            min_insync_replicas=self.min_insync_replicas,
+            log_end_offset=self.log.log_end_offset,
+            high_watermark=high_watermark,
+            epoch_start_offset=epoch_start_offset,
+            lag_ms_max=self.lag_ms_max,
+            now_ms=now_ms,
+        )
+        return [
+            Unfollow(),
+            StepDown(),
+            Lead(),
+            *self.leadership.propose_recovered(),
+            *self.leadership.on_leadership(now_ms),
+        ]
+
+    def _abort_open_transactions(self, leader_epoch: int, wall_ms: int) -> None:
+        """Complete what the lost leader left open, before anyone may read (KIP-704, SPEC 3.10.2)."""
+        for marker in abort_markers(self.log.open_transactions(), leader_epoch=leader_epoch, timestamp_ms=wall_ms):
+            self.log.append_control(marker, leader_epoch=leader_epoch)
+
+    def _become_follower(self, state: PartitionState) -> list[Effect]:
+        self._give_up_leadership()
+        self._state = state
+        # SPEC 3.1.5: every new leader epoch restarts the fetcher, also under the same leader (M23).
+        return [StepDown(), Unfollow() if state.leader == NO_NODE else Follow(state.leader)]
+
+    def _stay_follower(self, state: PartitionState) -> list[Effect]:
+        # KIP-704: same leader epoch, but the recovery state may have changed (M49).
+        assert self.leadership is None
+        self._state = state
+        return []
+
+    def _give_up_leadership(self) -> None:
+        if self.leadership is not None:
+            self._high_watermark = self.leadership.high_watermark
+            self.leadership = None
+
+    # --- checks --------------------------------------------------------------------------
+
+    def epoch_error(self, current_leader_epoch: int) -> Error:
+        """Compare the peer's idea of the leader epoch with ours; -1 stands for none."""
+        if current_leader_epoch == NO_LEADER_EPOCH or current_leader_epoch == self.leader_epoch:
+            return Error.NONE
+        if current_leader_epoch < self.leader_epoch:
+            return Error.FENCED_LEADER_EPOCH
+        return Error.UNKNOWN_LEADER_EPOCH
+
+    def leader_error(self, current_leader_epoch: int) -> Error:
+        """Tell whether this replica may answer for the partition (SPEC 3.2, first three tests)."""
+        error = self.epoch_error(current_leader_epoch)
+        if error is not Error.NONE:
+            return error
+        if self.leadership is None or self.is_offline or self.is_recovering:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return Error.NONE
+
+    def reader_error(self, current_leader_epoch: int, *, leader_only: bool) -> Error:
+        """Tell whether this replica may serve a consumer; followers may, within KIP-392 (SPEC 3.9.5)."""
+        if leader_only or self.leadership is not None:
+            return self.leader_error(current_leader_epoch)
+        error = self.epoch_error(current_leader_epoch)
+        if error is Error.NONE and (self.is_offline or self.is_recovering or self._state is None):
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return error
+
+    # --- produce -------------------------------------------------------------------------
+
+    def append_error(self, acks: int) -> Error:
+        """Tell whether a produce may be appended now; nothing is written otherwise (SPEC 3.7.1)."""
+        if acks not in (-1, 0, 1):
+            return Error.INVALID_REQUIRED_ACKS
+        error = self.leader_error(NO_LEADER_EPOCH)
+        if error is not Error.NONE:
+            return error
+        assert self.leadership is not None
+        if acks == -1 and not self.leadership.has_enough_replicas:
+            return Error.NOT_ENOUGH_REPLICAS
+        return Error.NONE
+
+    def append(self, records: Buffer, *, acks: int, now_ms: int, wall_ms: int) -> tuple[Appended | Error, list[Effect]]:
+        """Append a producer's batches; a duplicate answers with its first offsets and appends nothing (SPEC 4.1.2)."""
+        error = self.append_error(acks)
+        if error is not Error.NONE:
+            return error, []
+        assert self.leadership is not None
+        appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=wall_ms)
+        if isinstance(appended, Error):
+            return appended, []
+        return appended, list(self.leadership.on_append(self.log.log_end_offset, now_ms))
+
+    # --- fetch ---------------------------------------------------------------------------
+
+    def fetch_as_replica(  # noqa: PLR0913 - the fields of the request
+        self,
+        *,
+        replica: NodeId,
+        broker_epoch: BrokerEpoch,
+        current_leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        log_start_offset: int,
+        known_high_watermark: int,
+        max_bytes: int,
+        at_least_one: bool,
+        now_ms: int,
+    ) -> tuple[FetchAnswer, list[Effect]]:
+        """Answer a replica's fetch and take its position, in the order of SPEC 3.2."""
+        error = self.leader_error(current_leader_epoch)
+        if error is not Error.NONE:
+            return FetchAnswer(error), []
+        assert self.leadership is not None
+        with_leader_epoch = current_leader_epoch != NO_LEADER_EPOCH
+        error = self.leadership.stranger_error(replica, with_leader_epoch=with_leader_epoch)
+        if error is not Error.NONE:
+            return FetchAnswer(error), []
+        error, diverging = self._position_check(fetch_offset, last_fetched_epoch)
+        if error is not Error.NONE or diverging is not None:
+            return self._answer(error, diverging=diverging), []
+        effects = self.leadership.on_fetch(
+            replica=replica,
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+            now_ms=now_ms,
+        )
+        if effects and isinstance(effects[0], Refuse):
+            return FetchAnswer(effects[0].error), []
+        records = self.log.read(
+            fetch_offset, max_bytes=max_bytes, end_offset=self.log.log_end_offset, at_least_one=at_least_one
+        )
+        is_news = known_high_watermark < self.high_watermark
+        return self._answer(Error.NONE, records=records, is_news=is_news), list(effects)
+
+    def fetch_as_consumer(
+        self,
+        *,
+        current_leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        isolation: int,
+        leader_only: bool,
+        max_bytes: int,
+        at_least_one: bool,
+    ) -> FetchAnswer:
+        """Answer a consumer's fetch: nothing at or above the high watermark or last stable offset (SPEC 3.9.1)."""
+        error = self.reader_error(current_leader_epoch, leader_only=leader_only)
+        if error is not Error.NONE:
+            return FetchAnswer(error)
+        error, diverging = self._position_check(fetch_offset, last_fetched_epoch)
+        if error is not Error.NONE or diverging is not None:
+            return self._answer(error, diverging=diverging)
+        limit = self.last_stable_offset if isolation == READ_COMMITTED else self.high_watermark
+        if fetch_offset >= limit:
+            return self._answer(Error.NONE)
+        # KAFKA-9807, KAFKA-9835: the limit is taken once; no record beyond it leaves, even within a batch (M35).
+        records = self.log.read(fetch_offset, max_bytes=max_bytes, end_offset=limit, at_least_one=at_least_one)
+        aborted = self.log.aborted_transactions(fetch_offset, limit) if isolation == READ_COMMITTED else None
+        return self._answer(Error.NONE, records=records, aborted=aborted)
+
+    def _position_check(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[Error, tuple[int, int] | None]:
+        """Return an error, or where the peer's log parts from ours (SPEC 3.2.1)."""
+        log = self.log
+        if last_fetched_epoch != NO_LEADER_EPOCH:
+            epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
+            if epoch == NO_LEADER_EPOCH or fetch_offset < log.log_start_offset:
+                return Error.OFFSET_OUT_OF_RANGE, None
+            if epoch < last_fetched_epoch or end_offset < fetch_offset:
+                return Error.NONE, (epoch, end_offset)
+        if not log.log_start_offset <= fetch_offset <= log.log_end_offset:
+            return Error.OFFSET_OUT_OF_RANGE, None
+        return Error.NONE, None
+
+    def _answer(
+        self,
+        error: Error,
+        *,
+        records: bytes = b"",
+        diverging: tuple[int, int] | None = None,
+        aborted: list[tuple[int, int]] | None = None,
+        is_news: bool = False,
+    ) -> FetchAnswer:
+        return FetchAnswer(
+            error=error,
+            records=records,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log.log_start_offset,
+            diverging=diverging,
+            aborted=aborted,
+            is_news=is_news,
+        )
+
+    # --- offsets -------------------------------------------------------------------------
+
+    def list_offset(
+        self, *, current_leader_epoch: int, timestamp: int, isolation: int, is_replica: bool
+    ) -> OffsetAnswer:
+        """Answer ListOffsets; a lagging high watermark of a new leader is not shown (KIP-207, SPEC 3.9.2)."""
+        error = self.leader_error(current_leader_epoch)
+        if error is not Error.NONE:
+            return OffsetAnswer(error)
+        assert self.leadership is not None
+        log = self.log
+        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            return OffsetAnswer(Error.NONE, -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset))
+        # KIP-207: below our epoch's start lies what the last leader may have shown as committed already (M34).
+        lags = not is_replica and self.leadership.epoch_start_offset > self.high_watermark
+        end = self._visible_end(isolation, is_replica=is_replica)
+        if timestamp == LATEST_TIMESTAMP:
+            if lags:
+                return OffsetAnswer(Error.OFFSET_NOT_AVAILABLE)
+            return OffsetAnswer(Error.NONE, -1, end, self.leader_epoch)
+        found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is not None and found[1] < end:
+            return OffsetAnswer(Error.NONE, *found)
+        return OffsetAnswer(Error.OFFSET_NOT_AVAILABLE if lags else Error.NONE)
+
+    def end_of_epoch(self, *, current_leader_epoch: int, leader_epoch: int) -> EpochAnswer:
+        """Answer OffsetForLeaderEpoch (SPEC 3.9.3)."""
+        error = self.leader_error(current_leader_epoch)
+        if error is not Error.NONE:
+            return EpochAnswer(error)
+        return EpochAnswer(Error.NONE, *self.log.epochs.end_offset_for(leader_epoch, self.log.log_end_offset))
+
+    def delete_records(self, before_offset: int) -> Error:
+        """Raise the log start, never beyond the high watermark (M40); -1 means up to it (SPEC 3.9.6)."""
+        error = self.leader_error(NO_LEADER_EPOCH)
+        if error is not Error.NONE:
+            return error
+        target = self.high_watermark if before_offset == -1 else before_offset
+        if not 0 <= target <= self.high_watermark:
+            return Error.OFFSET_OUT_OF_RANGE
+        if target > self.log.log_start_offset:
+            self.log.move_log_start(target)
+        return Error.NONE
+
+    def low_watermark(self) -> int:
+        """Return the lowest log start offset of all live replicas, as known to the leader; -1 unknown."""
+        assert self.leadership is not None
+        starts = [self.log.log_start_offset]
+        for replica, follower in self.leadership.followers.items():
+            known = self.brokers.get(replica)
+            if known is not None and not known.fenced:
+                starts.append(follower.log_start_offset)
+        return min(starts)
+
+    def _visible_end(self, isolation: int, *, is_replica: bool) -> int:
+        if is_replica:
+            return self.log.log_end_offset
+        return self.last_stable_offset if isolation == READ_COMMITTED else self.high_watermark
+
+    # --- following -----------------------------------------------------------------------
+
+    def on_divergence(self, leader_epoch: int, leader_end_offset: int) -> list[Effect]:
+        """Cut to where the leader says that our histories part (SPEC 3.4.1)."""
+        assert self.leadership is None
+        point = truncation_point(
+            self.log.epochs,
+            log_end_offset=self.log.log_end_offset,
+            high_watermark=self._high_watermark,
+            leader_epoch=leader_epoch,
+            leader_end_offset=leader_end_offset,
+        )
+        return self._cut(point)
+
+    def on_leader_range(self, *, log_start_offset: int, log_end_offset: int) -> list[Effect]:
+        """Come back into the leader's range after OFFSET_OUT_OF_RANGE (SPEC 3.3)."""
+        assert self.leadership is None
+        step = after_out_of_range(
+            log_end_offset=self.log.log_end_offset,
+            leader_log_start_offset=log_start_offset,
+            leader_log_end_offset=log_end_offset,
+        )
+        return [] if step is None else self._cut(step)
+
+    def on_fetched(self, records: Buffer, *, high_watermark: int, log_start_offset: int) -> list[Effect]:
+        """Append what the leader sent, then take its high watermark and log start (SPEC 3.2.6)."""
+        assert self.leadership is None
+        if len(records):
+            self.log.append_as_follower(records)
+        if log_start_offset > self.log.log_start_offset:
+            self.log.move_log_start(min(log_start_offset, self.log.log_end_offset))
+        before = self._high_watermark
+        self._high_watermark = max(min(high_watermark, self.log.log_end_offset), self.log.log_start_offset)
+        return [Advance(self._high_watermark)] if self._high_watermark != before else []
+
+    def _cut(self, step: Truncation | Restart) -> list[Effect]:
+        log = self.log
+        from_offset = log.log_end_offset
+        if isinstance(step, Restart):
+            log.restart_at(step.offset)
+            self._high_watermark = step.offset
+            return [Truncated(from_offset=from_offset, to_offset=step.offset)]
+        # KAFKA-10706: an epoch entry can stand at the log end without a record; it has to go as well (M31).
+        log.truncate_to(step.offset)
+        self._high_watermark = max(min(self._high_watermark, log.log_end_offset), log.log_start_offset)
+        if log.log_end_offset == from_offset:
+            return []
+        return [Truncated(from_offset=from_offset, to_offset=log.log_end_offset)]
+
+
+__all__ = [
+    "Advance",
+    "Effect",
+    "EpochAnswer",
+    "FetchAnswer",
+    "Follow",
+    "Lead",
+    "OffsetAnswer",
+    "Partition",
+    "Propose",
+    "Refuse",
+    "Settle",
+    "StepDown",
+    "Truncated",
+    "Unfollow",
+]
