@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from replog.ports import Buffer
+from replog.ports import Buffer, File
 
 PAGE_BYTES: Final = 4096
 SECTOR_BYTES: Final = 512
@@ -266,9 +266,9 @@ class SimulatedDisk:
         self.rename(temporary, path)
         self.sync_directory(path.rpartition("/")[0])
 
-    async def sync_in_background(self, files: Sequence["SimulatedFile"]) -> None:  # type: ignore[override]
+    async def sync_in_background(self, files: Sequence[File]) -> None:
         """Make files durable while the process goes on."""
-        durations = [self.begin_sync(file.inode) for file in files]
+        durations = [self.begin_sync(file.inode) for file in files if isinstance(file, SimulatedFile)]
         if durations and self._sleep is not None:
             await self._sleep(max(durations))
         self._require_power()

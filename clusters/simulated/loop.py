@@ -180,7 +180,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def kill(self, process: Process) -> None:
         """Stop it for ever, between two callbacks (SIGKILL)."""
         self.note("kill", process.index)
-        process.die()
+        process.die(self.now_ns)
 
     def _sleep_through(self, process: Process) -> None:
         self.call_at_ns(process.busy_until_ns, self._awake, process)
@@ -451,7 +451,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """End the simulation: let go of everything, silently (see `guard.quiet_teardown`)."""
         self._closed = True
         for process in self.processes:
-            process.die()
+            if process.alive:
+                process.die(self.now_ns)
         for process in self.processes:
             process.bury()
         self._heap.clear()

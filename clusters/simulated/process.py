@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 NS_PER_S: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
+NEVER_NS: Final = 1 << 62
 PPB: Final = 1_000_000_000
 TASKS_BEFORE_FIRST_SWEEP: Final = 64
 
@@ -65,6 +66,7 @@ class Process:
         self.paused = False
         self.runnable = True
         self.busy_until_ns = 0
+        self.died_ns = NEVER_NS
         self.deferred: deque[SimulatedHandle] = deque()
         self.graveyard: list[object] = []
         self._tasks: dict[int, Task[Any]] = {}
@@ -91,9 +93,10 @@ class Process:
         else:
             self.graveyard.append(handle)
 
-    def die(self) -> None:
+    def die(self, now_ns: int) -> None:
         """Stop for ever; everything it held stays referenced."""
         self.alive = False
+        self.died_ns = now_ns
         self.runnable = False
         self.graveyard.extend(self.deferred)
         self.deferred.clear()

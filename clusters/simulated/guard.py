@@ -1,0 +1,226 @@
+"""Seals the simulation: nothing real comes in.
+
+While sealed, code inside the simulation that opens a real file or socket, starts a thread or another process is refused
+with the place of the offending call, and the run ends there: a simulation with a leak is not repeatable, and
+nobody would notice. Time and chance of the standard library, which third-party clients use, are answered from the
+simulation. The garbage collector is off, so that no finaliser runs at a moment that memory decides.
+
+The harness steps out with `outside()` to write its own files.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+from types import FrameType
+from typing import Any, Final
+
+from clusters.simulated.loop import Refused, SimulatedLoop
+from clusters.simulated.process import PPB, Process
+from clusters.simulated.world import EPOCH_MS, Simulation
+
+REFUSED_EVENTS: Final = frozenset(
+    (
+        *("open", "socket.__new__", "socket.connect", "socket.bind", "subprocess.Popen", "os.fork", "os.system"),
+        *("os.posix_spawn", "os.exec", "os.listdir", "os.scandir", "os.mkdir", "os.remove", "os.rename", "os.rmdir"),
+    )
+)
+# Imports and tracebacks read source files: that changes nothing.
+READERS_OF_SOURCE: Final = (
+    *("importlib", "_frozen_importlib", "zipimport", "linecache", "traceback", "tokenize", "_pytest.assertion"),
+)
+FUNCTIONS_OF_RANDOM: Final = (
+    *("random", "randint", "randrange", "choice", "choices", "shuffle", "sample", "uniform"),
+    *("getrandbits", "expovariate", "gauss", "randbytes"),
+)
+STANDARD_LIBRARY: Final = os.path.dirname(os.__file__)  # noqa: PTH120
+
+
+class _Seal:
+    """Which loop is sealed now. One per interpreter, because an audit hook is."""
+
+    def __init__(self) -> None:
+        self.loop: SimulatedLoop | None = None
+        self.hooked = False
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Refuse what is real while the sealed loop runs a callback."""
+        if event in REFUSED_EVENTS and self.loop is not None and self.loop.is_running():
+            frame = sys._getframe(1)
+            if not _reads_source(frame):
+                self.refuse(f"{event}{arguments[:1]!r}", frame)
+
+    def refuse(self, what: str, frame: FrameType | None) -> None:
+        """Raise, and end the run even if somebody catches it."""
+        assert self.loop is not None
+        problem = Refused(f"{what} inside the simulation, {_place(frame)}")
+        self.loop.after_event(lambda: _raise(problem))
+        raise problem
+
+
+_SEAL: Final = _Seal()
+
+
+@contextlib.contextmanager
+def sealed(simulation: Simulation) -> Iterator[Simulation]:
+    """Keep the real world out of a simulation; at the end, let go of it without a sound."""
+    assert _SEAL.loop is None, "one simulation at a time"
+    if not _SEAL.hooked:
+        sys.addaudithook(_SEAL.audit)
+        _SEAL.hooked = True
+    _SEAL.loop = simulation.loop
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        with _replaced(_replacements(simulation.loop)):
+            yield simulation
+    finally:
+        _SEAL.loop = None
+        _tear_down_quietly(simulation.loop)
+        gc.enable()
+        gc.unfreeze()
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Step out of the simulation for a moment: the harness writes what it recorded."""
+    loop, _SEAL.loop = _SEAL.loop, None
+    try:
+        yield
+    finally:
+        _SEAL.loop = loop
+
+
+Replacement = tuple[object, str, object]
+
+
+def _replacements(loop: SimulatedLoop) -> list[Replacement]:
+    """Return (owner, name, function) of what the standard library must not answer from the real world."""
+    chance = _ModuleChance(loop)
+    found: list[Replacement] = [
+        (time, "monotonic", loop.time),
+        (time, "perf_counter", loop.time),
+        (time, "monotonic_ns", lambda: int(loop.time() * 1e9)),
+        (time, "perf_counter_ns", lambda: int(loop.time() * 1e9)),
+        (time, "time", lambda: _wall_ns(loop) / 1e9),
+        (time, "time_ns", lambda: _wall_ns(loop)),
+        (time, "sleep", _refusal("time.sleep")),
+        (threading.Thread, "start", _refusal("threading.Thread.start")),
+        (os, "urandom", chance.bytes),
+        (random, "_urandom", chance.bytes),
+        # asyncio.gather makes its own futures, which hash by address.
+        (asyncio.tasks._GatheringFuture, "__hash__", _stable_hash(loop)),  # type: ignore[attr-defined]
+    ]
+    found += [(random, name, chance.function(name)) for name in FUNCTIONS_OF_RANDOM]
+    return found
+
+
+@contextlib.contextmanager
+def _replaced(replacements: list[Replacement]) -> Iterator[None]:
+    saved = [(owner, name, vars(owner).get(name)) for owner, name, _ in replacements]
+    for owner, name, function in replacements:
+        setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        for owner, name, function in saved:
+            if function is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, function)
+
+
+class _ModuleChance:
+    """The functions of module `random`, one stream a process."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self._streams: dict[int, Random] = {}
+
+    def stream(self) -> Random:
+        """Return the running process's stream."""
+        process: Process = self._loop.current_process()
+        if process.index not in self._streams:
+            self._streams[process.index] = self._loop.random(f"{process.name}/module random")
+        return self._streams[process.index]
+
+    def bytes(self, size: int) -> bytes:
+        """Answer `os.urandom`."""
+        return self.stream().randbytes(size)
+
+    def function(self, name: str) -> Callable[..., object]:
+        """Return one function of the module."""
+
+        def draw(*arguments: Any, **named: Any) -> object:
+            return getattr(self.stream(), name)(*arguments, **named)
+
+        return draw
+
+
+def _wall_ns(loop: SimulatedLoop) -> int:
+    drift_ppb = loop.current_process().clock.drift_ppb
+    return EPOCH_MS * 1_000_000 + loop.now_ns + loop.now_ns * drift_ppb // PPB
+
+
+def _stable_hash(loop: SimulatedLoop) -> Callable[[Any], int]:
+    def number(future: Any) -> int:
+        given: int = future.__dict__.setdefault("_number", 0) or loop.next_number()
+        future._number = given
+        return given
+
+    return number
+
+
+def _refusal(what: str) -> Callable[..., None]:
+    def refuse(*arguments: object, **named: object) -> None:
+        if _SEAL.loop is not None:
+            _SEAL.refuse(what, sys._getframe(1))
+
+    return refuse
+
+
+def _raise(problem: Refused) -> None:
+    raise problem
+
+
+def _reads_source(frame: FrameType | None) -> bool:
+    """Tell whether the interpreter itself opened the file, to import or to print a traceback."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(READERS_OF_SOURCE):
+            return True
+        if not _is_library(frame):
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _is_library(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file == __file__ or (file.startswith((STANDARD_LIBRARY, "<")) and "site-packages" not in file)
+
+
+def _place(frame: FrameType | None) -> str:
+    """Name the innermost line that is not the standard library's."""
+    while frame is not None:
+        if not _is_library(frame):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+        frame = frame.f_back
+    return "from the standard library"
+
+
+def _tear_down_quietly(loop: SimulatedLoop) -> None:
+    """Collect what the dead left; their `finally` blocks run into closed doors, unheard."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: None
+    try:
+        loop.close()
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook

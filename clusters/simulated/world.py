@@ -1,0 +1,261 @@
+"""The world of a simulation: machines, and the doors through which what runs on them reaches it.
+
+A machine has an address, a clock, a disk and at most one living process; processes come and go, the rest stays.
+`Simulation` holds the loop, the network and all machines. Every stream of chance is named after who draws from it
+(`Random(f"{seed}/{machine}/{purpose}")`), so that a draw more in one place shifts nothing elsewhere.
+"""
+
+from asyncio import CancelledError, Future, Task
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from clusters.simulated.disk import PowerLost, SimulatedDisk
+from clusters.simulated.loop import SimulatedLoop
+from clusters.simulated.network import Host, ProcessNetwork, SimulatedNetwork
+from clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock, Process
+from replog.ports import Clock, Disk, Entropy, Journal, Network, World
+
+EPOCH_MS: Final = 1_790_000_000_000  # wall time at virtual time 0: a Tuesday in September 2026
+
+
+class Told(msgspec.Struct, frozen=True, gc=False):
+    """An event that a node told of, or that befell it."""
+
+    at_ns: int
+    event_count: int
+    machine: str
+    node_ns: int
+    name: str
+    fields: dict[str, Any]
+
+
+class Probes:
+    """How often each rare state was reached, by name and machine."""
+
+    def __init__(self) -> None:
+        self.first: dict[tuple[str, str], int] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def reached(self, name: str, machine: str, at_ns: int) -> None:
+        """Count it."""
+        self.first.setdefault((name, machine), at_ns)
+        self.counts[name, machine] += 1
+
+
+class Simulation:
+    """Everything of one seed: loop, network, machines, and what they told."""
+
+    def __init__(self, seed: int | str) -> None:
+        self.seed = seed
+        self.loop = SimulatedLoop.create(seed)
+        self.network = SimulatedNetwork(self.loop)
+        self.machines: dict[str, Machine] = {}
+        self.told: list[Told] = []
+        self.probes = Probes()
+        self.listeners: list[Callable[[Told], None]] = []
+        self.log_lines: list[str] | None = None  # set to a list to keep what nodes say to people
+
+    def add_machine(self, name: str, address: str, rank: int) -> "Machine":
+        """Set up a machine; its rank orders events of the same instant and must be its own."""
+        assert all(machine.rank != rank for machine in self.machines.values())
+        machine = self.machines[name] = Machine(self, name, address, rank)
+        return machine
+
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        """Run the harness' coroutine to its end."""
+        return self.loop.run_until_complete(main)
+
+    def tell(self, machine: "Machine", name: str, fields: dict[str, Any]) -> None:
+        """Keep an event, and let the listeners (the invariants) see it."""
+        loop = self.loop
+        node_ns = machine.clock.local_ns(loop.now_ns)
+        told = Told(loop.now_ns, loop.event_count, machine.name, node_ns, name, fields)
+        self.told.append(told)
+        for listener in self.listeners:
+            listener(told)
+
+
+class Machine:
+    """A computer: address, clock, disk, power; runs one process at a time."""
+
+    def __init__(self, simulation: Simulation, name: str, address: str, rank: int) -> None:
+        loop = simulation.loop
+        self.simulation = simulation
+        self.name = name
+        self.rank = rank
+        self.process: Process | None = None
+        self.incarnations = 0
+        self.wall_offset_ms = 0
+        boot_random = loop.random(f"{name}/boot")
+        self.clock = MonotonicClock(boot_random.randrange(100 * NS_PER_S, 10_000 * NS_PER_S))
+        self.host: Host = simulation.network.add_host(name, address, rank)
+        self.disk = SimulatedDisk(
+            loop.random(f"{name}/disk"), now_ns=self._present_ns, charge=self._charge, sleep=loop.sleep_ns
+        )
+        self.disk.on_crash_point = self.power_fail
+        self.streams: dict[str, Random] = {}
+
+    @property
+    def running(self) -> bool:
+        """Tell whether its process lives."""
+        return self.process is not None and self.process.alive
+
+    def start(self, main: Callable[[World], Coroutine[Any, Any, None]]) -> "Future[BaseException | None]":
+        """Start a process; the future says how it ended: None, or the exception that ended it.
+
+        A process that is killed never ends by itself: its future stays open.
+        """
+        assert not self.running
+        assert self.host.up
+        self.incarnations += 1
+        loop = self.simulation.loop
+        process = loop.new_process(f"{self.name}#{self.incarnations}", rank=self.rank, clock=self.clock)
+        self.process = process
+        ended: Future[BaseException | None] = loop.root.context.copy().run(loop.create_future)
+        task = loop.spawn(process, main(SimulatedWorld(self, process)), f"{process.name} main")
+        # The harness' context: the callback must run although the process may be killed by then.
+        task.add_done_callback(lambda done: self._ended(process, done, ended), context=loop.root.context.copy())
+        return ended
+
+    def kill(self) -> None:
+        """Kill -9: the disk's cache and the kernel live on; the kernel closes the connections."""
+        process = self.process
+        assert process is not None
+        assert process.alive
+        self.simulation.loop.kill(process)
+        self.host.close_sockets_of(process)
+
+    def pause(self) -> None:
+        """Stop its process from running (SIGSTOP)."""
+        assert self.process is not None
+        self.simulation.loop.pause(self.process)
+
+    def resume(self) -> None:
+        """Let its process run again (SIGCONT)."""
+        assert self.process is not None
+        self.simulation.loop.resume(self.process)
+
+    def power_fail(self) -> None:
+        """Lose power: nothing leaves the machine, unsynced data are at the mercy of coins."""
+        if self.running:
+            assert self.process is not None
+            self.simulation.loop.kill(self.process)
+        self.host.power_fail()
+        self.disk.power_fail()
+
+    def power_on(self) -> None:
+        """Get power again; no process runs yet."""
+        self.disk.power_on()
+        self.host.power_on()
+
+    def random(self, purpose: str) -> Random:
+        """Return the machine's stream for this purpose; it goes on across restarts."""
+        stream = self.streams.get(purpose)
+        if stream is None:
+            stream = self.streams[purpose] = self.simulation.loop.random(f"{self.name}/{purpose}")
+        return stream
+
+    def _ended(self, process: Process, task: "Task[None]", ended: "Future[BaseException | None]") -> None:
+        if not process.alive:
+            return
+        problem = _how_it_ended(task)
+        self.simulation.loop.kill(process)
+        self.host.close_sockets_of(process)
+        ended.set_result(problem)
+
+    def _present_ns(self) -> int:
+        loop = self.simulation.loop
+        return loop.present_ns(self.process) if self.process is not None else loop.now_ns
+
+    def _charge(self, duration_ns: int) -> None:
+        if self.running:
+            assert self.process is not None
+            self.simulation.loop.charge(self.process, duration_ns)
+
+
+def _how_it_ended(task: "Task[None]") -> BaseException | None:
+    """Return how a task ended, cancellation included, without raising."""
+    try:
+        return task.exception()
+    except CancelledError as cancelled:
+        return cancelled
+
+
+class SimulatedClock:
+    """A process's clock; implements `replog.ports.Clock`."""
+
+    def __init__(self, machine: Machine, process: Process) -> None:
+        self._machine = machine
+        self._process = process
+        self._loop = machine.simulation.loop
+
+    def now_ns(self) -> int:
+        """Monotonic nanoseconds."""
+        return self._process.clock.local_ns(self._loop.present_ns(self._process))
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds."""
+        return self.now_ns() // NS_PER_MS
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970: drifts with the machine, and jumps with `wall_offset_ms`."""
+        virtual_ns = self._loop.present_ns(self._process)
+        drifted_ns = virtual_ns + virtual_ns * self._process.clock.drift_ppb // 1_000_000_000
+        return EPOCH_MS + self._machine.wall_offset_ms + drifted_ns // NS_PER_MS
+
+
+class SimulatedEntropy:
+    """A process's chance; implements `replog.ports.Entropy`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def random(self, purpose: str) -> Random:
+        """Return the stream for this purpose."""
+        return self._machine.random(purpose)
+
+    def uuid(self) -> UUID:
+        """Return a version 4 id."""
+        return UUID(int=self._machine.random("uuid").getrandbits(128), version=4)
+
+
+class SimulatedJournal:
+    """Where a process says what happened; implements `replog.ports.Journal`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._simulation = machine.simulation
+
+    def log(self, level: str, message: str) -> None:
+        """Keep a line for people, if somebody wants them."""
+        lines = self._simulation.log_lines
+        if lines is not None:
+            lines.append(f"{self._simulation.loop.now_ns / NS_PER_S:.6f} {self._machine.name} {level} {message}")
+
+    def event(self, name: str, **fields: object) -> None:
+        """Record a fact."""
+        self._simulation.tell(self._machine, name, fields)
+
+    def probe(self, name: str) -> None:
+        """Count that a rare state was reached."""
+        self._simulation.probes.reached(name, self._machine.name, self._simulation.loop.now_ns)
+
+
+class SimulatedWorld:
+    """All doors of one process; implements `replog.ports.World`."""
+
+    def __init__(self, machine: Machine, process: Process) -> None:
+        self.machine = machine
+        self.clock: Clock = SimulatedClock(machine, process)
+        self.entropy: Entropy = SimulatedEntropy(machine)
+        self.disk: Disk = machine.disk
+        self.network: Network = ProcessNetwork(machine.simulation.network, machine.host, process)
+        self.journal: Journal = SimulatedJournal(machine)
+
+
+__all__ = ["Machine", "PowerLost", "SimulatedWorld", "Simulation", "Told"]
