@@ -37,10 +37,14 @@ from replog.wire.records.metadata import (
 FENCE: Final = 1
 UNFENCE: Final = -1
 
+# More records than this are written as a transaction of several batches (SPEC 2.1.6).
+BATCH_RECORDS_MAX: Final = 10_000
+
 MetadataRecord = msgspec.Struct  # any of `METADATA_RECORDS`; others' kinds pass through unread
 Records = Sequence[MetadataRecord]
 
 __all__ = [
+    "BATCH_RECORDS_MAX",
     "FENCE",
     "UNFENCE",
     "AbortTransactionRecord",
@@ -67,9 +71,15 @@ __all__ = [
     "UnregisterBrokerRecord",
     "controlled_shutdown_record",
     "fencing_record",
+    "offset_in_group",
     "partition_record",
     "registration_record",
 ]
+
+
+def offset_in_group(next_offset: int, *, index: int, count: int) -> int:
+    """Return the offset of record `index` of an atomic group of `count` written at `next_offset`."""
+    return next_offset + index + (count > BATCH_RECORDS_MAX)  # a long group begins with a marker
 
 
 def registration_record(broker: Broker) -> RegisterBrokerRecord:

@@ -1,0 +1,118 @@
+"""What the settings say about a topic at this moment: how its partitions may change.
+
+A topic's own config wins over the cluster-wide one, that over the controller's file. Broker-level
+values have no say: leaders and controller would disagree about min ISR (SPEC 2.8).
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from replog.controller.election import Election, Rules
+from replog.controller.elr import LastKnownMode, effective_min_isr
+from replog.controller.image import Image
+from replog.controller.state import Partition
+
+ELR_FEATURE: Final = "eligible.leader.replicas.version"
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN_ENABLE: Final = "unclean.leader.election.enable"
+RECOVERY_STRATEGY: Final = "unclean.recovery.strategy"
+
+
+class Strategy(StrEnum):
+    """How far to go for availability when all who surely hold the data are gone (KIP-966)."""
+
+    AGGRESSIVE = "Aggressive"
+    BALANCED = "Balanced"
+    NONE = "None"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of a controller's file that its decisions need; Kafka's names and defaults."""
+
+    cluster_id: str
+    session_timeout_ms: int = 9000
+    heartbeat_interval_ms: int = 2000
+    min_insync_replicas: int = 1
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    unclean_leader_election: bool = False
+    unclean_leader_election_interval_ms: int = 300_000
+    unclean_recovery_strategy: Strategy = Strategy.BALANCED
+    unclean_recovery_manager: bool = False
+    unclean_recovery_timeout_ms: int = 300_000
+    leader_rebalance: bool = True
+    leader_imbalance_check_interval_ms: int = 300_000
+    eligible_leader_replicas: bool = True
+
+
+class Policy:
+    """Answers for one topic, from an image and the controller's own settings."""
+
+    def __init__(self, image: Image, settings: Settings) -> None:
+        self.image = image
+        self.settings = settings
+
+    @property
+    def elr_enabled(self) -> bool:
+        """Whether eligible leader replicas are finalized for this cluster."""
+        return self.image.features.get(ELR_FEATURE, 0) >= 1
+
+    @property
+    def last_known_mode(self) -> LastKnownMode:
+        """What last known ELR means: more than the last leader only where a manager makes use of it."""
+        return LastKnownMode.ELR_MEMBERS if self.settings.unclean_recovery_manager else LastKnownMode.LEADER
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """Return min.insync.replicas as configured, not yet capped by the replication factor."""
+        text = self._most_specific(topic, MIN_ISR)
+        return self.settings.min_insync_replicas if text is None else int(text)
+
+    def effective_min_isr(self, topic: str, partition: Partition) -> int:
+        """Return min(min.insync.replicas, assigned replicas)."""
+        return effective_min_isr(self.min_insync_replicas(topic), len(partition.replicas))
+
+    def rules(self, topic: str) -> Rules:
+        """Return the rules by which the topic's partitions change."""
+        return Rules(
+            min_insync_replicas=self.min_insync_replicas(topic),
+            elr_enabled=self.elr_enabled,
+            last_known_mode=self.last_known_mode,
+        )
+
+    def unclean_enabled(self, topic: str) -> bool:
+        """Tell whether any replica may lead when nobody else can (SPEC 2.6.6)."""
+        text = self._most_specific(topic, UNCLEAN_ENABLE)
+        return self.settings.unclean_leader_election if text is None else text == "true"
+
+    def election(self, topic: str) -> Election:
+        """Return which election fencing, unfencing, registration, AlterPartition and cancel may do.
+
+        With the recovery manager on nobody is elected uncleanly without its having asked the logs.
+        """
+        unclean = not self.settings.unclean_recovery_manager and self.unclean_enabled(topic)
+        return Election.UNCLEAN if unclean else Election.ONLINE
+
+    def strategy(self, topic: str) -> Strategy:
+        """Return the unclean recovery strategy (D19): at each level it wins over the old option."""
+        for strategy, unclean in (
+            (self.image.topic_config(topic, RECOVERY_STRATEGY), self.image.topic_config(topic, UNCLEAN_ENABLE)),
+            (self.image.cluster_config(RECOVERY_STRATEGY), self.image.cluster_config(UNCLEAN_ENABLE)),
+        ):
+            if strategy is not None:
+                return Strategy(strategy)
+            if unclean is not None:
+                return strategy_of_old_option(enabled=unclean == "true")
+        if self.settings.unclean_recovery_strategy is not Strategy.BALANCED:
+            return self.settings.unclean_recovery_strategy
+        return strategy_of_old_option(enabled=self.settings.unclean_leader_election)
+
+    def _most_specific(self, topic: str, name: str) -> str | None:
+        own = self.image.topic_config(topic, name)
+        return self.image.cluster_config(name) if own is None else own
+
+
+def strategy_of_old_option(*, enabled: bool) -> Strategy:
+    """Map unclean.leader.election.enable (KIP-966, "Config changes")."""
+    return Strategy.AGGRESSIVE if enabled else Strategy.BALANCED
