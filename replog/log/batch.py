@@ -65,7 +65,7 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
-class CorruptBatch(Exception):  # noqa: N818 - the words say it
+class CorruptBatch(Exception):
     """Bytes that should be a record batch are not one.
 
     origin:    the file, or what else the bytes came from.
@@ -171,20 +171,21 @@ class EndTransaction(NamedTuple):
     coordinator_epoch: int
 
 
-def header_at(buffer: Buffer, position: int, origin: str = "") -> BatchHeader:
+def header_at(buffer: Buffer, position: int, origin: str = "", buffer_start: int = 0) -> BatchHeader:
     """Return the header that starts at `position`; the batch may reach beyond the buffer.
 
+    buffer_start:  where the buffer begins in its file; the header's position is told in the file.
     Raises `CorruptBatch` when fewer than 61 bytes are left or what stands there cannot be a batch.
     """
     if len(buffer) - position < HEADER_BYTES:
-        raise CorruptBatch(origin, position, "torn header")
-    header = BatchHeader(position, *HEADER.unpack_from(buffer, position))
+        raise CorruptBatch(origin, buffer_start + position, "torn header")
+    header = BatchHeader(buffer_start + position, *HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
-        raise CorruptBatch(origin, position, f"magic {header.magic}")
+        raise CorruptBatch(origin, header.position, f"magic {header.magic}")
     if header.length < HEADER_BYTES - OVERHEAD_BYTES:
-        raise CorruptBatch(origin, position, f"length {header.length}")
+        raise CorruptBatch(origin, header.position, f"length {header.length}")
     if header.last_offset_delta < 0 or header.base_offset < 0:
-        raise CorruptBatch(origin, position, "negative offset")
+        raise CorruptBatch(origin, header.position, "negative offset")
     return header
 
 
@@ -199,20 +200,6 @@ def batches(buffer: Buffer, origin: str = "", position: int = 0) -> Iterator[Bat
         position = header.end
         if position > end:
             raise CorruptBatch(origin, header.position, "torn batch")
-        yield header
-
-
-def whole_batches(buffer: Buffer, position: int, origin: str = "") -> Iterator[BatchHeader]:
-    """Yield the headers of whole batches from `position`; stop silently at a torn one.
-
-    For buffers that were read with a length limit. Raises `CorruptBatch` on bytes that cannot be a batch.
-    """
-    end = len(buffer)
-    while end - position >= HEADER_BYTES:
-        header = header_at(buffer, position, origin)
-        position = header.end
-        if position > end:
-            return
         yield header
 
 
@@ -283,7 +270,7 @@ def build(
     )
 
 
-def sealed(  # noqa: PLR0913 - the fields of a batch header
+def sealed(
     content: Buffer,
     *,
     count: int,
@@ -301,7 +288,7 @@ def sealed(  # noqa: PLR0913 - the fields of a batch header
     return b"".join((prefix, bytes((MAGIC,)), checksum.to_bytes(4, "big"), covered, content))
 
 
-def control_batch(  # noqa: PLR0913 - the fields of a batch header
+def control_batch(
     control_type: ControlType,
     value: bytes,
     *,
@@ -366,7 +353,7 @@ def records(view: Buffer, header: BatchHeader | None = None) -> Iterator[Record]
 def control_type(view: Buffer, header: BatchHeader) -> int:
     """Return what a control batch is; see `ControlType` for those known."""
     assert header.is_control
-    record = next(records(view, header), None)
+    record = None if header.codec else next(records(view, header), None)
     if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptBatch("control batch", header.position, "no key")
     return int(_CONTROL_KEY.unpack_from(record.key)[1])
@@ -374,6 +361,8 @@ def control_type(view: Buffer, header: BatchHeader) -> int:
 
 def end_transaction(view: Buffer, header: BatchHeader) -> EndTransaction | None:
     """Return what an end marker says; None for control batches of other kinds."""
+    if header.attributes & (CONTROL | TRANSACTIONAL) != CONTROL | TRANSACTIONAL:
+        return None
     kind = control_type(view, header)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return None

@@ -2,8 +2,9 @@
 
 One of each per log directory, covering *all* its partitions (a file that knows only some of them loses the
 others' high watermarks: KAFKA-7235): `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high
-watermarks), `log-start-offset-checkpoint`; and one `leader-epoch-checkpoint` per partition. Layout: version 0, number of lines,
-lines of fields parted by blanks. They are replaced atomically and durably. What stands in them is a lower bound: the log may know better.
+watermarks), `log-start-offset-checkpoint`; and one `leader-epoch-checkpoint` per partition. Layout: version 0,
+number of lines, lines of fields parted by blanks. They are replaced atomically and durably. What stands in them
+is a lower bound: the log may know better.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ LOG_STARTS: Final = "log-start-offset-checkpoint"
 VERSION: Final = "0"
 
 
-class CorruptCheckpoint(Exception):  # noqa: N818 - the words say it
+class CorruptCheckpoint(Exception):
     """A checkpoint file does not have the layout of one."""
 
 

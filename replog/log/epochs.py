@@ -1,7 +1,8 @@
 """The leader epoch cache: at which offset each leader's reign began (KIP-101, KIP-279, SPEC 3.8).
 
-A pure value: the log decides when it must be durable. Entries rise strictly in epoch and in start offset. An entry may exist
-before any record of its epoch does: a new leader notes where it starts (KAFKA-7415, KAFKA-10706).
+A pure value: the log decides when it must be durable. Entries rise strictly in epoch and in start offset. An
+entry may exist before any record of its epoch does: a new leader notes where it starts (KAFKA-7415,
+KAFKA-10706).
 """
 
 from bisect import bisect_left, bisect_right
@@ -92,7 +93,7 @@ class EpochCache:
         return changed
 
     def truncate_from_start(self, offset: int) -> bool:
-        """Drop epochs that end at or before `offset`; the first one left starts there. Tell whether anything changed."""
+        """Drop epochs that end at or before `offset`; the first one left starts there. Tell whether it changed."""
         index = bisect_right(self._starts, offset) - 1
         if index < 0 or (index == 0 and self._starts[0] == offset):
             return False

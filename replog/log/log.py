@@ -1,0 +1,572 @@
+"""One partition's log: append, read, truncate, flush, and know what can be relied on.
+
+The log is synchronous and belongs to the node's only thread. Offsets below `flushed_offset` (Kafka's recovery
+point) survive a power loss; those up to `log_end_offset` survive the process. Batches are never taken apart:
+`append` writes 16 new bytes in front of the producer's own, `read` is one positioned read of whole batches.
+
+It does not know the high watermark: who calls `read` or `delete_old_segments` says how far is committed. Times
+are wall-clock milliseconds (`Clock.wall_ms`), as record timestamps are.
+
+After an `OSError` from any method the partition's directory can't be trusted by this process any more: stop
+using it.
+"""
+
+import base64
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import structs
+
+from replog.errors import Error
+from replog.log.batch import BatchHeader, EndTransaction, UnsupportedCodec, records, stamped, with_append_time
+from replog.log.epochs import EpochCache
+from replog.log.producers import Duplicate, ProducerStates
+from replog.log.recovery import (
+    EPOCHS_FILE,
+    Cut,
+    Opened,
+    Recovery,
+    load_producers,
+    snapshot_offsets,
+    snapshot_path,
+)
+from replog.log.segment import RELATIVE_OFFSET_MAX, AbortedTransaction, Segment
+from replog.log.settings import LogSettings
+from replog.log.validation import Origin, admitted, copied, markers
+from replog.ports import Buffer, Disk, File
+
+PARTITION_METADATA_FILE: Final = "partition.metadata"
+
+
+class OffsetOutOfRange(LookupError):
+    """A read below the log's start or beyond its end: the protocol's OFFSET_OUT_OF_RANGE."""
+
+
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
+    """What an append did.
+
+    log_append_time_ms:  -1 unless the topic stamps records with the time of the append.
+    duplicate:           nothing was written: the offsets are those of the first copy (SPEC 4.1.2).
+    rolled:              a segment was finished before: a good moment to flush in the background.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int = -1
+    duplicate: bool = False
+    rolled: bool = False
+
+    @property
+    def next_offset(self) -> int:
+        """The high watermark that an acks=all producer waits for."""
+        return self.last_offset + 1
+
+
+class Flush(msgspec.Struct, frozen=True):
+    """A flush under way: `files` have to be synced, then the offsets below `end_offset` are durable."""
+
+    files: list[File]
+    end_offset: int
+    truncation_count: int
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A record found by its timestamp."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class Log:
+    """The log of one partition in one directory."""
+
+    def __init__(
+        self, disk: Disk, directory: str, settings: LogSettings, opened: Opened, log_start_offset: int
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.settings = settings
+        self.segments: list[Segment] = opened.segments
+        self.epochs: EpochCache = opened.epochs
+        self.producers: ProducerStates = opened.producers
+        self.cut: Cut | None = opened.cut
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = self.segments[-1].next_offset
+        self.flushed_offset = 0
+        self.topic_id: UUID | None = None
+        self._truncation_count = 0
+        self._latest_ms = -1  # the latest time that anybody told us
+
+    @staticmethod
+    def open(
+        disk: Disk,
+        directory: str,
+        settings: LogSettings,
+        *,
+        recover: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> "Log":
+        """Open a log, or create an empty one at `log_start_offset`.
+
+        recover:         the directory was not closed cleanly: scan what may have been torn.
+        recovery_point:  offsets below it were durable when it was checkpointed; 0 if unknown.
+        """
+        recovery = Recovery(disk, directory, settings, now_ms)
+        opened = recovery.run(recover=recover, recovery_point=recovery_point, log_start_offset=log_start_offset)
+        log = Log(disk, directory, settings, opened, max(log_start_offset, opened.segments[0].base_offset))
+        log._latest_ms = now_ms
+        log._load_topic_id()
+        if log.log_start_offset > log.log_end_offset:
+            log.restart_at(log.log_start_offset)
+        log.epochs.truncate_from_start(log.log_start_offset)
+        log._save_epochs()
+        log._remove_stray_snapshots()
+        log.flushed_offset = min(recovery_point, log.log_end_offset)
+        return log
+
+    # Appending.
+
+    def append_as_leader(
+        self, batch_buffer: Buffer, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> Appended | Error:
+        """Check batches, give them the next offsets, write them in this leader epoch; or say why not.
+
+        batch_buffer:  one or more batches; their offsets and epochs are overwritten.
+        origin:        the default trusts nothing; our own coordinators and the quorum name themselves.
+        returns:       the error for the producer, with nothing appended.
+        """
+        view = memoryview(batch_buffer)
+        headers = admitted(view, self.settings, origin=origin, now_ms=now_ms)
+        if isinstance(headers, Error):
+            return headers
+        found = markers(view, headers)
+        refusal = self._refusal(headers, found, origin)
+        if refusal is not None:
+            return refusal
+        if leader_epoch != self.epochs.latest:
+            self.begin_epoch(leader_epoch)
+        log_append_time_ms = -1
+        if self.settings.log_append_time:
+            log_append_time_ms = now_ms
+            view, headers = _restamped(view, headers, now_ms)
+        parts: list[Buffer] = []
+        base_offsets: list[int] = []
+        next_offset = self.log_end_offset
+        for header in headers:
+            base_offsets.append(next_offset)
+            parts.extend(stamped(view, header, next_offset, leader_epoch))
+            next_offset += header.last_offset_delta + 1
+        return self._write(parts, len(view), headers, base_offsets, found, now_ms, log_append_time_ms)
+
+    def append_as_follower(self, batch_buffer: Buffer, *, now_ms: int = -1) -> Appended:
+        """Write batches as the leader has them: offsets and epochs stay.
+
+        Raises `CorruptBatch` on the first damaged or misplaced batch, with nothing appended.
+        """
+        view = memoryview(batch_buffer)
+        if not len(view):
+            return Appended(base_offset=self.log_end_offset, last_offset=self.log_end_offset - 1)
+        headers = copied(
+            view,
+            log_end_offset=self._first_copied_offset(view),
+            latest_epoch=self.epochs.latest,
+            gaps_allowed=self.settings.compacts,
+        )
+        found = markers(view, headers)
+        if headers[0].base_offset < self.log_end_offset:
+            self._restart_inside_batch(headers[0].base_offset)
+        changed = False
+        for header in headers:
+            if header.leader_epoch > self.epochs.latest:
+                changed |= self.epochs.assign(header.leader_epoch, header.base_offset)
+        if changed:
+            self._save_epochs()
+        base_offsets = [header.base_offset for header in headers]
+        return self._write([view], len(view), headers, base_offsets, found, now_ms, -1)
+
+    def _refusal(
+        self, headers: list[BatchHeader], found: dict[int, EndTransaction], origin: Origin
+    ) -> Appended | Error | None:
+        header = headers[0]
+        if origin is Origin.CLIENT and header.producer_id >= 0:
+            verdict = self.producers.check(header)
+            if isinstance(verdict, Duplicate):
+                first_copy = verdict.batch
+                return Appended(base_offset=first_copy.base_offset, last_offset=first_copy.last_offset, duplicate=True)
+            return verdict if isinstance(verdict, Error) else None
+        marker = found.get(header.position)
+        if marker is None:
+            return None
+        error = self.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
+        return error if error is not Error.NONE else None
+
+    def _first_copied_offset(self, view: memoryview) -> int:
+        """Return where a follower's copy may begin: the log end, or inside the first batch of an empty log.
+
+        The leader's log start may lie in the middle of a batch (DeleteRecords); the first fetch from there
+        brings the whole batch.
+        """
+        if self.log_start_offset < self.log_end_offset or len(view) < 8:
+            return self.log_end_offset
+        base_offset = int.from_bytes(view[:8], "big", signed=True)
+        last_offset = base_offset + int.from_bytes(view[23:27], "big", signed=True)
+        return base_offset if 0 <= base_offset < self.log_end_offset <= last_offset else self.log_end_offset
+
+    def _restart_inside_batch(self, base_offset: int) -> None:
+        log_start_offset = self.log_start_offset
+        self.restart_at(base_offset)
+        self.log_start_offset = log_start_offset
+
+    def _write(
+        self,
+        parts: Sequence[Buffer],
+        size: int,
+        headers: list[BatchHeader],
+        base_offsets: list[int],
+        found: dict[int, EndTransaction],
+        now_ms: int,
+        log_append_time_ms: int,
+    ) -> Appended:
+        self._latest_ms = max(self._latest_ms, now_ms)
+        rolled = self._must_roll(size, headers, now_ms)
+        if rolled:
+            self.roll(now_ms)
+        segment = self.segments[-1]
+        position = segment.append(*parts)
+        for header, base_offset in zip(headers, base_offsets, strict=True):
+            segment.note(header, base_offset, position)
+            position += header.length + 12
+            if header.producer_id >= 0:
+                marker = found.get(header.position)
+                aborted = self.producers.apply(header, base_offset, marker, now_ms)
+                if aborted:
+                    segment.aborted.append(aborted)
+        self.log_end_offset = segment.next_offset
+        return Appended(
+            base_offset=base_offsets[0],
+            last_offset=self.log_end_offset - 1,
+            log_append_time_ms=log_append_time_ms,
+            rolled=rolled,
+        )
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Note, durably, that a leader's reign begins at the log end (SPEC 3.1.3: before any append)."""
+        assert leader_epoch >= self.epochs.latest, f"{leader_epoch} after {self.epochs.latest}"
+        if self.epochs.assign(leader_epoch, self.log_end_offset):
+            self._save_epochs()
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last batch (or of a leader that began at the log end), -1 when none is known."""
+        return self.epochs.latest
+
+    # Reading.
+
+    def read(self, offset: int, *, max_bytes: int, end_offset: int, at_least_one: bool) -> bytes:
+        """Return whole batches, the first one holding `offset`, none reaching to or beyond `end_offset`.
+
+        max_bytes:     exceeded only by the first batch, and only if `at_least_one`.
+        end_offset:    high watermark, last stable offset or log end: what the reader may see.
+        Raises `OffsetOutOfRange` below the log start and behind the log end.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(f"{offset} outside of {self.log_start_offset} to {self.log_end_offset}")
+        for segment in self.segments[self._segment_index(offset) :]:
+            if segment.base_offset >= end_offset:
+                break
+            content = segment.read(offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one)
+            if content is not None:  # else compaction left a hole at the segment's end
+                return content
+        return b""
+
+    def _segment_index(self, offset: int) -> int:
+        if offset >= self.segments[-1].base_offset:
+            return len(self.segments) - 1
+        return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return what read_committed readers may see up to."""
+        return self.producers.last_stable_offset(high_watermark)
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions that overlap a range, for a read_committed answer (SPEC 4.2.9)."""
+        overlapping: list[AbortedTransaction] = []
+        for segment in self.segments[self._segment_index(offset) :]:
+            for aborted in segment.aborted:
+                if aborted.last_offset >= offset and aborted.first_offset < end_offset:
+                    overlapping.append(aborted)
+                if aborted.last_stable_offset >= end_offset:
+                    return overlapping
+        return overlapping
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> Found | None:
+        """Return the first record that is not older, None when all are.
+
+        In batches whose codec can't be read here the batch's first offset stands for the record's.
+        """
+        for segment in self.segments:
+            if segment.largest_timestamp_ms < timestamp_ms:
+                continue
+            for header in segment.first_at_or_after(timestamp_ms):
+                found = self._first_in_batch(segment, header, timestamp_ms)
+                if found is not None:
+                    return found
+        return None
+
+    def offset_of_max_timestamp(self) -> Found | None:
+        """Return the first record with the log's largest timestamp, None in an empty log."""
+        largest = max(self.segments, key=lambda segment: segment.largest_timestamp_ms)
+        if largest.largest_timestamp_ms < 0:
+            return None
+        return self.offset_for_timestamp(largest.largest_timestamp_ms)
+
+    def _first_in_batch(self, segment: Segment, header: BatchHeader, timestamp_ms: int) -> Found | None:
+        if header.next_offset <= self.log_start_offset:
+            return None
+        content = segment.batch_bytes(header)
+        try:
+            for record in records(content):
+                if record.timestamp_ms >= timestamp_ms and record.offset >= self.log_start_offset:
+                    return Found(record.timestamp_ms, record.offset, header.leader_epoch)
+        except UnsupportedCodec:
+            offset = max(header.base_offset, self.log_start_offset)
+            return Found(max(header.base_timestamp_ms, timestamp_ms), offset, header.leader_epoch)
+        return None
+
+    # Truncating.
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log at the batch that holds `offset`, and all that is known of what goes (SPEC 3.4.2).
+
+        Epochs that begin at or behind `offset` go even if no record does (KAFKA-10706).
+        """
+        epochs_changed = self.epochs.truncate_from_end(offset)
+        if offset < self.log_end_offset:
+            if offset <= self.segments[0].base_offset:
+                self.restart_at(offset)
+                return
+            self._truncate_segments(offset)
+            epochs_changed |= self.epochs.truncate_from_end(self.log_end_offset)
+        if epochs_changed:
+            self._save_epochs()
+
+    def _truncate_segments(self, offset: int) -> None:
+        self._truncation_count += 1
+        kept = self._segment_index(offset)
+        for segment in reversed(self.segments[kept + 1 :]):  # newest first: what is left is always a prefix
+            segment.remove()
+        del self.segments[kept + 1 :]
+        self.log_end_offset = self.segments[-1].truncate(offset)
+        ended = self.producers.ended_before(self.log_end_offset)
+        self.producers = load_producers(self.disk, self.directory, self.segments, self.log_end_offset, self._latest_ms)
+        self.producers.remember_ended(ended)
+        self.flushed_offset = min(self.flushed_offset, self.log_end_offset)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything; the log is empty and goes on at `offset`."""
+        self._truncation_count += 1
+        for segment in reversed(self.segments):
+            segment.remove()
+        for snapshot in snapshot_offsets(self.disk, self.directory):
+            self.disk.remove(snapshot_path(self.directory, snapshot))
+        self.epochs.clear()
+        self._save_epochs()
+        self.producers = ProducerStates()
+        self.segments = [self._new_segment(offset, self._latest_ms)]
+        self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
+
+    # Segments.
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin a new one at the log end; nothing to do when it is empty."""
+        if self.segments[-1].size == 0:
+            return
+        self._write_snapshot(durable=False)
+        self.segments.append(self._new_segment(self.log_end_offset, now_ms))
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        interval = self.settings.index_interval_bytes
+        segment = Segment(self.disk, self.directory, base_offset, index_interval_bytes=interval, now_ms=now_ms)
+        # The name must not be lost while later ones stay: recovery could not tell the hole.
+        self.disk.sync_directory(self.directory)
+        return segment
+
+    def _must_roll(self, size: int, headers: list[BatchHeader], now_ms: int) -> bool:
+        segment = self.segments[-1]
+        if segment.size == 0:
+            return False
+        if segment.size + size > self.settings.segment_bytes or segment.index_bytes >= self.settings.index_bytes_max:
+            return True
+        if headers[-1].last_offset_delta + self.log_end_offset - segment.base_offset > RELATIVE_OFFSET_MAX - size:
+            return True
+        latest_ms = headers[-1].max_timestamp_ms
+        if segment.first_timestamp_ms is not None and segment.first_timestamp_ms >= 0 and latest_ms >= 0:
+            return latest_ms - segment.first_timestamp_ms > self.settings.segment_ms
+        return now_ms - segment.created_ms > self.settings.segment_ms
+
+    def move_log_start(self, offset: int) -> None:
+        """Forget records below `offset` (DeleteRecords, or the leader's log start); never goes back.
+
+        Whole segments go with the next `delete_old_segments`. The broker checkpoints `log_start_offset`.
+        """
+        assert offset <= self.log_end_offset
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            if self.epochs.truncate_from_start(offset):
+                self._save_epochs()
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
+        """Delete whole segments by age, size and log start, oldest first; return how many.
+
+        Nothing at or above the high watermark goes (KAFKA-5634).
+        """
+        count = 0
+        while self._first_may_go(now_ms, high_watermark):
+            if len(self.segments) == 1:
+                self.roll(now_ms)
+            removed = self.segments.pop(0)
+            removed.remove()
+            snapshot = snapshot_path(self.directory, removed.base_offset)
+            if self.disk.exists(snapshot):
+                self.disk.remove(snapshot)
+            self.move_log_start(self.segments[0].base_offset)
+            count += 1
+        return count
+
+    def _first_may_go(self, now_ms: int, high_watermark: int) -> bool:
+        first = self.segments[0]
+        end = self.segments[1].base_offset if len(self.segments) > 1 else self.log_end_offset
+        if first.size == 0 or end > high_watermark:
+            return False
+        if end <= self.log_start_offset and len(self.segments) > 1:
+            return True
+        if not self.settings.deletes:
+            return False
+        newest_ms = first.largest_timestamp_ms if first.largest_timestamp_ms >= 0 else first.created_ms
+        if 0 <= self.settings.retention_ms < now_ms - newest_ms:
+            return True
+        return 0 <= self.settings.retention_bytes <= self.size - first.size and len(self.segments) > 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    def expire_producers(self, now_ms: int) -> list[int]:
+        """Forget producers silent for longer than the setting; return their ids."""
+        return self.producers.expire(now_ms, self.settings.producer_expiration_ms)
+
+    # Durability.
+
+    def begin_flush(self) -> Flush:
+        """Say which files have to be synced; call `complete_flush` once they are."""
+        return Flush(self.files_to_sync(), self.log_end_offset, self._truncation_count)
+
+    def files_to_sync(self) -> list[File]:
+        """Return the files that hold batches not known to be durable."""
+        return [segment.file for segment in self._unflushed() if segment.next_offset > self.flushed_offset]
+
+    def complete_flush(self, flush: Flush) -> None:
+        """Note that a flush is done: recovery may begin behind it. Truncation meanwhile makes it void."""
+        if flush.truncation_count != self._truncation_count:
+            return
+        for segment in self._unflushed()[:-1]:
+            if segment.next_offset <= flush.end_offset and not segment.has_durable_indexes:
+                segment.write_indexes()
+        self.flushed_offset = max(self.flushed_offset, flush.end_offset)
+
+    def flush(self) -> None:
+        """Make everything durable, now."""
+        flush = self.begin_flush()
+        for file in flush.files:
+            file.sync()
+        self.complete_flush(flush)
+
+    def _unflushed(self) -> list[Segment]:
+        """Return the segments that a flush has work with, the active one always among them."""
+        index = len(self.segments) - 1
+        while index > 0 and self._needs_flush(self.segments[index - 1]):
+            index -= 1
+        return self.segments[index:]
+
+    def _needs_flush(self, sealed: Segment) -> bool:
+        return sealed.next_offset > self.flushed_offset or not sealed.has_durable_indexes
+
+    def close(self) -> None:
+        """Make everything durable, so that a clean start needs no scan, and close the files."""
+        self.flush()
+        active = self.segments[-1]
+        if not active.has_durable_indexes:
+            active.write_indexes()
+        # A snapshot can't tell which ended transactions were not replicated yet: then let the start replay.
+        if not self.producers.ended_before(self.log_end_offset):
+            self._write_snapshot(durable=True)
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Close without any promise: for deletion, and after errors."""
+        for segment in self.segments:
+            segment.file.close()
+
+    def delete(self) -> None:
+        """Remove the log with all its files."""
+        self.close_files()
+        self.disk.remove_tree(self.directory)
+        self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
+
+    def _write_snapshot(self, *, durable: bool) -> None:
+        path = snapshot_path(self.directory, self.log_end_offset)
+        content = self.producers.to_snapshot()
+        if durable:
+            self.disk.replace_file(path, content)
+            return
+        # A torn one is known by its checksum, and an older one does as well.
+        file = self.disk.open(path, create=True)
+        file.truncate(0)
+        file.append(content)
+        file.close()
+
+    def _remove_stray_snapshots(self) -> None:
+        """Remove snapshots that belong to no segment, but keep the last one of all."""
+        bases = {segment.base_offset for segment in self.segments}
+        for offset in snapshot_offsets(self.disk, self.directory)[:-1]:
+            if offset not in bases:
+                self.disk.remove(snapshot_path(self.directory, offset))
+
+    def _save_epochs(self) -> None:
+        path = f"{self.directory}/{EPOCHS_FILE}"
+        content = self.epochs.to_checkpoint()
+        if not self.disk.exists(path) or self.disk.read_file(path) != content:
+            self.disk.replace_file(path, content)
+
+    # Whose log it is.
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """Write down, durably, which topic of this name the log belongs to (`partition.metadata`)."""
+        text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+        self.disk.replace_file(
+            f"{self.directory}/{PARTITION_METADATA_FILE}", f"version: 0\ntopic_id: {text}\n".encode()
+        )
+        self.topic_id = topic_id
+
+    def _load_topic_id(self) -> None:
+        path = f"{self.directory}/{PARTITION_METADATA_FILE}"
+        if self.disk.exists(path):
+            fields = dict(line.split(": ", 1) for line in self.disk.read_file(path).decode().splitlines())
+            self.topic_id = UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _restamped(view: memoryview, headers: list[BatchHeader], now_ms: int) -> tuple[memoryview, list[BatchHeader]]:
+    content = b"".join(with_append_time(view, header, now_ms) for header in headers)
+    return memoryview(content), [structs.replace(header, max_timestamp_ms=now_ms) for header in headers]

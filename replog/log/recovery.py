@@ -1,0 +1,248 @@
+"""Open a log's files and find out what of them is true (SPEC 3.8.4, 3.11.2).
+
+After a clean stop the index files and the last producer snapshot are believed, and only the end of the last
+segment is looked at. Otherwise every segment is scanned that holds offsets above the recovery point or lacks
+its `.index` (segment.py says what that means): each batch's checksum and place are checked, the first bad one
+ends the log, and indexes, epochs and producers are built again from the batches. Nothing that was flushed can
+be cut, unless the disk damaged it: then the log ends there all the same, because the broker comes back as one
+that shut down uncleanly, and KIP-966 lets nobody trust it before it has caught up.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from replog.log import batch
+from replog.log.batch import BatchHeader, CorruptBatch, end_transaction, has_valid_crc, header_at
+from replog.log.checkpoints import CorruptCheckpoint
+from replog.log.epochs import EpochCache
+from replog.log.producers import CorruptSnapshot, ProducerStates
+from replog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, SCAN_BYTES, CorruptIndex, Segment, file_name
+from replog.log.settings import LogSettings
+from replog.ports import Disk
+
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+TEMPORARY_SUFFIXES: Final = (".cleaned", ".deleted", ".swap", ".tmp")
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Where recovery ended a log, and why; the bytes from there on are gone."""
+
+    offset: int
+    reason: str
+
+
+class Opened:
+    """What recovery found: the parts a log is made of."""
+
+    def __init__(self, segments: list[Segment], epochs: EpochCache, producers: ProducerStates, cut: Cut | None) -> None:
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.cut = cut
+
+
+class Recovery:
+    """The opening of one log."""
+
+    def __init__(self, disk: Disk, directory: str, settings: LogSettings, now_ms: int) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.settings = settings
+        self.now_ms = now_ms
+        self.cut: Cut | None = None
+
+    def run(self, *, recover: bool, recovery_point: int, log_start_offset: int) -> Opened:
+        """Open all segments; scan those that cannot be believed."""
+        make_durable_directory(self.disk, self.directory)
+        self._remove_temporaries()
+        segments = [self._segment(base_offset) for base_offset in self._base_offsets()]
+        if not segments:
+            segments = [self._segment(log_start_offset)]
+        first_scanned = self._load_trusted(segments, recover=recover, recovery_point=recovery_point)
+        epochs = self._epochs(segments[:first_scanned])
+        scan_from = segments[first_scanned].base_offset if first_scanned < len(segments) else segments[-1].next_offset
+        producers = load_producers(self.disk, self.directory, segments[:first_scanned], scan_from, self.now_ms)
+        if first_scanned < len(segments):
+            epochs.truncate_from_end(scan_from)
+            segments = self._scan(segments, first_scanned, epochs, producers)
+        epochs.truncate_from_end(segments[-1].next_offset)
+        return Opened(segments, epochs, producers, self.cut)
+
+    def _remove_temporaries(self) -> None:
+        for name in self.disk.list_directory(self.directory):
+            if name.endswith(TEMPORARY_SUFFIXES):
+                self.disk.remove(f"{self.directory}/{name}")
+
+    def _base_offsets(self) -> list[int]:
+        names = self.disk.list_directory(self.directory)
+        return sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX))
+
+    def _segment(self, base_offset: int) -> Segment:
+        interval = self.settings.index_interval_bytes
+        return Segment(self.disk, self.directory, base_offset, index_interval_bytes=interval, now_ms=self.now_ms)
+
+    def _load_trusted(self, segments: list[Segment], *, recover: bool, recovery_point: int) -> int:
+        """Load indexes as far as they can be believed; return the index of the first segment to be scanned."""
+        for index, segment in enumerate(segments):
+            is_last = index == len(segments) - 1
+            if recover and (is_last or segments[index + 1].base_offset > recovery_point):
+                return index
+            if not self.disk.exists(segment.path(INDEX_SUFFIX)):
+                return index
+            try:
+                segment.load_indexes()
+            except (CorruptIndex, CorruptBatch, FileNotFoundError):
+                return index
+        return len(segments)
+
+    def _epochs(self, trusted: list[Segment]) -> EpochCache:
+        """Return the checkpointed epochs, or those of the trusted segments' batches without a checkpoint."""
+        path = f"{self.directory}/{EPOCHS_FILE}"
+        if self.disk.exists(path):
+            try:
+                return EpochCache.from_checkpoint(self.disk.read_file(path))
+            except (CorruptCheckpoint, AssertionError):
+                self.disk.remove(path)
+        epochs = EpochCache()
+        for segment in trusted:
+            for header in segment.headers(chunk_bytes=SCAN_BYTES):
+                assign(epochs, header)
+        return epochs
+
+    def _scan(
+        self, segments: list[Segment], first: int, epochs: EpochCache, producers: ProducerStates
+    ) -> list[Segment]:
+        """Rebuild what is known of the segments from `first` on; drop everything behind the first bad batch."""
+        next_offset = segments[first].base_offset
+        for index in range(first, len(segments)):
+            segment = segments[index]
+            if segment.base_offset != next_offset:
+                # A new segment begins where the last one ended: something before it is lost.
+                self.cut = Cut(next_offset, f"segment {segment.base_offset} comes after {next_offset}")
+                return self._without(segments, index)
+            self._scan_segment(segment, epochs, producers)
+            next_offset = segment.next_offset
+            if self.cut:
+                return self._without(segments, index + 1)
+        return segments
+
+    def _scan_segment(self, segment: Segment, epochs: EpochCache, producers: ProducerStates) -> None:
+        segment.reset()
+        end = 0
+        try:
+            for header, view in verified(segment, gaps_allowed=self.settings.compacts):
+                marker = end_transaction(view, header) if header.is_control else None
+                position = end
+                end += header.size
+                assign(epochs, header)
+                segment.note(header, header.base_offset, position)
+                aborted = producers.apply(header, header.base_offset, marker, self.now_ms)
+                if aborted:
+                    segment.aborted.append(aborted)
+        except CorruptBatch as problem:
+            self.cut = Cut(segment.next_offset, f"{problem}")
+        segment.cut(end)
+
+    def _without(self, segments: list[Segment], index: int) -> list[Segment]:
+        for segment in reversed(segments[index:]):
+            segment.remove()
+        return segments[:index]
+
+
+def make_durable_directory(disk: Disk, path: str) -> None:
+    """Create a directory whose name survives a power loss: a log is no safer than its directory's name."""
+    if not disk.exists(path):
+        disk.make_directory(path)
+        disk.sync_directory(path.rpartition("/")[0] or ".")
+
+
+def assign(epochs: EpochCache, header: BatchHeader) -> bool:
+    """Note a stored batch's epoch; tell whether it is a new one."""
+    return (
+        header.leader_epoch >= 0
+        and header.leader_epoch != epochs.latest
+        and epochs.assign(header.leader_epoch, header.base_offset)
+    )
+
+
+def verified(segment: Segment, *, gaps_allowed: bool) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield every batch of a segment with the buffer it stands in; raise `CorruptBatch` at the first bad one.
+
+    The header's position is that in the buffer.
+    """
+    position = 0
+    next_offset = segment.base_offset
+    while position < segment.size:
+        view = memoryview(segment.file.read_at(position, SCAN_BYTES))
+        header = header_at(view, 0, segment.file.path)
+        if header.size > len(view):
+            if position + header.size > segment.size:
+                raise CorruptBatch(segment.file.path, position, "torn batch")
+            view = memoryview(segment.file.read_at(position, header.size))
+        inside = 0
+        while len(view) - inside >= batch.HEADER_BYTES:
+            header = header_at(view, inside, segment.file.path)
+            if header.end > len(view):
+                break
+            if not has_valid_crc(view, header):
+                raise CorruptBatch(segment.file.path, position + inside, "checksum")
+            if header.base_offset != next_offset and (header.base_offset < next_offset or not gaps_allowed):
+                raise CorruptBatch(segment.file.path, position + inside, f"{header.base_offset} follows {next_offset}")
+            next_offset = header.next_offset
+            inside = header.end
+            yield header, view
+        position += inside
+
+
+def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
+    """Return the offsets at which producer snapshots exist, ascending."""
+    names = disk.list_directory(directory)
+    return sorted(int(name.removesuffix(SNAPSHOT_SUFFIX)) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+
+
+def snapshot_path(directory: str, offset: int) -> str:
+    """Return the path of the producer snapshot that covers the log up to `offset`."""
+    return f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+
+def load_producers(disk: Disk, directory: str, segments: list[Segment], end_offset: int, now_ms: int) -> ProducerStates:
+    """Return the producers' state at `end_offset`: the last good snapshot and the batches behind it.
+
+    Snapshots behind `end_offset` describe a history that is not this log's any more: they are removed, durably.
+    """
+    producers, start = _latest_snapshot(disk, directory, end_offset)
+    for segment in segments:
+        if segment.next_offset <= start:
+            continue
+        for header in segment.headers(segment.position_of(start), chunk_bytes=SCAN_BYTES):
+            if header.base_offset >= end_offset:
+                break
+            if header.base_offset < start:
+                continue
+            marker = None
+            if header.is_control:
+                content = segment.batch_bytes(header)
+                marker = end_transaction(content, header_at(content, 0))
+            producers.apply(header, header.base_offset, marker, now_ms)
+    return producers
+
+
+def _latest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[ProducerStates, int]:
+    removed = False
+    found = (ProducerStates(), 0)
+    for offset in reversed(snapshot_offsets(disk, directory)):
+        path = snapshot_path(directory, offset)
+        if offset <= end_offset:
+            try:
+                found = (ProducerStates.from_snapshot(disk.read_file(path)), offset)
+                break
+            except CorruptSnapshot:
+                pass
+        disk.remove(path)
+        removed = True
+    if removed:
+        disk.sync_directory(directory)
+    return found

@@ -1,0 +1,111 @@
+"""Whether batches may enter a log: what producers sent, and what a leader sent (SPEC 3.7.1, 6.2.6).
+
+A leader answers a producer with an error code and appends nothing. A follower that is sent nonsense raises
+`CorruptBatch`: its leader's bytes were damaged on the way or on a disk, and asking again may help.
+"""
+
+from enum import Enum, auto
+
+from replog.errors import Error
+from replog.log.batch import (
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Codec,
+    CorruptBatch,
+    EndTransaction,
+    batches,
+    end_transaction,
+    has_valid_crc,
+)
+from replog.log.settings import LogSettings
+
+LAST_CODEC = max(Codec)
+
+
+class Origin(Enum):
+    """Who made the batches that a leader appends."""
+
+    CLIENT = auto()  # anybody: everything is checked
+    COORDINATOR = auto()  # our own broker: markers, offsets, transaction states
+    QUORUM = auto()  # our own controller: metadata records, leader changes
+
+
+def admitted(view: memoryview, settings: LogSettings, *, origin: Origin, now_ms: int) -> list[BatchHeader] | Error:
+    """Return the headers of batches that a leader may append, or the error to answer with."""
+    headers: list[BatchHeader] = []
+    try:
+        for header in batches(view):
+            if not has_valid_crc(view, header):
+                return Error.CORRUPT_MESSAGE
+            error = _client_error(header, settings, now_ms) if origin is Origin.CLIENT else Error.NONE
+            if error is not Error.NONE:
+                return error
+            headers.append(header)
+    except CorruptBatch:
+        return Error.INVALID_RECORD if is_old_format(view) else Error.CORRUPT_MESSAGE
+    if not headers or (len(headers) > 1 and any(header.producer_id >= 0 for header in headers)):
+        return Error.INVALID_RECORD  # SPEC 4.1.7: one batch with sequences a partition
+    return Error.RECORD_LIST_TOO_LARGE if len(view) > settings.segment_bytes else headers
+
+
+def is_old_format(view: memoryview) -> bool:
+    """Tell whether this is a message set of magic 0 or 1: refused, but not damaged."""
+    return len(view) > 16 and view[16] < MAGIC
+
+
+def _client_error(header: BatchHeader, settings: LogSettings, now_ms: int) -> Error:
+    if header.length + 12 > settings.message_bytes_max:
+        return Error.MESSAGE_TOO_LARGE
+    if header.is_control or header.count <= 0 or header.count != header.last_offset_delta + 1:
+        return Error.INVALID_RECORD
+    if header.codec > LAST_CODEC:
+        return Error.UNSUPPORTED_COMPRESSION_TYPE
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            return Error.INVALID_RECORD
+    elif header.is_transactional:
+        return Error.INVALID_RECORD
+    return Error.NONE if settings.log_append_time else _timestamp_error(header, settings, now_ms)
+
+
+def _timestamp_error(header: BatchHeader, settings: LogSettings, now_ms: int) -> Error:
+    if header.is_log_append_time:
+        return Error.INVALID_TIMESTAMP  # only brokers stamp so
+    latest_ms = header.max_timestamp_ms
+    if latest_ms == NO_TIMESTAMP:
+        return Error.NONE
+    if latest_ms < header.base_timestamp_ms or latest_ms - now_ms > settings.timestamp_after_ms_max:
+        return Error.INVALID_TIMESTAMP
+    # The first record stands for the oldest: the others' timestamps are inside the records.
+    if now_ms - header.base_timestamp_ms > settings.timestamp_before_ms_max:
+        return Error.INVALID_TIMESTAMP
+    return Error.NONE
+
+
+def copied(view: memoryview, *, log_end_offset: int, latest_epoch: int, gaps_allowed: bool) -> list[BatchHeader]:
+    """Return the headers of batches that a follower may append as they are.
+
+    gaps_allowed:  compaction leaves holes between batches; elsewhere a hole is a damaged base offset,
+                   which no checksum covers.
+    Raises `CorruptBatch` on the first one that is damaged or out of order.
+    """
+    headers: list[BatchHeader] = []
+    for header in batches(view, "fetched"):
+        if not has_valid_crc(view, header):
+            raise CorruptBatch("fetched", header.position, "checksum")
+        if header.base_offset != log_end_offset and (header.base_offset < log_end_offset or not gaps_allowed):
+            reason = f"offset {header.base_offset} where {log_end_offset} comes next"
+            raise CorruptBatch("fetched", header.position, reason)
+        if header.leader_epoch < latest_epoch:
+            raise CorruptBatch("fetched", header.position, f"epoch {header.leader_epoch} after {latest_epoch}")
+        log_end_offset = header.next_offset
+        latest_epoch = header.leader_epoch
+        headers.append(header)
+    return headers
+
+
+def markers(view: memoryview, headers: list[BatchHeader]) -> dict[int, EndTransaction]:
+    """Return what the end markers among the batches say, by position; `CorruptBatch` if one says nothing."""
+    found = {header.position: end_transaction(view, header) for header in headers if header.is_control}
+    return {position: marker for position, marker in found.items() if marker is not None}
