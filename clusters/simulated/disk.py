@@ -8,15 +8,15 @@ At a power failure each dirty 4 KiB page survives by coin, some torn at a 512-by
 name survives by coin; what was synced stays. The coin's bias is drawn per failure, so that some failures lose
 everything unsynced and some nothing. What faults can do to a running disk is in `Faults`.
 
-The disk knows no event loop: it says through `charge` how long a blocking call took and asks the time through
-`now_ns`, so that a log can be crash-tested without a simulation (`crash_at` fails the power in the middle of the
-n-th operation; `PowerLost` then runs through whoever called).
+The disk knows no event loop: it asks its owner for the time and tells it how long a blocking call took (`DiskTime`).
+Without one it keeps its own time, so that a log can be crash-tested without a simulation (`crash_at` fails the power in
+the middle of the n-th operation; `PowerLost` then runs through whoever called).
 """
 
 import errno
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -30,6 +30,38 @@ TORN_SHARE: Final = 0.2
 
 class PowerLost(BaseException):
     """The machine is off: what ran on it stops here. Not an `Exception`: nothing on the machine may catch it."""
+
+
+class DiskTime(Protocol):
+    """Whose time the disk takes."""
+
+    def now_ns(self) -> int:
+        """Return the time for what runs on the machine, blocking calls included."""
+
+    def charge(self, duration_ns: int) -> None:
+        """Let a blocking call take this long."""
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        """Return after this long, while others go on."""
+
+
+class OwnTime:
+    """The time of a disk outside of any simulation: only its own calls take any."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        """Return the time that all calls took."""
+        return self._now_ns
+
+    def charge(self, duration_ns: int) -> None:
+        """Let time pass."""
+        self._now_ns += duration_ns
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        """Let time pass."""
+        self._now_ns += duration_ns
 
 
 class Faults(msgspec.Struct, kw_only=True):
@@ -148,10 +180,7 @@ class SimulatedDisk:
     def __init__(
         self,
         random: Random,
-        *,
-        now_ns: Callable[[], int] = lambda: 0,
-        charge: Callable[[int], None] = lambda duration_ns: None,
-        sleep: Callable[[int], Awaitable[None]] | None = None,
+        time: DiskTime | None = None,
     ) -> None:
         self.faults = Faults()
         self.powered = True
@@ -160,9 +189,7 @@ class SimulatedDisk:
         self.used_bytes = 0
         self.on_crash_point: Callable[[], None] = self.power_fail
         self._random = random
-        self._now_ns = now_ns
-        self._charge = charge
-        self._sleep = sleep
+        self._time: DiskTime = time or OwnTime()
         self._crash_at: int | None = None
         self._root = Directory()
 
@@ -245,7 +272,7 @@ class SimulatedDisk:
         """Make the names in this directory durable."""
         directory = self._directory(path)
         self._step()
-        self._charge(self._sync_duration_ns())
+        self._time.charge(self._sync_duration_ns())
         self._may_fail(self.faults.sync_error_share)
         if not self._lies():
             directory.sync()
@@ -269,8 +296,8 @@ class SimulatedDisk:
     async def sync_in_background(self, files: Sequence[File]) -> None:
         """Make files durable while the process goes on."""
         durations = [self.begin_sync(file.inode) for file in files if isinstance(file, SimulatedFile)]
-        if durations and self._sleep is not None:
-            await self._sleep(max(durations))
+        if durations:
+            await self._time.sleep_ns(max(durations))
         self._require_power()
 
     # what files ask
@@ -295,7 +322,7 @@ class SimulatedDisk:
         else:
             self.operation_count += 1
         if inode.syncing and position < len(inode.content):
-            inode.settle(self._now_ns())
+            inode.settle(self._time.now_ns())
 
     def before_read(self) -> None:
         """Fail a read if a fault says so."""
@@ -314,14 +341,14 @@ class SimulatedDisk:
             inode.forget_dirty()
             raise
         if not self._lies():
-            now_ns = self._now_ns()
+            now_ns = self._time.now_ns()
             inode.settle(now_ns)
             inode.begin_sync(now_ns + duration_ns)
         return duration_ns
 
     def blocking_sync(self, inode: Inode) -> None:
         """Write a file's dirty extents while the process stands still."""
-        self._charge(self.begin_sync(inode))
+        self._time.charge(self.begin_sync(inode))
 
     # faults
 
@@ -334,7 +361,7 @@ class SimulatedDisk:
         self.powered = False
         self._crash_at = None
         bias = self._random.choice(SURVIVAL_BIASES)
-        now_ns = self._now_ns()
+        now_ns = self._time.now_ns()
         kept = _Survival(self._random, bias, now_ns)
         kept.directory(self._root)
         self.used_bytes = kept.used_bytes
@@ -369,7 +396,7 @@ class SimulatedDisk:
         """Return how many bytes of a file a power failure could take now."""
         inode = self._find(path)
         assert isinstance(inode, Inode)
-        inode.settle(self._now_ns())
+        inode.settle(self._time.now_ns())
         return sum(end - start for start, end in inode.dirty)
 
     # inside

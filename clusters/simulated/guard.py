@@ -21,7 +21,7 @@ from random import Random
 from types import FrameType
 from typing import Any, Final
 
-from clusters.simulated.loop import Refused, SimulatedLoop
+from clusters.simulated.loop import SimulatedLoop, is_library
 from clusters.simulated.process import PPB, Process
 from clusters.simulated.world import EPOCH_MS, Simulation
 
@@ -39,7 +39,6 @@ FUNCTIONS_OF_RANDOM: Final = (
     *("random", "randint", "randrange", "choice", "choices", "shuffle", "sample", "uniform"),
     *("getrandbits", "expovariate", "gauss", "randbytes"),
 )
-STANDARD_LIBRARY: Final = os.path.dirname(os.__file__)  # noqa: PTH120
 
 
 class _Seal:
@@ -54,14 +53,7 @@ class _Seal:
         if event in REFUSED_EVENTS and self.loop is not None and self.loop.is_running():
             frame = sys._getframe(1)
             if not _reads_source(frame):
-                self.refuse(f"{event}{arguments[:1]!r}", frame)
-
-    def refuse(self, what: str, frame: FrameType | None) -> None:
-        """Raise, and end the run even if somebody catches it."""
-        assert self.loop is not None
-        problem = Refused(f"{what} inside the simulation, {_place(frame)}")
-        self.loop.after_event(lambda: _raise(problem))
-        raise problem
+                self.loop.refuse(f"{event}{arguments[:1]!r}")
 
 
 _SEAL: Final = _Seal()
@@ -181,13 +173,9 @@ def _stable_hash(loop: SimulatedLoop) -> Callable[[Any], int]:
 def _refusal(what: str) -> Callable[..., None]:
     def refuse(*arguments: object, **named: object) -> None:
         if _SEAL.loop is not None:
-            _SEAL.refuse(what, sys._getframe(1))
+            _SEAL.loop.refuse(what)
 
     return refuse
-
-
-def _raise(problem: Refused) -> None:
-    raise problem
 
 
 def _reads_source(frame: FrameType | None) -> bool:
@@ -195,24 +183,10 @@ def _reads_source(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith(READERS_OF_SOURCE):
             return True
-        if not _is_library(frame):
+        if not is_library(frame):
             return False
         frame = frame.f_back
     return False
-
-
-def _is_library(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
-    return file == __file__ or (file.startswith((STANDARD_LIBRARY, "<")) and "site-packages" not in file)
-
-
-def _place(frame: FrameType | None) -> str:
-    """Name the innermost line that is not the standard library's."""
-    while frame is not None:
-        if not _is_library(frame):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
-        frame = frame.f_back
-    return "from the standard library"
 
 
 def _tear_down_quietly(loop: SimulatedLoop) -> None:

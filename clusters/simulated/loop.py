@@ -14,11 +14,14 @@ Futures and tasks hash by their number, not by their address: a set of tasks the
 import asyncio
 import heapq
 import math
+import sys
 from asyncio import Future, Task, TimerHandle, events
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
+from pathlib import Path
 from random import Random
+from types import FrameType
 from typing import Any, Final, NoReturn, Self, TypeVar, TypeVarTuple
 
 from clusters.simulated.process import NS_PER_S, PROCESS, MonotonicClock, Process, silence
@@ -31,6 +34,8 @@ CALLBACK_COST_NS: Final = 1_000
 # A block of the trace whose events cost nearly all of the virtual time that passed is a block without a pause.
 # A boot may fill some of them; a quarter of a million events without rest is a program that spins.
 BLOCKS_WITHOUT_REST: Final = 64
+STANDARD_LIBRARY: Final = str(Path(asyncio.__file__).parents[1])
+OWN_FOLDER: Final = str(Path(__file__).parent)
 
 
 class Deadlock(AssertionError):
@@ -445,7 +450,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> NoReturn:
         """Refuse: threads have no place in a deterministic world."""
-        raise Refused(f"run_in_executor({getattr(func, '__qualname__', func)}) in the simulation")
+        self.refuse(f"run_in_executor({getattr(func, '__qualname__', func)})")
+
+    def refuse(self, what: str) -> NoReturn:
+        """Refuse something real: raise with the caller's place, and end the run even if somebody catches it."""
+        problem = Refused(f"{what} inside the simulation, {_place(sys._getframe(1))}")
+        self.after_event(lambda: _raise(problem))
+        raise problem
 
     def close(self) -> None:
         """End the simulation: let go of everything, silently (see `guard.quiet_teardown`)."""
@@ -478,6 +489,26 @@ def callback_name(handle: SimulatedHandle) -> str:
     if isinstance(owner, Task):
         return getattr(owner.get_coro(), "__qualname__", "?")
     return getattr(handle.callback, "__qualname__", type(handle.callback).__name__)
+
+
+def is_library(frame: FrameType) -> bool:
+    """Tell whether a frame is the standard library's, or this package's own."""
+    file = frame.f_code.co_filename
+    ours = file.startswith(OWN_FOLDER)
+    return ours or (file.startswith((STANDARD_LIBRARY, "<")) and "site-packages" not in file)
+
+
+def _place(frame: FrameType | None) -> str:
+    """Name the innermost line of the code under simulation."""
+    while frame is not None:
+        if not is_library(frame):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+        frame = frame.f_back
+    return "from the standard library"
+
+
+def _raise(problem: BaseException) -> None:
+    raise problem
 
 
 def _set_done(future: "Future[None]") -> None:

@@ -94,9 +94,7 @@ class Machine:
         boot_random = loop.random(f"{name}/boot")
         self.clock = MonotonicClock(boot_random.randrange(100 * NS_PER_S, 10_000 * NS_PER_S))
         self.host: Host = simulation.network.add_host(name, address, rank)
-        self.disk = SimulatedDisk(
-            loop.random(f"{name}/disk"), now_ns=self._present_ns, charge=self._charge, sleep=loop.sleep_ns
-        )
+        self.disk = SimulatedDisk(loop.random(f"{name}/disk"), MachineTime(self))
         self.disk.on_crash_point = self.power_fail
         self.streams: dict[str, Random] = {}
 
@@ -161,21 +159,39 @@ class Machine:
         return stream
 
     def _ended(self, process: Process, task: "Task[None]", ended: "Future[BaseException | None]") -> None:
+        loop = self.simulation.loop
         if not process.alive:
             return
+        if process.busy_until_ns > loop.now_ns:  # it is still in its last blocking call
+            loop.call_at_ns(process.busy_until_ns, self._ended, process, task, ended)
+            return
         problem = _how_it_ended(task)
-        self.simulation.loop.kill(process)
+        loop.kill(process)
         self.host.close_sockets_of(process)
         ended.set_result(problem)
 
-    def _present_ns(self) -> int:
-        loop = self.simulation.loop
-        return loop.present_ns(self.process) if self.process is not None else loop.now_ns
 
-    def _charge(self, duration_ns: int) -> None:
-        if self.running:
-            assert self.process is not None
-            self.simulation.loop.charge(self.process, duration_ns)
+class MachineTime:
+    """The time that a machine's disk takes: its process's; implements `disk.DiskTime`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._loop = machine.simulation.loop
+
+    def now_ns(self) -> int:
+        """Return virtual time, past the end of a blocking call."""
+        process = self._machine.process
+        return self._loop.now_ns if process is None else self._loop.present_ns(process)
+
+    def charge(self, duration_ns: int) -> None:
+        """Make the process busy; what the harness does to a disk takes no time."""
+        process = self._machine.process
+        if process is not None and process.alive:
+            self._loop.charge(process, duration_ns)
+
+    async def sleep_ns(self, duration_ns: int) -> None:
+        """Sleep in virtual time."""
+        await self._loop.sleep_ns(duration_ns)
 
 
 def _how_it_ended(task: "Task[None]") -> BaseException | None:
