@@ -113,6 +113,9 @@ class Machine:
         self.incarnations += 1
         loop = self.simulation.loop
         process = loop.new_process(f"{self.name}#{self.incarnations}", rank=self.rank, clock=self.clock)
+        if self.process is not None and self.process.busy_until_ns > loop.now_ns:
+            # The killed one is still in the kernel, in a blocking call that nothing interrupts.
+            loop.charge(process, self.process.busy_until_ns - loop.now_ns)
         self.process = process
         ended: Future[BaseException | None] = loop.root.context.copy().run(loop.create_future)
         task = loop.spawn(process, main(SimulatedWorld(self, process)), f"{process.name} main")
@@ -172,7 +175,11 @@ class Machine:
 
 
 class MachineTime:
-    """The time that a machine's disk takes: its process's; implements `disk.DiskTime`."""
+    """The time that a machine's disk takes: its process's; implements `disk.DiskTime`.
+
+    A callback is whole to the disk: when the power fails while its process is in a blocking call, all the callback's
+    calls count as done (and nothing of what it sent has left). Failing in the middle is what crash points are for.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

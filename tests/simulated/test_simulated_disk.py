@@ -1,5 +1,6 @@
 """The disk: what survives a kill, a power failure, and a disk that misbehaves."""
 
+import asyncio
 import errno
 from random import Random
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from clusters.simulated import disk as module
 from clusters.simulated.disk import PowerLost, SimulatedDisk
-from clusters.simulated.process import NS_PER_MS
+from clusters.simulated.process import NS_PER_MS, NS_PER_S
 
 
 @pytest.fixture
@@ -230,25 +231,44 @@ def test_nothing_works_without_power(disk):
 
 
 @pytest.mark.usefixtures("_everything_is_lost")
-def test_a_kill_loses_nothing_and_a_sync_cut_short_is_no_sync(simulation, server):
-    server.disk.faults.sync_ns_min, server.disk.faults.sync_ns_max = 50 * NS_PER_MS, 50 * NS_PER_MS + 1
+def test_a_kill_loses_nothing_and_a_power_failure_in_a_sync_does(simulation, server):
     server.disk.open("log", create=True)
     server.disk.sync_directory("")
 
     async def main(world):
         file = world.disk.open("log")
         file.append(b"written")
+        await asyncio.sleep(1)
+        world.disk.crash_at(0)
         file.sync()
 
     server.start(main)
-    simulation.loop.run_for(20 * NS_PER_MS)
+    simulation.loop.run_for(NS_PER_MS)
     server.kill()
     after_the_kill = server.disk.read_file("log")
-    server.power_fail()
+    server.start(main)
+    simulation.loop.run_for(2 * NS_PER_S)
     server.power_on()
 
     assert after_the_kill == b"written"
     assert server.disk.read_file("log") == b""
+
+
+def test_a_killed_process_leaves_the_kernel_only_after_its_blocking_call(simulation, server):
+    server.disk.faults.sync_ns_min, server.disk.faults.sync_ns_max = 50 * NS_PER_MS, 50 * NS_PER_MS + 1
+    begun = []
+
+    async def main(world):
+        begun.append(world.clock.now_ns())
+        world.disk.open("log", create=True).sync()
+
+    server.start(main)
+    simulation.loop.run_for(20 * NS_PER_MS)
+    server.kill()
+    server.start(main)
+    simulation.loop.run_for(100 * NS_PER_MS)
+
+    assert begun[1] - begun[0] >= 50 * NS_PER_MS
 
 
 @pytest.mark.usefixtures("_everything_is_lost")
