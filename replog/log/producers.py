@@ -21,6 +21,7 @@ from replog.log.segment import AbortedTransaction
 
 WINDOW: Final = 5  # batches a producer may have in flight with idempotence
 NO_TRANSACTION: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
 _SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEADER: Final = Layout(">hI")
 _COUNT: Final = Layout(">i")
@@ -77,7 +78,7 @@ class Producer:
         self.epoch = epoch
         self.last_sequence = -1
         self.recent: deque[KnownBatch] = deque(maxlen=WINDOW)
-        self.coordinator_epoch = -1
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.transaction_first_offset = NO_TRANSACTION
         self.last_update_ms = -1
 
@@ -150,7 +151,8 @@ class ProducerStates:
             return Error.NONE
         if producer_epoch < producer.epoch:
             return Error.INVALID_PRODUCER_EPOCH
-        if coordinator_epoch < producer.coordinator_epoch:
+        # A recovering leader aborts on its own and names no coordinator (KIP-704).
+        if NO_COORDINATOR_EPOCH < coordinator_epoch < producer.coordinator_epoch:
             return Error.TRANSACTION_COORDINATOR_FENCED
         return Error.NONE
 
@@ -219,24 +221,16 @@ class ProducerStates:
 
     # The last stable offset.
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Return the first offset of an open transaction, or of one whose end is not known to be replicated."""
-        candidates = [first for first, _ in self._unreplicated]
-        candidates.extend(first for first in self._first_open())
-        return min(candidates, default=None)
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Return what read_committed readers may see up to (SPEC 4.2.9)."""
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Return the first offset of an open transaction, or of one whose end is not committed itself (M81)."""
         if self._unreplicated:
-            # An end marker counts once it is committed itself (M81); the high watermark does not go back
-            # without truncation, which rebuilds this state.
+            # The high watermark does not go back without a truncation, which builds this state again.
             self._unreplicated = [entry for entry in self._unreplicated if entry[1] >= high_watermark]
-        unstable = self.first_unstable_offset
-        return high_watermark if unstable is None else min(unstable, high_watermark)
-
-    def _first_open(self) -> list[int]:
-        return list(self._open.values())[:1]
+        oldest_open = next(iter(self._open.values()), None)
+        oldest_ended = min((first for first, _ in self._unreplicated), default=None)
+        if oldest_open is None or oldest_ended is None:
+            return oldest_ended if oldest_open is None else oldest_open
+        return min(oldest_open, oldest_ended)
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
