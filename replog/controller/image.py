@@ -27,6 +27,7 @@ from replog.controller.state import (
     FeatureRange,
     Nodes,
     Partition,
+    Topic,
 )
 from replog.types import (
     NO_BROKER_EPOCH,
@@ -42,17 +43,6 @@ from replog.types import (
 
 _LEADER_UNCHANGED: Final = NodeId(-2)  # PartitionChangeRecord: -1 says "no leader", -2 "no change"
 _RECOVERY_UNCHANGED: Final = -1
-
-
-class Topic:
-    """A topic and its partitions, by index ascending."""
-
-    __slots__ = ("name", "partitions", "topic_id")
-
-    def __init__(self, name: str, topic_id: UUID) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions: dict[int, Partition] = {}
 
 
 class PartitionIndex:

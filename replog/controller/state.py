@@ -73,3 +73,14 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     def is_active(self) -> bool:
         """Registered, not fenced, not in controlled shutdown: fit to lead and to join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
+
+
+class Topic:
+    """A topic and its partitions, by index ascending."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: UUID) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: dict[int, Partition] = {}

@@ -1,0 +1,246 @@
+"""Topic, broker and cluster configs: what names exist, what values they take, who wins (SPEC 2.11).
+
+The table is one line a name: Kafka's topic config, its type, its broker-wide synonym. Values are
+kept and compared as text, as on the wire.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from replog.controller.image import Image
+from replog.controller.policy import MIN_ISR, RECOVERY_STRATEGY, UNCLEAN_ENABLE, Strategy
+from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from replog.errors import Error
+from replog.wire.messages import describe_configs as d
+
+
+class ConfigType(IntEnum):
+    """Types of config values, by their numbers in DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class Source(IntEnum):
+    """Where a value comes from, by its number in DescribeConfigs; lower is more specific."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Definition(NamedTuple):
+    """A topic config: its type, its broker-wide name, Kafka's default, which values it takes."""
+
+    type: ConfigType
+    synonym: str
+    default: str
+    lowest: float = -1
+    choices: tuple[str, ...] = ()
+
+
+LONG_MAX: Final = "9223372036854775807"
+
+TOPIC_CONFIGS: Final[dict[str, Definition]] = {
+    "cleanup.policy": Definition(ConfigType.LIST, "log.cleanup.policy", "delete", choices=("delete", "compact")),
+    "compression.type": Definition(
+        ConfigType.STRING,
+        "compression.type",
+        "producer",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    "delete.retention.ms": Definition(ConfigType.LONG, "log.cleaner.delete.retention.ms", "86400000", 0),
+    "file.delete.delay.ms": Definition(ConfigType.LONG, "log.segment.delete.delay.ms", "60000", 0),
+    "flush.messages": Definition(ConfigType.LONG, "log.flush.interval.messages", LONG_MAX, 1),
+    "flush.ms": Definition(ConfigType.LONG, "log.flush.interval.ms", LONG_MAX, 0),
+    "follower.replication.throttled.replicas": Definition(ConfigType.LIST, "", ""),
+    "index.interval.bytes": Definition(ConfigType.INT, "log.index.interval.bytes", "4096", 0),
+    "leader.replication.throttled.replicas": Definition(ConfigType.LIST, "", ""),
+    "max.compaction.lag.ms": Definition(ConfigType.LONG, "log.cleaner.max.compaction.lag.ms", LONG_MAX, 1),
+    "max.message.bytes": Definition(ConfigType.INT, "message.max.bytes", "1048588", 0),
+    "message.timestamp.after.max.ms": Definition(ConfigType.LONG, "log.message.timestamp.after.max.ms", "3600000", 0),
+    "message.timestamp.before.max.ms": Definition(ConfigType.LONG, "log.message.timestamp.before.max.ms", LONG_MAX, 0),
+    "message.timestamp.type": Definition(
+        ConfigType.STRING, "log.message.timestamp.type", "CreateTime", choices=("CreateTime", "LogAppendTime")
+    ),
+    "min.cleanable.dirty.ratio": Definition(ConfigType.DOUBLE, "log.cleaner.min.cleanable.ratio", "0.5", 0),
+    "min.compaction.lag.ms": Definition(ConfigType.LONG, "log.cleaner.min.compaction.lag.ms", "0", 0),
+    MIN_ISR: Definition(ConfigType.INT, MIN_ISR, "1", 1),
+    "preallocate": Definition(ConfigType.BOOLEAN, "log.preallocate", "false"),
+    "retention.bytes": Definition(ConfigType.LONG, "log.retention.bytes", "-1"),
+    "retention.ms": Definition(ConfigType.LONG, "log.retention.ms", "604800000"),
+    "segment.bytes": Definition(ConfigType.INT, "log.segment.bytes", "1073741824", 14),
+    "segment.index.bytes": Definition(ConfigType.INT, "log.index.size.max.bytes", "10485760", 4),
+    "segment.jitter.ms": Definition(ConfigType.LONG, "log.roll.jitter.ms", "0", 0),
+    "segment.ms": Definition(ConfigType.LONG, "log.roll.ms", "604800000", 1),
+    UNCLEAN_ENABLE: Definition(ConfigType.BOOLEAN, UNCLEAN_ENABLE, "false"),
+    RECOVERY_STRATEGY: Definition(
+        ConfigType.STRING, RECOVERY_STRATEGY, "Balanced", choices=tuple(strategy.value for strategy in Strategy)
+    ),
+}
+
+# Broker-wide names that may be changed while running: the synonyms above.
+BROKER_CONFIGS: Final[dict[str, Definition]] = {
+    definition.synonym: definition for definition in TOPIC_CONFIGS.values() if definition.synonym
+}
+
+
+class Refused(NamedTuple):
+    """Why a change of configs is refused."""
+
+    error: Error
+    message: str
+
+
+def invalid_value(definition: Definition, name: str, value: str) -> str | None:
+    """Return what is wrong with a value, None when it is fine."""
+    check = _CHECKS[definition.type]
+    if not check(definition, value):
+        return f"Invalid value {value!r} for configuration {name}"
+    return None
+
+
+def _is_number(definition: Definition, value: str, parse: Callable[[str], float], highest: float) -> bool:
+    try:
+        return definition.lowest <= parse(value) <= highest
+    except ValueError:
+        return False
+
+
+_CHECKS: Final[dict[ConfigType, Callable[[Definition, str], bool]]] = {
+    ConfigType.BOOLEAN: lambda _, value: value in ("true", "false"),
+    ConfigType.STRING: lambda definition, value: not definition.choices or value in definition.choices,
+    ConfigType.INT: lambda definition, value: _is_number(definition, value, int, 2**31 - 1),
+    ConfigType.LONG: lambda definition, value: _is_number(definition, value, int, 2**63 - 1),
+    ConfigType.DOUBLE: lambda definition, value: _is_number(definition, value, float, 1.0),
+    ConfigType.LIST: lambda definition, value: (
+        not definition.choices or all(word.strip() in definition.choices for word in value.split(","))
+    ),
+}
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to one value."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def altered_value(
+    definition: Definition, name: str, operation: int, value: str | None, current: str | None
+) -> str | Refused | None:
+    """Return a config's next value (None: removed), or why the operation is refused."""
+    if operation == Operation.DELETE:
+        return None
+    if value is None:
+        return Refused(Error.INVALID_CONFIG, f"Null value not supported for: {name}")
+    if operation in (Operation.APPEND, Operation.SUBTRACT):
+        if definition.type is not ConfigType.LIST:
+            return Refused(Error.INVALID_CONFIG, f"Can't append to or subtract from {name}: it is not a list")
+        value = _edited_list(current if current is not None else definition.default, value, operation)
+    elif operation != Operation.SET:
+        return Refused(Error.INVALID_REQUEST, f"Unknown operation {operation} on {name}")
+    wrong = invalid_value(definition, name, value)
+    return Refused(Error.INVALID_CONFIG, wrong) if wrong else value
+
+
+def _edited_list(current: str, value: str, operation: int) -> str:
+    words = [word for word in current.split(",") if word]
+    named = [word for word in value.split(",") if word]
+    if operation == Operation.APPEND:
+        words += [word for word in named if word not in words]
+    else:
+        words = [word for word in words if word not in named]
+    return ",".join(words)
+
+
+def definitions(resource_type: int) -> Mapping[str, Definition] | None:
+    """Return which configs a kind of resource has, None for kinds that have none here."""
+    return {TOPIC_RESOURCE: TOPIC_CONFIGS, BROKER_RESOURCE: BROKER_CONFIGS}.get(resource_type)
+
+
+def resource_refusal(image: Image, resource_type: int, resource_name: str) -> Refused | None:
+    """Return why a resource's configs cannot be looked at or changed."""
+    if definitions(resource_type) is None:
+        return Refused(Error.INVALID_REQUEST, f"Configs of resource type {resource_type} are not kept here")
+    if resource_type == TOPIC_RESOURCE and resource_name not in image.topics_by_name:
+        return Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {resource_name!r} does not exist")
+    if resource_type == BROKER_RESOURCE and resource_name != CLUSTER_DEFAULT and not resource_name.isdigit():
+        return Refused(Error.INVALID_REQUEST, f"Broker id expected, not {resource_name!r}")
+    return None
+
+
+def topic_value(image: Image, static: Mapping[str, Any], topic: str, name: str) -> tuple[str, Source]:
+    """Return a topic config's effective value and where it comes from.
+
+    static: the node's own file, by broker-wide names, defaults included; may lack names.
+    """
+    own = image.topic_config(topic, name)
+    return (own, Source.TOPIC) if own is not None else _broker_value(image, static, TOPIC_CONFIGS[name], None)
+
+
+def _broker_value(
+    image: Image, static: Mapping[str, Any], definition: Definition, broker: str | None
+) -> tuple[str, Source]:
+    if broker:
+        own = image.configs.get((BROKER_RESOURCE, broker), {}).get(definition.synonym)
+        if own is not None:
+            return own, Source.DYNAMIC_BROKER
+    shared = image.cluster_config(definition.synonym)
+    if shared is not None:
+        return shared, Source.DYNAMIC_DEFAULT_BROKER
+    value = as_text(static[definition.synonym]) if definition.synonym in static else definition.default
+    return value, (Source.DEFAULT if value == definition.default else Source.STATIC_BROKER)
+
+
+def as_text(value: object) -> str:
+    """Return a file's value as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def describe(image: Image, static: Mapping[str, Any], resource: d.DescribeConfigsResource) -> d.DescribeConfigsResult:
+    """Answer for one resource of a DescribeConfigs request, names ascending."""
+    refused = resource_refusal(image, resource.resource_type, resource.resource_name)
+    if refused:
+        return d.DescribeConfigsResult(
+            error_code=refused.error,
+            error_message=refused.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+    known = definitions(resource.resource_type) or {}
+    wanted = set(known) if resource.configuration_keys is None else set(resource.configuration_keys)
+    return d.DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_described(image, static, resource, name) for name in sorted(known) if name in wanted],
+    )
+
+
+def _described(
+    image: Image, static: Mapping[str, Any], resource: d.DescribeConfigsResource, name: str
+) -> d.DescribeConfigsResourceResult:
+    if resource.resource_type == TOPIC_RESOURCE:
+        definition = TOPIC_CONFIGS[name]
+        value, source = topic_value(image, static, resource.resource_name, name)
+    else:
+        definition = BROKER_CONFIGS[name]
+        value, source = _broker_value(image, static, definition, resource.resource_name)
+    return d.DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        config_source=source,
+        config_type=definition.type,
+        documentation=None,
+        synonyms=[d.DescribeConfigsSynonym(name=name, value=value, source=source)],
+    )

@@ -1,0 +1,88 @@
+"""Finalized features: which levels exist, who supports them, what turning one on or off needs (SPEC 2.13)."""
+
+from typing import Final
+
+from replog.controller import records as r
+from replog.controller.image import Image
+from replog.controller.policy import ELR_FEATURE, MIN_ISR, Settings
+from replog.controller.registration import CLEAN_SHUTDOWN_DETECTION_LEVEL, METADATA_VERSION
+from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, FeatureRange
+from replog.errors import Error
+
+KRAFT_VERSION: Final = "kraft.version"
+
+# Levels that this software can run with; brokers register with the same.
+SUPPORTED: Final[dict[str, FeatureRange]] = {
+    ELR_FEATURE: FeatureRange(0, 1),
+    KRAFT_VERSION: FeatureRange(0, 1),
+    METADATA_VERSION: FeatureRange(7, 25),
+}
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+
+
+def bootstrap(settings: Settings) -> list[r.MetadataRecord]:
+    """Return the first records of a cluster's life."""
+    records: list[r.MetadataRecord] = [
+        r.FeatureLevelRecord(name=METADATA_VERSION, feature_level=SUPPORTED[METADATA_VERSION].highest),
+        r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=0),  # voters are those of the configuration
+    ]
+    if settings.eligible_leader_replicas:
+        records.append(r.FeatureLevelRecord(name=ELR_FEATURE, feature_level=1))
+        records.append(_cluster_config(MIN_ISR, str(settings.min_insync_replicas)))
+    return records
+
+
+def update(
+    image: Image, settings: Settings, name: str, level: int, upgrade_type: int
+) -> tuple[Error, str | None, list[r.MetadataRecord]]:
+    """Return error, words and records of one feature's update."""
+    wrong = _refusal(image, name, level, upgrade_type)
+    if wrong is not None:
+        return Error.INVALID_UPDATE_VERSION, wrong, []
+    if level == image.features.get(name, 0):
+        return Error.NONE, None, []
+    records: list[r.MetadataRecord] = [r.FeatureLevelRecord(name=name, feature_level=level)]
+    if name == ELR_FEATURE and level >= 1:
+        records += _one_min_isr_for_all(image, settings)
+    return Error.NONE, None, records
+
+
+def _refusal(image: Image, name: str, level: int, upgrade_type: int) -> str | None:
+    ours = SUPPORTED.get(name)
+    if ours is None or not (ours.lowest <= level <= ours.highest or level == 0):
+        return f"Feature {name} level {level} is not supported by the controllers."
+    for broker in sorted(image.brokers.values(), key=lambda broker: broker.broker_id):
+        levels = broker.features.get(name, FeatureRange(0, 0))
+        if level and not levels.lowest <= level <= levels.highest:
+            return f"Broker {broker.broker_id} does not support level {level} of {name}."
+    now = image.features.get(name, 0)
+    if level < now and upgrade_type == UPGRADE:
+        return f"Can't downgrade {name} from {now} to {level} with an upgrade request."
+    if level < now and name == METADATA_VERSION and upgrade_type != UNSAFE_DOWNGRADE:
+        return f"Lowering {METADATA_VERSION} loses metadata; ask for an unsafe downgrade."
+    if name == METADATA_VERSION and level < CLEAN_SHUTDOWN_DETECTION_LEVEL and image.features.get(ELR_FEATURE):
+        return f"{ELR_FEATURE} needs {METADATA_VERSION} {CLEAN_SHUTDOWN_DETECTION_LEVEL}; lower it first."
+    needed = name == ELR_FEATURE and level > 0
+    if needed and image.features.get(METADATA_VERSION, 0) < CLEAN_SHUTDOWN_DETECTION_LEVEL:
+        return f"{ELR_FEATURE} needs {METADATA_VERSION} {CLEAN_SHUTDOWN_DETECTION_LEVEL}."
+    return None
+
+
+def _one_min_isr_for_all(image: Image, settings: Settings) -> list[r.MetadataRecord]:
+    """Write the cluster-level min ISR and remove broker-level ones: leaders and controller must agree."""
+    records: list[r.MetadataRecord] = []
+    if image.cluster_config(MIN_ISR) is None:
+        records.append(_cluster_config(MIN_ISR, str(settings.min_insync_replicas)))
+    for resource_type, resource in sorted(image.configs):
+        if resource_type == BROKER_RESOURCE and resource and MIN_ISR in image.configs[resource_type, resource]:
+            records.append(
+                r.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=resource, name=MIN_ISR, value=None)
+            )
+    return records
+
+
+def _cluster_config(name: str, value: str) -> r.ConfigRecord:
+    return r.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=CLUSTER_DEFAULT, name=name, value=value)
