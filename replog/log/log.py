@@ -31,7 +31,7 @@ from replog.log.batch import (
     with_append_time,
 )
 from replog.log.epochs import EpochCache
-from replog.log.producers import Duplicate, OpenTransaction, ProducerStates
+from replog.log.producers import Duplicate, ProducerStates
 from replog.log.recovery import (
     EPOCHS_FILE,
     Cut,
@@ -41,7 +41,7 @@ from replog.log.recovery import (
     snapshot_offsets,
     snapshot_path,
 )
-from replog.log.segment import RELATIVE_OFFSET_MAX, Segment
+from replog.log.segment import RELATIVE_OFFSET_MAX, AbortedTransaction, Segment
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin, admitted, copied, markers
 from replog.ports import Buffer, Disk, File
@@ -158,7 +158,7 @@ class Log:
         if refusal is not None:
             return refusal
         if leader_epoch != self.epochs.latest:
-            self.assign_epoch(leader_epoch)
+            self.begin_epoch(leader_epoch)
         log_append_time_ms = -1
         if self.settings.log_append_time:
             log_append_time_ms = now_ms
@@ -171,11 +171,6 @@ class Log:
             parts.extend(stamped(view, header, next_offset, leader_epoch))
             next_offset += header.last_offset_delta + 1
         return self._write(parts, len(view), headers, base_offsets, found, now_ms, log_append_time_ms)
-
-    def append_control(self, marker: Buffer, *, leader_epoch: int) -> Appended | Error:
-        """Append an end marker that a coordinator, or a recovering leader, has made; its timestamp is the time."""
-        now_ms = header_at(marker, 0).max_timestamp_ms
-        return self.append_as_leader(marker, leader_epoch=leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
 
     def append_as_follower(self, batch_buffer: Buffer, *, now_ms: int = -1) -> Appended:
         """Write batches as the leader has them: offsets and epochs stay.
@@ -268,7 +263,7 @@ class Log:
             rolled=rolled,
         )
 
-    def assign_epoch(self, leader_epoch: int) -> None:
+    def begin_epoch(self, leader_epoch: int) -> None:
         """Note, durably, that a leader's reign begins at the log end (SPEC 3.1.3: before any append)."""
         assert leader_epoch >= self.epochs.latest, f"{leader_epoch} after {self.epochs.latest}"
         if self.epochs.assign(leader_epoch, self.log_end_offset):
@@ -303,26 +298,18 @@ class Log:
             return len(self.segments) - 1
         return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
 
-    def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return where read_committed readers have to stop, None if only the high watermark stops them."""
-        return self.producers.first_unstable_offset(high_watermark)
-
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return what read_committed readers may see up to (SPEC 4.2.9)."""
         unstable = self.producers.first_unstable_offset(high_watermark)
         return high_watermark if unstable is None else min(unstable, high_watermark)
 
-    def open_transactions(self) -> list[OpenTransaction]:
-        """Return transactions without end marker, oldest first."""
-        return self.producers.open_transactions
-
-    def aborted_transactions(self, offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of aborted transactions that overlap a range (SPEC 4.2.9)."""
-        overlapping: list[tuple[int, int]] = []
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions that overlap a range, for a read_committed answer (SPEC 4.2.9)."""
+        overlapping: list[AbortedTransaction] = []
         for segment in self.segments[self._segment_index(offset) :]:
             for aborted in segment.aborted:
                 if aborted.last_offset >= offset and aborted.first_offset < end_offset:
-                    overlapping.append((aborted.producer_id, aborted.first_offset))
+                    overlapping.append(aborted)
                 if aborted.last_stable_offset >= end_offset:
                     return overlapping
         return overlapping
@@ -341,7 +328,7 @@ class Log:
                     return found
         return None
 
-    def max_timestamp(self) -> Found | None:
+    def offset_of_max_timestamp(self) -> Found | None:
         """Return the first record with the log's largest timestamp, None in an empty log."""
         largest = max(self.segments, key=lambda segment: segment.largest_timestamp_ms)
         if largest.largest_timestamp_ms < 0:
