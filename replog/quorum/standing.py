@@ -177,7 +177,9 @@ class Standing:
                 successors=(),
                 unacknowledged=self.other_voters,
             )
-        elif stored.voted == self.me and self.is_voter:
+        elif stored.voted == self.me and stored.leader_id == NO_NODE and self.is_voter:
+            # With a leader stored the election is over: a candidate whose log has records of the very epoch it
+            # stands in would ask for votes with an illegal log epoch (1.5.3; SPEC 1.3 names the rules the other way).
             role = Candidate(election_deadline_ms=deadline_ms, ballot=Ballot(self.voters, self.me.node_id))
         elif stored.leader_id != NO_NODE and self.endpoint_of(stored.leader_id) is not None:
             fetch_deadline_ms = now_ms + self.settings.fetch_timeout_ms

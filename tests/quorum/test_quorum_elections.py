@@ -1,0 +1,73 @@
+"""Three members elect, replicate and recover: the plain life of a quorum."""
+
+import pytest
+
+from replog.types import NodeId
+from tests.quorum.quorum_world import World
+
+A, B, C = NodeId(101), NodeId(102), NodeId(103)
+
+
+def a_cluster(seed: int = 1, **options: object) -> World:
+    world = World(seed, **options)  # type: ignore[arg-type]
+    world.start()
+    world.run_until(world.agrees)
+    return world
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_three_members_elect_one_leader_and_commit(seed: int) -> None:
+    world = a_cluster(seed)
+
+    assert world.append("x", "y")
+    world.run_until(world.agrees)
+
+    assert world.committed()[-2:] == ["x", "y"]
+    assert len({core.leader_id for core in world._cores()}) == 1
+
+
+def test_a_commit_takes_two_journeys_and_a_sync() -> None:
+    world = a_cluster()
+    world.latency_ms, world.sync_ms = (1, 1), (1, 1)
+    world.run(2000)
+    began_ms, end = world.now_ms, world.core(world.leader()).log.end_offset
+
+    assert world.append("x")
+    world.run_until(lambda: world.core(world.leader()).high_watermark > end)
+
+    assert world.now_ms - began_ms <= 3
+
+
+def test_the_leader_dies_and_nothing_committed_is_lost() -> None:
+    world = a_cluster()
+    world.append("x")
+    world.run_until(world.agrees)
+    old = world.leader()
+
+    world.crash(old)
+    world.run_until(lambda: world.leader() not in (old, -1))
+    world.append("y")
+    world.start(old)
+    world.run_until(world.agrees)
+
+    assert [content for content in world.committed() if content in "xy"] == ["x", "y"]
+
+
+def test_an_observer_learns_the_leader_and_the_log() -> None:
+    world = a_cluster(observers=2)
+
+    world.append("x")
+    world.run_until(world.agrees)
+
+    assert world.core(NodeId(1)).leader_id == world.leader()
+    assert not world.core(NodeId(1)).is_voter
+
+
+def test_a_single_voter_leads_at_once() -> None:
+    world = World(1, voters=1)
+
+    world.start()
+    world.run(10)
+
+    assert world.leader() == A
+    assert world.core(A).epoch == 1
