@@ -245,11 +245,25 @@ class ClientFactory(Protocol):
 class Cluster(Protocol):
     """A running cluster."""
 
-    kind: str
-    spec: ClusterSpec
-    clients: ClientFactory
-    state: ClusterState
-    capabilities: frozenset[str]  # names of the methods that work here: kill, wipe, pause, cut, ...
+    @property
+    def kind(self) -> str:
+        """Name of the kind, as on the command line."""
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """What was asked for."""
+
+    @property
+    def clients(self) -> ClientFactory:
+        """Clients that reach the brokers through their links."""
+
+    @property
+    def state(self) -> ClusterState:
+        """The committed metadata, as far as known."""
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Names of the hurting methods that work here: stop, kill, pause, wipe, cut, ..."""
 
     def now_ns(self) -> int:
         """Return the run's clock."""

@@ -1,0 +1,203 @@
+"""The committed metadata as an observer sees it: fetched from the controllers as any broker would fetch it.
+
+The observer asks the quorum's leader for the metadata log from where it stands, applies what lies below the
+high watermark, and asks again from there. It never takes an uncommitted record, so its log never diverges. It
+serves two purposes: targets of faults are chosen by its state, and its entries are the recording's table
+`metadata`. It reaches the controllers' own addresses, never through a relay: no cut blinds it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from clusters.api import BrokerState, ClusterState, MetadataEntry, PartitionState
+from replog.controller.image import Image
+from replog.errors import Error
+from replog.log import batch
+from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, LeaderRecoveryState, TopicPartition
+from replog.wire.apis import Api
+from replog.wire.codec import decode_response, encode_request
+from replog.wire.decoder import MalformedMessage
+from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from replog.wire.records.metadata import decode_metadata_record
+
+FETCH_VERSION: Final = 17
+WAIT_MS: Final = 250
+ANSWER_WAIT_MS: Final = 1500
+BACKOFF_MS: Final = 50
+COMMIT_WAIT_MS: Final = 10
+FETCH_BYTES: Final = 1 << 20
+FRAME_BYTES_MAX: Final = 1 << 26
+
+
+class MetadataView:
+    """What the committed records say, and the records themselves until somebody takes them."""
+
+    def __init__(self, state: ClusterState, wall_start_ms: float) -> None:
+        self.state = state
+        self.next_offset = 0
+        self.last_epoch = -1
+        self._wall_start_ms = wall_start_ms
+        self._image = Image()
+        self._entries: list[MetadataEntry] = []
+
+    def apply_committed(self, data: bytes | memoryview, high_watermark: int) -> int:
+        """Apply the batches below the high watermark; return how many records were new."""
+        before = self.next_offset
+        for header in batch.batches(data):
+            if header.next_offset > high_watermark:
+                break
+            if header.base_offset < self.next_offset:
+                continue
+            if not header.is_control:
+                for record in batch.records(data, header):
+                    self._apply(record, header.leader_epoch)
+            self.next_offset = header.next_offset
+            self.last_epoch = header.leader_epoch
+        if self.next_offset != before:
+            self._refresh()
+        return self.next_offset - before
+
+    def _apply(self, record: batch.Record, epoch: int) -> None:
+        decoded = decode_metadata_record(record.value or b"")
+        # (A partition is named by topic id: its topic may be removed by this very record.)
+        topic = self._topic_of(decoded)
+        self._image.replay(decoded, record.offset)
+        kind = type(decoded).__name__
+        self._entries.append(
+            MetadataEntry(
+                metadata_offset=record.offset,
+                quorum_epoch=epoch,
+                at_ns=max(0, round((record.timestamp_ms - self._wall_start_ms) * 1_000_000)),
+                record_type=kind,
+                topic=topic or self._topic_of(decoded),
+                partition=getattr(decoded, "partition_id", None),
+                body=msgspec.to_builtins(decoded),
+            )
+        )
+
+    def _topic_of(self, record: Any) -> str | None:
+        topic_id = getattr(record, "topic_id", None)
+        topic = self._image.topics.get(topic_id) if topic_id is not None else None
+        return topic.name if topic else None
+
+    def _refresh(self) -> None:
+        self.state.metadata_offset = self.next_offset - 1
+        self.state.brokers = {
+            broker.broker_id: BrokerState(
+                broker_epoch=broker.epoch, incarnation=str(broker.incarnation_id), fenced=broker.fenced
+            )
+            for broker in self._image.brokers.values()
+        }
+        self.state.partitions = {
+            TopicPartition(self._image.topics[key.topic_id].name, key.partition): PartitionState(
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+                replicas=tuple(partition.replicas),
+                isr=tuple(partition.isr),
+                elr=tuple(partition.elr),
+                recovering=partition.leader_recovery_state is LeaderRecoveryState.RECOVERING,
+            )
+            for key, partition in self._image.partitions()
+        }
+
+    def drain(self) -> list[MetadataEntry]:
+        """Hand over what was applied since the last call."""
+        taken, self._entries = self._entries, []
+        return taken
+
+
+class MetadataObserver:
+    """Follows the metadata log over the network until stopped."""
+
+    def __init__(self, view: MetadataView, controllers: Mapping[int, tuple[str, int]], cluster_id: str) -> None:
+        self.view = view
+        self._controllers = dict(controllers)
+        self._cluster_id = cluster_id
+        self._order = list(self._controllers)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Follow from now on."""
+        self._task = asyncio.create_task(self._follow(), name="metadata observer")
+
+    async def stop(self) -> None:
+        """Stop following; what was seen stays."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self) -> None:
+        while True:
+            node = self._order[0]
+            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, MalformedMessage):
+                await self._fetch_from(node)
+            if self._order[0] == node:  # it knew of no other leader
+                self._order.append(self._order.pop(0))
+            await asyncio.sleep(BACKOFF_MS / 1000)
+
+    async def _fetch_from(self, node: int) -> None:
+        """Fetch from one controller as long as it leads; put the leader it names first."""
+        reader, writer = await asyncio.open_connection(*self._controllers[node])
+        try:
+            correlation_id = 0
+            while True:
+                correlation_id += 1
+                answer = await self._ask(reader, writer, correlation_id)
+                before = self.view.next_offset
+                if not self._take(answer):
+                    return
+                if answer.records and self.view.next_offset == before:
+                    await asyncio.sleep(COMMIT_WAIT_MS / 1000)  # not committed yet: asking at once would only spin
+        finally:
+            writer.transport.abort()
+
+    async def _ask(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, correlation_id: int
+    ) -> PartitionData:
+        writer.write(encode_request(Api.FETCH, FETCH_VERSION, correlation_id, "tribunal-observer", self._request()))
+        async with asyncio.timeout(ANSWER_WAIT_MS / 1000):
+            length = int.from_bytes(await reader.readexactly(4))
+            if not 0 < length <= FRAME_BYTES_MAX:
+                raise MalformedMessage(f"frame of {length} bytes")
+            frame = await reader.readexactly(length)
+        _, body = decode_response(Api.FETCH, FETCH_VERSION, frame)
+        assert isinstance(body, FetchResponse)
+        for topic in body.responses:
+            for partition in topic.partitions:
+                return partition
+        raise MalformedMessage(f"no metadata partition in the answer: {body.error_code!r}")
+
+    def _request(self) -> FetchRequest:
+        partition = FetchPartition(
+            partition=0,
+            fetch_offset=self.view.next_offset,
+            last_fetched_epoch=self.view.last_epoch,
+            partition_max_bytes=FETCH_BYTES,
+        )
+        return FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            cluster_id=self._cluster_id,
+            topics=[FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+        )
+
+    def _take(self, answer: PartitionData) -> bool:
+        state = self.view.state
+        leader = answer.current_leader
+        if leader.leader_id >= 0 and leader.leader_epoch >= state.quorum_epoch:
+            state.quorum_leader, state.quorum_epoch = leader.leader_id, leader.leader_epoch
+            if leader.leader_id in self._controllers:
+                self._order.sort(key=lambda node: node != leader.leader_id)
+        if answer.error_code is not Error.NONE:
+            return False
+        state.quorum_leader = self._order[0]
+        self.view.apply_committed(answer.records or b"", answer.high_watermark)
+        return True

@@ -1,0 +1,279 @@
+"""The embedded default: every node a process of this machine, on loopback addresses of its own.
+
+Node N binds 127.0.1.N and is reached by everybody through its relay on 127.0.2.N (`links.py`). Nodes' data
+lies in the run's folder, or where `data_dir` says; what nodes print goes to `logs/<node>.log`. Everything that
+lives outside the files ends with the harness: relays are its own sockets, processes are on a leash.
+"""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from clusters.addresses import free_port
+from clusters.api import (
+    ClusterError,
+    ClusterSpec,
+    ClusterState,
+    CutMode,
+    Link,
+    LogEntry,
+    MetadataEntry,
+    NodeEvent,
+    Proof,
+    until,
+)
+from clusters.clients import ConfluentClients
+from clusters.clock import RunClock
+from clusters.final_logs import log_bytes, log_entries
+from clusters.links import Links, node_host
+from clusters.metadata import MetadataObserver, MetadataView
+from clusters.node_events import EventFile
+from clusters.node_process import NodeProcess, last_lines, on_leash, toml
+
+CAPABILITIES: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "cut"})
+REGISTERED_TIMEOUT_MS: Final = 25_000
+STOP_TIMEOUT_MS: Final = 8_000
+OPEN_ATTEMPTS: Final = 5
+
+
+class ProcessCluster:
+    """A cluster of local processes; see `clusters.api.Cluster`."""
+
+    kind = "processes"
+    capabilities = CAPABILITIES
+
+    def __init__(self, spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> None:
+        self.spec = spec
+        self.directory = directory
+        self.clock = clock
+        self.cluster_id = cluster_id
+        self.state = ClusterState()
+        self.links = Links({})
+        self.nodes: dict[int, NodeProcess] = {}
+        self._view = MetadataView(self.state, clock.wall_start_ms)
+        self._observer: MetadataObserver | None = None
+        self._event_files: dict[int, EventFile] = {}
+        self._own_events: list[NodeEvent] = []
+        self._failures: list[str] = []
+        self.clients = ConfluentClients([])
+
+    def now_ns(self) -> int:
+        """Return the run's clock."""
+        return self.clock.now_ns()
+
+    # --- begin and end ---------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Bring all of it up: relays, files, processes; return when every broker is unfenced."""
+        await self._open_links()
+        self.clients = ConfluentClients([self.links.advertised(broker) for broker in self.spec.broker_ids])
+        for node in self.spec.node_ids:
+            self._prepare(node)
+        await asyncio.gather(*(self._format(node) for node in self.spec.node_ids))
+        controllers = {node: self.links.endpoint(node) for node in self.spec.controller_ids}
+        self._observer = MetadataObserver(self._view, controllers, self.cluster_id)
+        for node in self.spec.node_ids:
+            await self.nodes[node].spawn()
+        await asyncio.gather(*(self.nodes[node].serving() for node in self.spec.node_ids))
+        self._observer.start()
+        await until(
+            lambda: self.state.whole(self.spec),
+            timeout_ms=REGISTERED_TIMEOUT_MS,
+            what="all brokers registered and unfenced",
+            cluster=self,
+        )
+
+    async def _open_links(self) -> None:
+        for attempt in range(OPEN_ATTEMPTS):
+            port = free_port(self.spec.node_ids, self.spec.base_port)
+            self.links = Links(dict.fromkeys(self.spec.node_ids, port))
+            try:
+                await self.links.open()
+            except OSError as problem:  # somebody was quicker
+                if attempt == OPEN_ATTEMPTS - 1 or self.spec.base_port is not None:
+                    raise ClusterError(f"port already taken: {problem.strerror}") from None
+            else:
+                return
+
+    def _prepare(self, node: int) -> None:
+        folder = self.directory / "nodes" / str(node)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = folder / "node.toml"
+        config.write_text(toml(self.settings(node)))
+        process = NodeProcess(
+            node, self.role(node), config, self.directory / "logs" / f"{node}.log", self.links.endpoint(node)
+        )
+        process.died = lambda obituary: self._mourn(node, obituary)
+        self.nodes[node] = process
+        self._event_files[node] = EventFile(node, folder / "events.jsonl", self.clock)
+
+    def role(self, node: int) -> str:
+        """Return broker or controller."""
+        return "controller" if node in self.spec.controller_ids else "broker"
+
+    def data_dir(self, node: int) -> Path:
+        """Return the node's log directory."""
+        return self.directory / "nodes" / str(node) / "data"
+
+    def settings(self, node: int) -> dict[str, Any]:
+        """Return the node's whole configuration, by Kafka's names."""
+        host, port = self.links.endpoint(node)
+        link, link_port = self.links.advertised(node)
+        voters = ((voter, *self.links.advertised(voter)) for voter in self.spec.controller_ids)
+        return {
+            "process.roles": self.role(node),
+            "node.id": node,
+            "cluster.id": self.cluster_id,
+            "listeners": f"{host}:{port}",
+            "advertised.listeners": f"{link}:{link_port}",
+            "controller.quorum.voters": ",".join(f"{voter}@{host}:{port}" for voter, host, port in voters),
+            "log.dirs": str(self.data_dir(node).resolve()),
+            "tribunal.bind.host": node_host(node),
+            "tribunal.events.file": str((self.directory / "nodes" / str(node) / "events.jsonl").resolve()),
+            "tribunal.mutants": list(self.spec.mutants),
+            **self.spec.node_settings(),
+        }
+
+    async def _format(self, node: int) -> None:
+        process = self.nodes[node]
+        formatting = await on_leash(["format"], process.config, process.log)
+        try:
+            code = await formatting.wait()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ProcessLookupError):
+                formatting.kill()
+            raise
+        if code != 0:
+            raise ClusterError(
+                f"node {node}: its data directory cannot be formatted; {process.log} ends:\n{last_lines(process.log)}"
+            )
+
+    def _mourn(self, node: int, obituary: str) -> None:
+        self._failures.append(obituary)
+        self._tell(node, "exit", reason=obituary)
+
+    def _tell(self, node: int, name: str, **fields: Any) -> None:
+        at_ns = self.clock.now_ns()
+        self._own_events.append(NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields))
+
+    async def shut_down(self) -> None:
+        """End every node at once: what they wrote is in the page cache, so the files are whole."""
+        if self._observer is not None:
+            await self._observer.stop()
+        await asyncio.gather(*(process.kill() for process in self.nodes.values()))
+
+    async def close(self) -> None:
+        """Leave nothing behind but files."""
+        try:
+            await self.shut_down()
+        finally:
+            await self.links.close()
+
+    # --- hurting ---------------------------------------------------------------------------
+
+    def _node(self, node: int) -> NodeProcess:
+        try:
+            return self.nodes[node]
+        except KeyError:
+            raise ClusterError(f"there is no node {node}; nodes are {sorted(self.nodes)}") from None
+
+    async def start(self, node: int) -> None:
+        """Start a node that is down; return when it serves."""
+        process = self._node(node)
+        await process.spawn()
+        await process.serving()
+
+    async def stop(self, node: int) -> None:
+        """Ask a node to end in good order."""
+        if not await self._node(node).terminate(STOP_TIMEOUT_MS):
+            raise ClusterError(f"node {node} does not end within {STOP_TIMEOUT_MS} ms of SIGTERM")
+
+    async def kill(self, node: int) -> Proof:
+        """Kill -9."""
+        proof = await self._node(node).kill()
+        self._tell(node, "killed", pid=proof.facts["pid"])
+        return proof
+
+    async def pause(self, node: int) -> Proof:
+        """SIGSTOP."""
+        return await self._node(node).pause()
+
+    async def resume(self, node: int) -> Proof:
+        """SIGCONT."""
+        return await self._node(node).resume()
+
+    async def wipe(self, node: int) -> Proof:
+        """Remove a dead node's log directory and format it again: a new disk."""
+        process = self._node(node)
+        if process.alive:
+            raise ClusterError(f"node {node} runs: kill it before its disk is wiped")
+        data = self.data_dir(node)
+        before, old_directory_id = log_bytes(data), directory_id(data)
+        shutil.rmtree(data, ignore_errors=True)
+        await self._format(node)
+        left, new_directory_id = log_bytes(data), directory_id(data)
+        return Proof(
+            holds=bool(before) and not any(left.values()) and old_directory_id != new_directory_id,
+            facts={
+                "log_bytes_before": before,
+                "log_end_offsets_after": left or dict.fromkeys(before, 0),
+                "directory_id_before": old_directory_id,
+                "directory_id_after": new_directory_id,
+            },
+        )
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Cut links."""
+        return await self.links.cut(links, mode)
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Undo cuts."""
+        return await self.links.heal(links)
+
+    # --- seeing ----------------------------------------------------------------------------
+
+    def alive(self, node: int) -> bool:
+        """Tell whether the node's process exists."""
+        return self._node(node).alive
+
+    def failures(self) -> list[str]:
+        """Return what went wrong with nodes that nobody hurt."""
+        return list(self._failures)
+
+    def drain_events(self) -> list[NodeEvent]:
+        """Return what nodes told, and what was seen of their lives, since the last call."""
+        own, self._own_events = self._own_events, []
+        told = [event for file in self._event_files.values() for event in file.drain()]
+        return sorted(own + told, key=lambda event: event.at_ns)
+
+    def drain_metadata(self) -> list[MetadataEntry]:
+        """Return committed metadata records since the last call."""
+        return self._view.drain()
+
+    def final_logs(self) -> Iterator[LogEntry]:
+        """Read every replica's log."""
+        for node in self.spec.broker_ids:
+            yield from log_entries(node, self.data_dir(node))
+
+
+def directory_id(data: Path) -> str | None:
+    """Return the id that formatting gave a log directory."""
+    try:
+        lines = (data / "meta.properties").read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
+
+
+async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:
+    """Start a cluster in this folder; whatever goes wrong, nothing of it stays running."""
+    cluster = ProcessCluster(spec, directory, clock, cluster_id)
+    try:
+        await cluster.open()
+    except BaseException:
+        await asyncio.shield(cluster.close())
+        raise
+    return cluster
