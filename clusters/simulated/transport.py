@@ -225,6 +225,8 @@ class SimulatedTransport(asyncio.Transport):
 
     def _transmit(self, segment: Segment) -> None:
         # What a busy process writes leaves when it is done; if it dies before that, it never left.
+        # Noted here and not on arrival: the order of sends itself must be alike in every run.
+        self._loop.note("segment", self.number, segment[1], crc32(segment[2]), len(segment[2]))
         alive = self.process.alive
         departure_ns = self._loop.present_ns(self.process) if alive else self._loop.now_ns
         arrival_ns = departure_ns + self._out.delay_ns(len(segment[2]))
@@ -291,19 +293,14 @@ class SimulatedTransport(asyncio.Transport):
             self._keep(segment)
             return
         peer._expected_sequence += 1
-        self._count(segment)
+        self._network.message_count += 1
+        self._network.byte_count += len(segment[2])
         if peer._is_forgotten() or peer._gone:
             self._answer_by_reset(segment[1])
         elif segment[1] is Kind.RST:
             peer._break(_reset())
         else:
             peer._take(segment)
-
-    def _count(self, segment: Segment) -> None:
-        network = self._network
-        network.message_count += 1
-        network.byte_count += len(segment[2])
-        self._loop.note("segment", self.number, segment[1], crc32(segment[2]), len(segment[2]))
 
     def _take(self, segment: Segment) -> None:
         """Put a segment before the application: at once if it runs."""
