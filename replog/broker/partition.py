@@ -19,6 +19,8 @@ from replog.broker.isr import Advance, BrokerView, LeaderState, PartitionState, 
 from replog.broker.recovery_state import abort_markers
 from replog.errors import Error
 from replog.log.log import Appended, Log
+from replog.log.segment import AbortedTransaction
+from replog.log.validation import Origin
 from replog.ports import Buffer
 from replog.types import NO_LEADER_EPOCH, NO_NODE, BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
 
@@ -44,7 +46,7 @@ class Unfollow(msgspec.Struct, frozen=True):
 
 
 class Lead(msgspec.Struct, frozen=True):
-    """This broker leads now, in a new leader epoch."""
+    """The broker leads now, in a new leader epoch."""
 
 
 class Truncated(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ class FetchAnswer(NamedTuple):
     last_stable_offset: int = -1
     log_start_offset: int = -1
     diverging: tuple[int, int] | None = None
-    aborted: list[tuple[int, int]] | None = None
+    aborted: list[AbortedTransaction] | None = None
     is_news: bool = False
 
 
@@ -141,19 +143,13 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """First offset that a read_committed consumer may not see yet (SPEC 4.2.9)."""
-        high_watermark = self.high_watermark
-        unstable = self.log.first_unstable_offset(high_watermark)
-        return high_watermark if unstable is None or unstable > high_watermark else unstable
+        return self.log.last_stable_offset(self.high_watermark)
 
     @property
     def is_recovering(self) -> bool:
         """Tell whether requests are to be refused until the unclean election is dealt with (KIP-704)."""
         state = self.state
-        return (
-            self.refuses_while_recovering
-            and state is not None
-            and state.recovery is LeaderRecoveryState.RECOVERING
-        )
+        return self.refuses_while_recovering and state is not None and state.recovery is LeaderRecoveryState.RECOVERING
 
     # --- metadata ------------------------------------------------------------------------
 
@@ -192,7 +188,7 @@ class Partition:
         high_watermark = self.high_watermark
         self._state = state
         # KAFKA-7415: followers ask for the end of our epoch before we appended anything in it; it is durable first.
-        self.log.assign_epoch(state.leader_epoch)
+        self.log.begin_epoch(state.leader_epoch)
         epoch_start_offset = self.log.log_end_offset
         if state.recovery is LeaderRecoveryState.RECOVERING:
             self._abort_open_transactions(state.leader_epoch, wall_ms)
@@ -217,8 +213,12 @@ class Partition:
 
     def _abort_open_transactions(self, leader_epoch: int, wall_ms: int) -> None:
         """Complete what the lost leader left open, before anyone may read (KIP-704, SPEC 3.10.2)."""
-        for marker in abort_markers(self.log.open_transactions(), leader_epoch=leader_epoch, timestamp_ms=wall_ms):
-            self.log.append_control(marker, leader_epoch=leader_epoch)
+        transactions = self.log.producers.open_transactions
+        for marker in abort_markers(transactions, leader_epoch=leader_epoch, timestamp_ms=wall_ms):
+            appended = self.log.append_as_leader(
+                marker, leader_epoch=leader_epoch, now_ms=wall_ms, origin=Origin.COORDINATOR
+            )
+            assert isinstance(appended, Appended), f"{self.name}: {appended}"
 
     def _become_follower(self, state: PartitionState) -> list[Effect]:
         self._give_up_leadership()
@@ -241,7 +241,7 @@ class Partition:
 
     def epoch_error(self, current_leader_epoch: int) -> Error:
         """Compare the peer's idea of the leader epoch with ours; -1 stands for none."""
-        if current_leader_epoch == NO_LEADER_EPOCH or current_leader_epoch == self.leader_epoch:
+        if current_leader_epoch in (NO_LEADER_EPOCH, self.leader_epoch):
             return Error.NONE
         if current_leader_epoch < self.leader_epoch:
             return Error.FENCED_LEADER_EPOCH
@@ -304,9 +304,13 @@ class Partition:
         known_high_watermark: int,
         max_bytes: int,
         at_least_one: bool,
+        takes_position: bool,
         now_ms: int,
     ) -> tuple[FetchAnswer, list[Effect]]:
-        """Answer a replica's fetch and take its position, in the order of SPEC 3.2."""
+        """Answer a replica's fetch, in the order of SPEC 3.2.
+
+        takes_position:  false for another look at a fetch that waits: the position was taken when it came.
+        """
         error = self.leader_error(current_leader_epoch)
         if error is not Error.NONE:
             return FetchAnswer(error), []
@@ -318,20 +322,24 @@ class Partition:
         error, diverging = self._position_check(fetch_offset, last_fetched_epoch)
         if error is not Error.NONE or diverging is not None:
             return self._answer(error, diverging=diverging), []
-        effects = self.leadership.on_fetch(
-            replica=replica,
-            fetch_offset=fetch_offset,
-            log_start_offset=log_start_offset,
-            broker_epoch=broker_epoch,
-            now_ms=now_ms,
-        )
-        if effects and isinstance(effects[0], Refuse):
-            return FetchAnswer(effects[0].error), []
+        effects: list[Effect] = []
+        if takes_position:
+            effects.extend(
+                self.leadership.on_fetch(
+                    replica=replica,
+                    fetch_offset=fetch_offset,
+                    log_start_offset=log_start_offset,
+                    broker_epoch=broker_epoch,
+                    now_ms=now_ms,
+                )
+            )
+            if effects and isinstance(effects[0], Refuse):
+                return FetchAnswer(effects[0].error), []
         records = self.log.read(
             fetch_offset, max_bytes=max_bytes, end_offset=self.log.log_end_offset, at_least_one=at_least_one
         )
         is_news = known_high_watermark < self.high_watermark
-        return self._answer(Error.NONE, records=records, is_news=is_news), list(effects)
+        return self._answer(Error.NONE, records=records, is_news=is_news), effects
 
     def fetch_as_consumer(
         self,
@@ -378,7 +386,7 @@ class Partition:
         *,
         records: bytes = b"",
         diverging: tuple[int, int] | None = None,
-        aborted: list[tuple[int, int]] | None = None,
+        aborted: list[AbortedTransaction] | None = None,
         is_news: bool = False,
     ) -> FetchAnswer:
         return FetchAnswer(
@@ -412,9 +420,9 @@ class Partition:
             if lags:
                 return OffsetAnswer(Error.OFFSET_NOT_AVAILABLE)
             return OffsetAnswer(Error.NONE, -1, end, self.leader_epoch)
-        found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is not None and found[1] < end:
-            return OffsetAnswer(Error.NONE, *found)
+        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is not None and found.offset < end:
+            return OffsetAnswer(Error.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
         return OffsetAnswer(Error.OFFSET_NOT_AVAILABLE if lags else Error.NONE)
 
     def end_of_epoch(self, *, current_leader_epoch: int, leader_epoch: int) -> EpochAnswer:
@@ -475,11 +483,11 @@ class Partition:
         )
         return [] if step is None else self._cut(step)
 
-    def on_fetched(self, records: Buffer, *, high_watermark: int, log_start_offset: int) -> list[Effect]:
+    def on_fetched(self, records: Buffer, *, high_watermark: int, log_start_offset: int, wall_ms: int) -> list[Effect]:
         """Append what the leader sent, then take its high watermark and log start (SPEC 3.2.6)."""
         assert self.leadership is None
         if len(records):
-            self.log.append_as_follower(records)
+            self.log.append_as_follower(records, now_ms=wall_ms)
         if log_start_offset > self.log.log_start_offset:
             self.log.move_log_start(min(log_start_offset, self.log.log_end_offset))
         before = self._high_watermark

@@ -6,20 +6,12 @@ offset. The coordinator is not asked: it may know an outcome whose records this 
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from replog.log.batch import end_transaction_marker
+from replog.log.producers import OpenTransaction
 
-# Below every real coordinator epoch: a coordinator that comes later is not fenced by what we wrote.
-NO_COORDINATOR_EPOCH: Final = -1
-
-
-class OpenTransaction(NamedTuple):
-    """A transaction without an end in the local log."""
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
+PRODUCER_EPOCH_MAX: Final = (1 << 15) - 1
 
 
 def abort_markers(transactions: Iterable[OpenTransaction], *, leader_epoch: int, timestamp_ms: int) -> Iterator[bytes]:
@@ -27,9 +19,11 @@ def abort_markers(transactions: Iterable[OpenTransaction], *, leader_epoch: int,
     for transaction in sorted(transactions, key=lambda transaction: transaction.first_offset):
         yield end_transaction_marker(
             producer_id=transaction.producer_id,
-            producer_epoch=transaction.producer_epoch,
+            # SPEC 8.5: the next epoch, so that the producer's next write fails instead of silently going on with
+            # the second half of a transaction whose first half is gone.
+            producer_epoch=min(transaction.producer_epoch + 1, PRODUCER_EPOCH_MAX),
             committed=False,
-            coordinator_epoch=NO_COORDINATOR_EPOCH,
+            coordinator_epoch=transaction.coordinator_epoch,
             timestamp_ms=timestamp_ms,
             leader_epoch=leader_epoch,
         )
