@@ -25,7 +25,6 @@ from replog.log.batch import (
     BatchHeader,
     EndTransaction,
     UnsupportedCodec,
-    header_at,
     records,
     stamped,
     with_append_time,
