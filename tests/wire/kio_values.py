@@ -130,7 +130,13 @@ def _our_value(value: Any, field: Any, version: int, *, whole: bool = True) -> A
     if isinstance(value, tuple):
         return [_our_value(item, field, version, whole=False) for item in value]
     if value is None:
-        return ZERO_UUID if field.kind == "uuid" and not (field.is_array and whole) else -1 if field.kind == "int64" else None
+        return (
+            ZERO_UUID
+            if field.kind == "uuid" and not (field.is_array and whole)
+            else -1
+            if field.kind == "int64"
+            else None
+        )
     if dataclasses.is_dataclass(value):
         return as_ours(value, field.struct, version)
     if isinstance(value, datetime.timedelta):

@@ -1,0 +1,235 @@
+"""One connection to a node: requests out, answers matched by correlation id, any number under way.
+
+Opening negotiates ApiVersions, as every Kafka client does; `send` picks the highest version that both know.
+A connection that is lost, or that let a request wait too long, fails all that is under way with `ConnectionLost`:
+whether such a request took effect nobody knows. It is never opened again; make a new one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import msgspec
+
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.ports import World
+from replog.wire.apis import Api, highest_common, known_versions
+from replog.wire.codec import LENGTH, MalformedMessage, decode_response, encode_request
+from replog.wire.framing import Frames
+from replog.wire.layout import VersionRange
+from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.wire.messages.produce import ProduceRequest
+
+RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
+SOFTWARE: Final = "tribunal"
+SOFTWARE_VERSION: Final = "1"
+CORRELATION_IDS: Final = 1 << 31
+
+
+class ConnectionLost(Exception):
+    """The connection is gone; a request under way may or may not have taken effect."""
+
+
+class RequestTimedOut(ConnectionLost):
+    """No answer in time; the connection was closed for it."""
+
+
+class UnsupportedVersion(Exception):
+    """There is no version of this request that both sides know."""
+
+
+class Pending:
+    """A request under way."""
+
+    __slots__ = ("api", "future", "timer", "version")
+
+    def __init__(self, api: Api, version: int, future: "asyncio.Future[Any]", timer: asyncio.TimerHandle) -> None:
+        self.api = api
+        self.version = version
+        self.future = future
+        self.timer = timer
+
+
+class Connection:
+    """A connection to one endpoint, of use between `open` and the first loss."""
+
+    def __init__(self, world: World, endpoint: Endpoint, client_id: str) -> None:
+        self.endpoint = endpoint
+        self.client_id = client_id
+        self.versions: dict[int, VersionRange] = {}  # by api key, as the peer offers them
+        self.peer = ApiVersionsResponse()  # with the features that the peer supports and has finalized
+        self.on_lost: Callable[[str], None] | None = None
+        self._world = world
+        self._transport: asyncio.Transport | None = None
+        self._frames = Frames(RESPONSE_BYTES_MAX)
+        self._pending: dict[int, Pending] = {}
+        self._correlation_id = 0
+        self._lost: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether requests can be sent."""
+        return self._transport is not None and self._lost is None
+
+    @property
+    def under_way_count(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._pending)
+
+    async def open(self, *, timeout_ms: int = 10000) -> None:
+        """Connect and negotiate; `ConnectionLost` when that fails."""
+        network = self._world.network
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await network.connect(self.endpoint.host, self.endpoint.port, lambda: _Stream(self))
+                await self._negotiate(timeout_ms)
+        except (OSError, TimeoutError) as problem:
+            self.close()
+            raise ConnectionLost(f"{self.endpoint}: {str(problem) or 'timed out'}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    async def _negotiate(self, timeout_ms: int) -> None:
+        request = ApiVersionsRequest(client_software_name=SOFTWARE, client_software_version=SOFTWARE_VERSION)
+        version = known_versions(Api.API_VERSIONS).last
+        answer = await self._send(Api.API_VERSIONS, version, request, timeout_ms)
+        if answer.error_code is Error.UNSUPPORTED_VERSION:
+            offered = next((offer for offer in answer.api_keys if offer.api_key == Api.API_VERSIONS), None)
+            version = min(version, offered.max_version) if offered else 0
+            answer = await self._send(Api.API_VERSIONS, version, request, timeout_ms)
+        if answer.error_code is not Error.NONE:
+            self._lose(f"ApiVersions was answered with {answer.error_code.name}")
+            raise ConnectionLost(f"{self.endpoint}: {self._lost}")
+        self.peer = answer
+        self.versions = {offer.api_key: VersionRange(offer.min_version, offer.max_version) for offer in answer.api_keys}
+
+    def version_of(self, api: Api) -> int:
+        """Return the highest version that both know; `UnsupportedVersion` when there is none."""
+        version = highest_common(api, self.versions.get(api))
+        if version is None:
+            raise UnsupportedVersion(f"{self.endpoint} and we have no version of {api.name} in common")
+        return version
+
+    def send(
+        self, api: Api, body: msgspec.Struct, *, version: int | None = None, timeout_ms: int
+    ) -> "asyncio.Future[Any]":
+        """Send and return the answer's future; a produce with acks=0 is answered with None at once.
+
+        The future fails with `ConnectionLost`. A version that the peer does not offer is refused here.
+        """
+        chosen = self.version_of(api) if version is None else version
+        if chosen not in self.versions.get(api, VersionRange(0, -1)):
+            raise UnsupportedVersion(f"{self.endpoint} does not offer {api.name} version {chosen}")
+        return self._send(api, chosen, body, timeout_ms)
+
+    def _send(self, api: Api, version: int, body: msgspec.Struct, timeout_ms: int) -> "asyncio.Future[Any]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if self._transport is None or self._lost is not None:
+            _fail(future, ConnectionLost(f"{self.endpoint}: {self._lost or 'not open'}"))
+            return future
+        correlation_id = self._correlation_id
+        self._correlation_id = (correlation_id + 1) % CORRELATION_IDS
+        self._transport.write(encode_request(api, version, correlation_id, self.client_id, body))
+        if isinstance(body, ProduceRequest) and body.acks == 0:
+            future.set_result(None)
+            return future
+        timer = loop.call_later(timeout_ms / 1000, self._time_out, correlation_id)
+        self._pending[correlation_id] = Pending(api, version, future, timer)
+        return future
+
+    def close(self) -> None:
+        """Close; what is under way fails."""
+        if self._transport is not None:
+            self._transport.close()  # what is written still leaves
+        self._lose("closed by us")
+
+    # from the stream
+
+    def connected(self, transport: asyncio.Transport) -> None:
+        """Have a transport."""
+        if self._lost is not None:
+            transport.abort()  # closed while it was being opened
+        else:
+            self._transport = transport
+
+    def received(self, data: bytes) -> None:
+        """Take the answers that are whole."""
+        self._frames.feed(data)
+        try:
+            while self._lost is None:
+                frame = self._frames.next_frame()
+                if frame is None:
+                    return
+                self._answered(frame)
+        except MalformedMessage as problem:
+            self._lose(f"not an answer: {problem}")
+
+    def lost(self, problem: Exception | None) -> None:
+        """Fail all that is under way."""
+        self._lose(str(problem) if problem else "closed by the peer")
+
+    def _answered(self, frame: memoryview) -> None:
+        if len(frame) < LENGTH.size:
+            raise MalformedMessage(f"{len(frame)} bytes")
+        correlation_id: int = LENGTH.unpack_from(frame)[0]
+        pending = self._pending.pop(correlation_id, None)
+        if pending is None:
+            raise MalformedMessage(f"correlation id {correlation_id} was not asked for")
+        pending.timer.cancel()
+        try:
+            body = self._body(pending, frame)
+        except MalformedMessage as problem:
+            _fail(pending.future, ConnectionLost(f"{self.endpoint}: {pending.api.name}: {problem}"))
+            raise
+        if not pending.future.done():
+            pending.future.set_result(body)
+
+    def _body(self, pending: Pending, frame: memoryview) -> Any:
+        version = pending.version
+        if pending.api is Api.API_VERSIONS and bytes(frame[4:6]) == b"\x00\x23":
+            version = 0  # UNSUPPORTED_VERSION comes in the oldest layout (KIP-511)
+        return decode_response(pending.api, version, frame)[1]
+
+    def _time_out(self, correlation_id: int) -> None:
+        pending = self._pending.pop(correlation_id)
+        reason = f"no answer to {pending.api.name} in time"
+        _fail(pending.future, RequestTimedOut(f"{self.endpoint}: {reason}"))
+        self._lose(reason)
+
+    def _lose(self, reason: str) -> None:
+        if self._lost is not None:
+            return
+        self._lost = reason
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.abort()
+        pending, self._pending = self._pending, {}
+        for waiting in pending.values():
+            waiting.timer.cancel()
+            _fail(waiting.future, ConnectionLost(f"{self.endpoint}: {reason}"))
+        if self.on_lost is not None:
+            self.on_lost(reason)
+
+
+class _Stream(asyncio.Protocol):
+    """What asyncio calls."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.connected(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.lost(exc)
+
+
+def _fail(future: "asyncio.Future[Any]", problem: ConnectionLost) -> None:
+    if not future.done():
+        future.set_exception(problem)
+        future.exception()  # nobody has to look: a lost answer is no news to who stopped waiting

@@ -1,0 +1,422 @@
+"""The server and the connection over real loopback sockets: order, back-pressure, and whatever strangers send."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from io import StringIO
+
+import pytest
+
+from replog.client.connection import Connection, ConnectionLost, RequestTimedOut, UnsupportedVersion
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.node.server import Server, ServerLimits, ServerRequest
+from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
+from replog.wire.apis import BROKER_APIS, Api
+from replog.wire.codec import decode_response, encode_request
+from replog.wire.layout import VersionRange
+from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from replog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+HOST = "127.0.0.1"
+TIMEOUT_MS = 5000
+
+
+class SmallWorld:
+    """A real world whose lines for people can be read by the test."""
+
+    def __init__(self) -> None:
+        self.said = StringIO()
+        self.clock = RealClock()
+        self.entropy = RealEntropy()
+        self.disk = RealDisk()
+        self.network = RealNetwork()
+        self.journal = RealJournal(1, people=self.said, level="debug")
+
+
+class Setup:
+    """A server, and what it was asked."""
+
+    def __init__(self, world: SmallWorld, server: Server, port: int, asked: list[ServerRequest]) -> None:
+        self.world = world
+        self.server = server
+        self.endpoint = Endpoint(HOST, port)
+        self.asked = asked
+
+    async def connection(self) -> Connection:
+        connection = Connection(self.world, self.endpoint, "test")
+        await connection.open(timeout_ms=TIMEOUT_MS)
+        return connection
+
+    async def socket(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(HOST, self.endpoint.port)
+
+    async def until(self, what: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            while not what():  # noqa: ASYNC110 - what is awaited has no event
+                await asyncio.sleep(0)
+
+
+def echo(request: ServerRequest) -> None:
+    request.reply(MetadataResponse(cluster_id=request.body.topics[0].name if request.body.topics else None))
+
+
+def serve(
+    scenario: Callable[[Setup], Awaitable[None]],
+    handler: Callable[[ServerRequest], None] = echo,
+    *,
+    limits: ServerLimits | None = None,
+    apis: dict[Api, VersionRange] | None = None,
+    features: Callable[[], ApiVersionsResponse] = ApiVersionsResponse,
+) -> SmallWorld:
+    """Run a scenario against a server."""
+    world = SmallWorld()
+    asked: list[ServerRequest] = []
+
+    def handle(request: ServerRequest) -> None:
+        asked.append(request)
+        handler(request)
+
+    async def main() -> None:
+        server = Server(world, apis or BROKER_APIS, handle, limits or ServerLimits(), features=features)
+        port = await server.start(Endpoint(HOST, 0))
+        try:
+            await scenario(Setup(world, server, port, asked))
+        finally:
+            server.stop()
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    world.disk.close()
+    return world
+
+
+def metadata_of(name: str) -> MetadataRequest:
+    from replog.wire.messages.metadata import MetadataRequestTopic
+
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+def test_a_connection_negotiates_and_gets_its_answers():
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+
+        answer = await connection.send(Api.METADATA, metadata_of("t"), timeout_ms=TIMEOUT_MS)
+
+        assert answer.cluster_id == "t"
+        assert connection.version_of(Api.PRODUCE) == 13
+        assert connection.versions[Api.PRODUCE] == VersionRange(0, 13)
+        connection.close()
+
+    serve(scenario)
+
+
+def test_answers_leave_in_the_order_of_the_requests():
+    """Whatever order the handler answers in."""
+    held: list[ServerRequest] = []
+
+    def backwards(request: ServerRequest) -> None:
+        held.append(request)
+        if len(held) == 5:
+            for one in reversed(held):
+                echo(one)
+
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+        order: list[str] = []
+        futures = [connection.send(Api.METADATA, metadata_of(str(n)), timeout_ms=TIMEOUT_MS) for n in range(5)]
+        for future in futures:
+            future.add_done_callback(lambda done: order.append(done.result().cluster_id))
+
+        await asyncio.gather(*futures)
+        await asyncio.sleep(0)
+
+        assert order == ["0", "1", "2", "3", "4"]
+        assert setup.server.held_bytes == 0
+        connection.close()
+
+    serve(scenario, backwards)
+
+
+def test_a_produce_without_acks_is_not_answered():
+    def handle(request: ServerRequest) -> None:
+        if request.api is Api.PRODUCE:
+            request.reply_nothing()
+        else:
+            echo(request)
+
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+        body = ProduceRequest(acks=0, topic_data=[TopicProduceData(partition_data=[PartitionProduceData(records=b"")])])
+
+        nothing = await connection.send(Api.PRODUCE, body, timeout_ms=TIMEOUT_MS)
+        answer = await connection.send(Api.METADATA, metadata_of("next"), timeout_ms=TIMEOUT_MS)
+
+        assert nothing is None
+        assert answer.cluster_id == "next"
+        connection.close()
+
+    serve(scenario, handle)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes", id="http"),
+        pytest.param(b"\xff\xff\xff\xff", "a frame of -1 bytes", id="negative length"),
+        pytest.param(b"\0\0\0\x02ab", "a request of 2 bytes", id="too short"),
+        pytest.param(b"\0\0\0\x08\x7f\x7f\0\0\0\0\0\0", "unknown api key 32639", id="unknown api"),
+        pytest.param(b"\0\0\1\0\x7f\x7f\0\0\0\0\0\0", "unknown api key 32639", id="unknown api, frame unfinished"),
+        pytest.param(b"\0\0\0\x08\0\3\0\x63\0\0\0\0", "METADATA version 99 is not offered", id="version"),
+        pytest.param(b"\0\0\0\x08\0\x34\0\0\0\0\0\0", "VOTE version 0 is not offered", id="other listener"),
+        pytest.param(encode_request(Api.METADATA, 9, 1, "x", MetadataRequest())[:3] + b"\1" + b"z", None, id="torn"),
+        pytest.param(b"\0\0\0\x0a\0\3\0\0\0\0\0\0\xff\xfe", "client id of -2 bytes", id="client id"),
+        pytest.param(b"\0\0\0\x0e\0\3\0\0\0\0\0\1\xff\xff\x7f\xff\xff\xff", "more items than", id="huge array"),
+        pytest.param(
+            b"\0\0\0\x0a\0\0\0\1\0\0\0\0\xff\xff",
+            "ProduceRequest has no version 1",
+            id="produce v1: offered and refused",
+        ),
+    ],
+)
+def test_garbage_closes_the_connection_with_a_reason(data: bytes, reason: str | None):
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+        writer.write(data)
+        if reason is None:
+            writer.write_eof()
+
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            assert await reader.read() == b""
+
+        writer.close()
+        await setup.until(lambda: not setup.server.connections)
+        assert setup.server.held_bytes == 0
+        assert setup.asked == []
+
+    world = serve(scenario)
+    assert (reason or "") in world.said.getvalue()
+
+
+def test_api_versions_of_an_unknown_version_is_answered_in_the_oldest_layout():
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+        frame = bytearray(encode_request(Api.API_VERSIONS, 4, 77, "x", ApiVersionsRequest()))
+        frame[6:8] = b"\0\x09"
+        writer.write(frame)
+
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        correlation_id, answer = decode_response(Api.API_VERSIONS, 0, await reader.readexactly(length))
+
+        assert correlation_id == 77
+        assert answer.error_code is Error.UNSUPPORTED_VERSION
+        assert Api.API_VERSIONS in [offer.api_key for offer in answer.api_keys]
+        writer.close()
+
+    serve(scenario)
+
+
+def test_a_client_falls_back_to_what_an_old_server_offers():
+    """The server knows ApiVersions 0-1 only; the client starts with the newest."""
+    apis = {**BROKER_APIS, Api.API_VERSIONS: VersionRange(0, 1), Api.METADATA: VersionRange(0, 5)}
+
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+
+        answer = await connection.send(Api.METADATA, metadata_of("t"), timeout_ms=TIMEOUT_MS)
+
+        assert answer.cluster_id == "t"
+        assert setup.asked[-1].version == 5
+        connection.close()
+
+    serve(scenario, apis=apis)
+
+
+def test_clients_before_version_4_see_no_feature_level_zero():
+    feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+        old = await connection.send(Api.API_VERSIONS, ApiVersionsRequest(), version=3, timeout_ms=TIMEOUT_MS)
+
+        assert connection.peer.supported_features[0].min_version == 0
+        assert old.supported_features[0].min_version == 1
+        connection.close()
+
+    serve(scenario, features=lambda: ApiVersionsResponse(supported_features=[feature]))
+
+
+def test_a_version_in_common_is_needed():
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+
+        with pytest.raises(UnsupportedVersion):
+            connection.send(Api.VOTE, MetadataRequest(), timeout_ms=TIMEOUT_MS)
+        with pytest.raises(UnsupportedVersion):
+            connection.send(Api.METADATA, MetadataRequest(), version=99, timeout_ms=TIMEOUT_MS)
+
+        connection.close()
+
+    serve(scenario)
+
+
+def test_a_lost_connection_fails_what_is_under_way():
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+        future = connection.send(Api.METADATA, metadata_of("t"), timeout_ms=TIMEOUT_MS)
+        await setup.until(lambda: bool(setup.asked))
+        setup.server.stop()
+
+        with pytest.raises(ConnectionLost):
+            await future
+        with pytest.raises(ConnectionLost):
+            await connection.send(Api.METADATA, metadata_of("t"), timeout_ms=TIMEOUT_MS)
+        assert not connection.is_open
+        setup.asked[0].reply(MetadataResponse())  # too late; no harm
+
+    serve(scenario, lambda _: None)
+
+
+def test_a_request_without_an_answer_in_time_ends_the_connection():
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+        other = connection.send(Api.METADATA, metadata_of("t"), timeout_ms=TIMEOUT_MS)
+
+        with pytest.raises(RequestTimedOut):
+            await connection.send(Api.METADATA, metadata_of("t"), timeout_ms=10)
+        with pytest.raises(ConnectionLost):
+            await other
+
+    serve(scenario, lambda _: None)
+
+
+def test_nobody_listening_is_connection_lost():
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        endpoint = Endpoint(HOST, unused.getsockname()[1])
+
+        async def main() -> None:
+            with pytest.raises(ConnectionLost):
+                await Connection(SmallWorld(), endpoint, "x").open(timeout_ms=TIMEOUT_MS)
+
+        asyncio.run(main())
+
+
+def test_no_more_requests_are_taken_than_may_be_pending():
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+        futures = [connection.send(Api.METADATA, metadata_of(str(n)), timeout_ms=TIMEOUT_MS) for n in range(50)]
+        await setup.until(lambda: len(setup.asked) == 3)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(setup.asked) == 3
+
+        for n in range(50):
+            await setup.until(lambda n=n: len(setup.asked) > n)
+            echo(setup.asked[n])
+
+        assert [(await future).cluster_id for future in futures] == [str(n) for n in range(50)]
+        connection.close()
+
+    serve(scenario, lambda _: None, limits=ServerLimits(pending_requests_max=3))
+
+
+def test_memory_of_all_connections_together_is_bounded_and_somebody_always_advances():
+    """Four requests of 300 kB against a limit of 400 kB: unfinished ones wait, and all are answered in the end."""
+    limits = ServerLimits(queued_bytes_max=400_000)
+    most = 0
+
+    def handle(request: ServerRequest) -> None:
+        asyncio.get_running_loop().call_later(0.005, echo_produce, request)
+
+    def echo_produce(request: ServerRequest) -> None:
+        from replog.wire.messages.produce import ProduceResponse
+
+        request.reply(ProduceResponse())
+
+    async def scenario(setup: Setup) -> None:
+        nonlocal most
+        records = bytes(300_000)
+        body = ProduceRequest(
+            acks=-1, topic_data=[TopicProduceData(partition_data=[PartitionProduceData(records=records)])]
+        )
+        connections = [await setup.connection() for _ in range(4)]
+        futures = [connection.send(Api.PRODUCE, body, timeout_ms=TIMEOUT_MS) for connection in connections]
+        while not all(future.done() for future in futures):
+            await asyncio.sleep(0)
+            most = max(most, setup.server.held_bytes)
+        for future in futures:
+            assert (await future).throttle_time_ms == 0
+        assert setup.server.held_bytes == setup.server.unanswered_bytes == 0
+        for connection in connections:
+            connection.close()
+
+    serve(scenario, handle, limits=limits)
+    assert most < 2 * 300_000 + 4 * 262_144
+
+
+def test_a_request_larger_than_the_whole_limit_is_still_taken():
+    async def scenario(setup: Setup) -> None:
+        connections = [await setup.connection() for _ in range(2)]
+        futures = [
+            connection.send(Api.METADATA, metadata_of("x" * 200_000), timeout_ms=TIMEOUT_MS)
+            for connection in connections
+        ]
+
+        for future in futures:
+            assert len((await future).cluster_id) == 200_000
+        for connection in connections:
+            connection.close()
+
+    serve(scenario, limits=ServerLimits(queued_bytes_max=1000))
+
+
+def test_a_peer_that_does_not_read_is_not_read():
+    """Its requests are taken only as long as the answers fit the buffer."""
+
+    def big(request: ServerRequest) -> None:
+        request.reply(MetadataResponse(cluster_id="x" * 30_000))
+
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+        one = encode_request(Api.METADATA, 9, 1, "x", MetadataRequest())
+        for _ in range(50):
+            writer.write(one * 100)
+            await asyncio.sleep(0.001)
+        taken = len(setup.asked)
+
+        assert taken < 1000
+        for _ in range(5000):
+            length = int.from_bytes(await reader.readexactly(4), "big")
+            await reader.readexactly(length)
+        assert len(setup.asked) == 5000
+        writer.close()
+
+    serve(scenario, big, limits=ServerLimits(reply_buffer_bytes_max=65536))
+
+
+def test_an_idle_connection_is_closed():
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            with pytest.raises(ConnectionResetError):
+                await reader.readexactly(1)
+        writer.close()
+        assert not setup.server.connections
+
+    world = serve(scenario, limits=ServerLimits(idle_ms_max=20))
+    assert "idle" in world.said.getvalue()
+
+
+def test_requests_may_come_one_byte_at_a_time():
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+        for byte in encode_request(Api.METADATA, 9, 5, "x", metadata_of("slow")):
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        assert decode_response(Api.METADATA, 9, await reader.readexactly(length))[1].cluster_id == "slow"
+        writer.close()
+
+    serve(scenario)
