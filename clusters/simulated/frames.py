@@ -3,7 +3,8 @@
 Connections carry Kafka's frames (a 4-byte length, then a request or response). While `on`, every write is cut into
 frames; a request is known by its header, a response by the request it answers. Rules are asked in order; the first
 that wants a frame decides its fate. TCP keeps order, so frames behind a held one on the same connection wait with it,
-unless the rule says that others may overtake (as if it had gone over another connection).
+unless the rule says that others may overtake (as if it had gone over another connection). What is held arrives
+even if its sender has closed the connection or died meanwhile, as a request does that waits in the receiver's queue.
 
 Observers see every frame with its fate: the `requests` table of the recording is made of that.
 """
@@ -101,6 +102,7 @@ class FrameStream:
         self.transport = transport
         self.pending: dict[int, tuple[int, int]] = {}  # correlation id -> api, version (at the client's end)
         self._rest = b""
+        self.aside_count = 0  # held frames that others may overtake
         self._queue: list[bytes | Held | None] = []  # None: the end of the stream
 
     def frames(self, data: bytes) -> list[bytes]:
@@ -127,7 +129,7 @@ class FrameStream:
 
     def waits(self) -> bool:
         """Tell whether something is held."""
-        return bool(self._queue)
+        return bool(self._queue or self.aside_count)
 
     def move(self) -> None:
         """Send what no longer waits."""
@@ -135,6 +137,8 @@ class FrameStream:
         while queue:
             item = queue[0]
             if item is None:
+                if self.aside_count:
+                    return
                 self.transport.send_end()
             elif isinstance(item, bytes):
                 self.transport.send(item)
@@ -221,7 +225,9 @@ class FrameRules:
                 stream.put(frame.data)
             case Fate.HELD | Fate.DELAYED:
                 held = Held(frame, stream, overtaking=rule.overtaking)
-                if not rule.overtaking:
+                if rule.overtaking:
+                    stream.aside_count += 1
+                else:
                     stream.put(held)
                 if rule.fate is Fate.HELD:
                     rule.held.append(held)
@@ -232,6 +238,6 @@ class FrameRules:
     def _let_go(self, held: Held) -> None:
         held.waiting = False
         if held.overtaking:
+            held.stream.aside_count -= 1
             held.stream.transport.send(held.frame.data)
-        else:
-            held.stream.move()
+        held.stream.move()

@@ -1,11 +1,10 @@
 """Seals the simulation: nothing real comes in.
 
-While sealed, code inside the simulation that opens a real file or socket, starts a thread or another process is refused
+While sealed, a simulated process that opens a real file or socket, starts a thread or another process is refused
 with the place of the offending call, and the run ends there: a simulation with a leak is not repeatable, and
-nobody would notice. Time and chance of the standard library, which third-party clients use, are answered from the
-simulation. The garbage collector is off, so that no finaliser runs at a moment that memory decides.
-
-The harness steps out with `outside()` to write its own files.
+nobody would notice. The harness, which runs on the same loop, may write its own files. Time and chance of the
+standard library are answered from the simulation for all of them. The garbage collector is off, so that
+no finaliser runs at a moment that memory decides.
 """
 
 import asyncio
@@ -50,10 +49,14 @@ class _Seal:
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Refuse what is real while the sealed loop runs a callback."""
-        if event in REFUSED_EVENTS and self.loop is not None and self.loop.is_running():
-            frame = sys._getframe(1)
-            if not _reads_source(frame):
-                self.loop.refuse(f"{event}{arguments[:1]!r}")
+        if event in REFUSED_EVENTS and self.in_simulated_process() and not _reads_source(sys._getframe(1)):
+            assert self.loop is not None
+            self.loop.refuse(f"{event}{arguments[:1]!r}")
+
+    def in_simulated_process(self) -> bool:
+        """Tell whether a process of the simulation runs now, and not the harness."""
+        loop = self.loop
+        return loop is not None and loop.is_running() and loop.current_process() is not loop.root
 
 
 _SEAL: Final = _Seal()
@@ -80,22 +83,13 @@ def sealed(simulation: Simulation) -> Iterator[Simulation]:
         gc.unfreeze()
 
 
-@contextlib.contextmanager
-def outside() -> Iterator[None]:
-    """Step out of the simulation for a moment: the harness writes what it recorded."""
-    loop, _SEAL.loop = _SEAL.loop, None
-    try:
-        yield
-    finally:
-        _SEAL.loop = loop
-
-
 Replacement = tuple[object, str, object]
 
 
 def _replacements(loop: SimulatedLoop) -> list[Replacement]:
     """Return (owner, name, function) of what the standard library must not answer from the real world."""
     chance = _ModuleChance(loop)
+    real_sleep = time.sleep  # noqa: TID251  # the harness may wait for its own threads
     found: list[Replacement] = [
         (time, "monotonic", loop.time),
         (time, "perf_counter", loop.time),
@@ -103,8 +97,8 @@ def _replacements(loop: SimulatedLoop) -> list[Replacement]:
         (time, "perf_counter_ns", lambda: int(loop.time() * 1e9)),
         (time, "time", lambda: _wall_ns(loop) / 1e9),
         (time, "time_ns", lambda: _wall_ns(loop)),
-        (time, "sleep", _refusal("time.sleep")),
-        (threading.Thread, "start", _refusal("threading.Thread.start")),
+        (time, "sleep", _refusal("time.sleep", real_sleep)),
+        (threading.Thread, "start", _refusal("threading.Thread.start", threading.Thread.start)),
         (os, "urandom", chance.bytes),
         (random, "_urandom", chance.bytes),
         # asyncio.gather makes its own futures, which hash by address.
@@ -170,10 +164,14 @@ def _stable_hash(loop: SimulatedLoop) -> Callable[[Any], int]:
     return number
 
 
-def _refusal(what: str) -> Callable[..., None]:
-    def refuse(*arguments: object, **named: object) -> None:
-        if _SEAL.loop is not None:
+def _refusal(what: str, real: Callable[..., object]) -> Callable[..., object]:
+    """Return a function that refuses simulated processes, and serves the harness."""
+
+    def refuse(*arguments: object, **named: object) -> object:
+        if _SEAL.in_simulated_process():
+            assert _SEAL.loop is not None
             _SEAL.loop.refuse(what)
+        return real(*arguments, **named)
 
     return refuse
 

@@ -185,11 +185,14 @@ class SimulatedTransport(asyncio.Transport):
         self._schedule_finish(None)
 
     def abort(self) -> None:
-        """Close now, by reset."""
+        """Close now, by reset; what a frame rule holds still goes on before the end."""
         if self._finished:
             return
         self._closing = True
-        self._segment(Kind.RST, b"")
+        if self._holds():
+            self._end_stream()
+        else:
+            self._segment(Kind.RST, b"")
         self._schedule_finish(None)
 
     # sending
@@ -209,10 +212,13 @@ class SimulatedTransport(asyncio.Transport):
 
     def _end_stream(self) -> None:
         """Close the sending direction, behind what a rule holds."""
-        if self.stream is not None and self.stream.waits():
+        if self.stream is not None and self._holds():
             self.stream.put(None)
         else:
             self.send_end()
+
+    def _holds(self) -> bool:
+        return self.stream is not None and self.stream.waits()
 
     def _segment(self, kind: Kind, data: bytes) -> None:
         """Number a segment and send it, unless the kernel already knows that nothing gets through."""
@@ -359,7 +365,7 @@ class SimulatedTransport(asyncio.Transport):
     def kernel_close(self) -> None:
         """Close for a process that died: by reset if it had not read everything."""
         self._closing = True
-        if self._received:
+        if self._received and not self._holds():
             self._segment(Kind.RST, b"")
         else:
             self._end_stream()

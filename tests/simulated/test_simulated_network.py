@@ -359,12 +359,23 @@ def test_others_may_overtake_a_held_frame(talk):
     assert arrived(talk.far) == [0, 2, 1]
 
 
-def test_a_held_request_arrives_after_its_senders_death(talk):
+def kill(talk):
+    talk.client.kill()
+
+
+def abort(talk):
+    talk.call(talk.transport.abort)
+
+
+@pytest.mark.parametrize("overtaking", [False, True])
+@pytest.mark.parametrize("end", [kill, abort])
+def test_a_held_request_arrives_after_its_senders_end(talk, end, overtaking):
     frames = talk.simulation.network.frames
-    rule = frames.add(Rule(lambda frame: frame.is_request and frame.api == 56, Fate.HELD))
+    wanted = Rule(lambda frame: frame.is_request and frame.api == 56, Fate.HELD, overtaking=overtaking)
+    rule = frames.add(wanted)
     talk.say(request(56, 1))
     talk.run(10)
-    talk.client.kill()
+    end(talk)
     talk.run(1000)
     frames.release(rule)
     talk.run(10)
