@@ -105,7 +105,7 @@ class World:
     def __init__(
         self,
         seed: int,
-        voters: int = 3,
+        voters: int | Iterable[int] = 3,
         observers: int = 0,
         *,
         settings: Settings | None = None,
@@ -115,7 +115,8 @@ class World:
         self.random = Random(seed)
         self.settings = settings or Settings()
         self.now_ms = 0
-        self.voters = [NodeId(101 + index) for index in range(voters)]
+        numbers = range(101, 101 + voters) if isinstance(voters, int) else voters
+        self.voters = [NodeId(number) for number in numbers]
         ids = [*self.voters, *(NodeId(1 + index) for index in range(observers))]
         self.directories = directories
         self.members = {node_id: Member(node_id, self._directory()) for node_id in ids}
