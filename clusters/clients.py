@@ -15,7 +15,6 @@ from typing import Any, Final, Literal
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from clusters.api import (
@@ -27,6 +26,7 @@ from clusters.api import (
     ReceivedRecord,
     TopicPartition,
 )
+from clusters.list_offsets import Leaders, fenced_offsets
 
 POLL_MS: Final = 3
 PURGE_POLLS: Final = 50
@@ -260,7 +260,8 @@ class ConfluentConsumer:
 class ConfluentAdmin:
     """Asks for topics and offsets."""
 
-    def __init__(self, bootstrap: str, client_id: str) -> None:
+    def __init__(self, bootstrap: str, client_id: str, leaders: Leaders) -> None:
+        self._leaders = leaders
         self._client = AdminClient(_admin_config(bootstrap, client_id), logger=QUIET)
 
     async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
@@ -277,38 +278,8 @@ class ConfluentAdmin:
                 raise ClusterError(f"topic {topic} cannot be created: {error.name()}: {error.str()}") from None
 
     async def offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> list[Offsets]:
-        """Ask each leader for earliest and latest offset."""
-        # Earliest first: between the two answers an offset may only grow.
-        earliest = await self._list_offsets(partitions, OffsetSpec.earliest(), timeout_ms)  # type: ignore[no-untyped-call]
-        latest = await self._list_offsets(partitions, OffsetSpec.latest(), timeout_ms)  # type: ignore[no-untyped-call]
-        return [
-            Offsets(
-                partition,
-                log_start_offset=earliest[partition][0],
-                latest_offset=latest[partition][0],
-                leader_epoch=latest[partition][1],
-                error=latest[partition][2] or earliest[partition][2],
-            )
-            for partition in partitions
-        ]
-
-    async def _list_offsets(
-        self, partitions: Sequence[TopicPartition], spec: OffsetSpec, timeout_ms: int
-    ) -> dict[TopicPartition, tuple[int | None, int | None, str | None]]:
-        futures = self._client.list_offsets(
-            {RdPartition(*partition): spec for partition in partitions}, request_timeout=timeout_ms / 1000
-        )
-        found: dict[TopicPartition, tuple[int | None, int | None, str | None]] = {}
-        for asked, future in futures.items():
-            partition = TopicPartition(asked.topic, asked.partition)
-            try:
-                answer = await asyncio.wrap_future(future)
-            except KafkaException as problem:
-                found[partition] = (None, None, problem.args[0].name())
-            else:
-                epoch = answer.leader_epoch
-                found[partition] = (answer.offset, epoch if epoch is not None and epoch >= 0 else None, None)
-        return found
+        """Ask each leader, in its epoch, for earliest and latest offset."""
+        return await fenced_offsets(self._leaders, partitions, timeout_ms)
 
     async def close(self) -> None:
         """Release everything: librdkafka does, when the client is forgotten."""
@@ -323,7 +294,8 @@ def _admin_config(bootstrap: str, client_id: str) -> dict[str, Any]:
 class ConfluentClients:
     """Makes clients that reach the brokers through their relays."""
 
-    def __init__(self, bootstrap: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, bootstrap: Sequence[tuple[str, int]], leaders: Leaders) -> None:
+        self._leaders = leaders
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in bootstrap)
 
     def producer(self, settings: ProducerSettings, client_id: str) -> ConfluentProducer:
@@ -336,4 +308,4 @@ class ConfluentClients:
 
     def admin(self, client_id: str) -> ConfluentAdmin:
         """Make an admin client."""
-        return ConfluentAdmin(self.bootstrap, client_id)
+        return ConfluentAdmin(self.bootstrap, client_id, self._leaders)

@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from clusters.api import BrokerState, ClusterState, MetadataEntry, PartitionState
+from clusters.asking import FAILURES, Asking
 from replog.controller.image import Image
 from replog.errors import Error
 from replog.log import batch
 from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, LeaderRecoveryState, TopicPartition
 from replog.wire.apis import Api
-from replog.wire.codec import decode_response, encode_request
 from replog.wire.decoder import MalformedMessage
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from replog.wire.records.metadata import decode_metadata_record
@@ -30,7 +30,7 @@ ANSWER_WAIT_MS: Final = 1500
 BACKOFF_MS: Final = 50
 COMMIT_WAIT_MS: Final = 10
 FETCH_BYTES: Final = 1 << 20
-FRAME_BYTES_MAX: Final = 1 << 26
+CLIENT_ID: Final = "tribunal-observer"
 
 
 class MetadataView:
@@ -136,7 +136,7 @@ class MetadataObserver:
     async def _follow(self) -> None:
         while True:
             node = self._order[0]
-            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, MalformedMessage):
+            with contextlib.suppress(*FAILURES):
                 await self._fetch_from(node)
             if self._order[0] == node:  # it knew of no other leader
                 self._order.append(self._order.pop(0))
@@ -144,30 +144,20 @@ class MetadataObserver:
 
     async def _fetch_from(self, node: int) -> None:
         """Fetch from one controller as long as it leads; put the leader it names first."""
-        reader, writer = await asyncio.open_connection(*self._controllers[node])
+        asking = await Asking.open(self._controllers[node], CLIENT_ID, ANSWER_WAIT_MS)
         try:
-            correlation_id = 0
             while True:
-                correlation_id += 1
-                answer = await self._ask(reader, writer, correlation_id)
+                answer = await self._ask(asking)
                 before = self.view.next_offset
                 if not self._take(answer):
                     return
                 if answer.records and self.view.next_offset == before:
                     await asyncio.sleep(COMMIT_WAIT_MS / 1000)  # not committed yet: asking at once would only spin
         finally:
-            writer.transport.abort()
+            asking.close()
 
-    async def _ask(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, correlation_id: int
-    ) -> PartitionData:
-        writer.write(encode_request(Api.FETCH, FETCH_VERSION, correlation_id, "tribunal-observer", self._request()))
-        async with asyncio.timeout(ANSWER_WAIT_MS / 1000):
-            length = int.from_bytes(await reader.readexactly(4))
-            if not 0 < length <= FRAME_BYTES_MAX:
-                raise MalformedMessage(f"frame of {length} bytes")
-            frame = await reader.readexactly(length)
-        _, body = decode_response(Api.FETCH, FETCH_VERSION, frame)
+    async def _ask(self, asking: Asking) -> PartitionData:
+        body = await asking.ask(Api.FETCH, FETCH_VERSION, self._request(), ANSWER_WAIT_MS)
         assert isinstance(body, FetchResponse)
         for topic in body.responses:
             for partition in topic.partitions:

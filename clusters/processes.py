@@ -23,12 +23,14 @@ from clusters.api import (
     MetadataEntry,
     NodeEvent,
     Proof,
+    TopicPartition,
     until,
 )
 from clusters.clients import ConfluentClients
 from clusters.clock import RunClock
 from clusters.final_logs import log_bytes, log_entries
 from clusters.links import Links, node_host
+from clusters.list_offsets import Leader
 from clusters.metadata import MetadataObserver, MetadataView
 from clusters.node_events import EventFile
 from clusters.node_process import NodeProcess, last_lines, on_leash, toml
@@ -58,7 +60,7 @@ class ProcessCluster:
         self._event_files: dict[int, EventFile] = {}
         self._own_events: list[NodeEvent] = []
         self._failures: list[str] = []
-        self.clients = ConfluentClients([])
+        self.clients = ConfluentClients([], self._leader)
 
     def now_ns(self) -> int:
         """Return the run's clock."""
@@ -69,7 +71,9 @@ class ProcessCluster:
     async def open(self) -> None:
         """Bring all of it up: relays, files, processes; return when every broker is unfenced."""
         await self._open_links()
-        self.clients = ConfluentClients([self.links.advertised(broker) for broker in self.spec.broker_ids])
+        self.clients = ConfluentClients(
+            [self.links.advertised(broker) for broker in self.spec.broker_ids], self._leader
+        )
         for node in self.spec.node_ids:
             self._prepare(node)
         await asyncio.gather(*(self._format(node) for node in self.spec.node_ids))
@@ -238,6 +242,12 @@ class ProcessCluster:
     def alive(self, node: int) -> bool:
         """Tell whether the node's process exists."""
         return self._node(node).alive
+
+    def _leader(self, partition: TopicPartition) -> Leader | None:
+        state = self.state.partitions.get(partition)
+        if state is None or state.leader < 0:
+            return None
+        return Leader(state.leader, self.links.advertised(state.leader), state.leader_epoch)
 
     def failures(self) -> list[str]:
         """Return what went wrong with nodes that nobody hurt."""

@@ -1,0 +1,96 @@
+"""Whom a fault hurts: an expression over the cluster's state, resolved at the moment of injection.
+
+    leader(p0)  follower(p1)  isr_member(p2)    of a partition of the run's topic; p* for one drawn by the plan
+    random broker, random controller            drawn by the plan
+    active controller                           the leader of the metadata quorum
+    broker 2, controller 101                    by id
+
+Where several nodes fit, the plan's drawn fraction decides, so that a seed chooses alike whatever the ids are.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from clusters.api import Cluster, ClusterError, ClusterSpec, TopicPartition
+
+ROLES: Final = ("leader", "follower", "isr_member")
+FORMS: Final = (
+    "leader(pN), follower(pN), isr_member(pN), p* for any partition, random broker, random controller, "
+    "active controller, broker N, controller N"
+)
+OF_PARTITION: Final = re.compile(r"(\w+)\(p(\d+|\*)\)")
+BY_ID: Final = re.compile(r"(broker|controller)\s+(\d+)")
+
+
+class BadTarget(ValueError):
+    """The expression names nobody; the message says what is possible."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A parsed expression with the chance that the plan drew for it.
+
+    partition:  number of the partition meant, None where the expression names none.
+    pick:       fraction in [0, 1) that chooses among several fitting nodes.
+    """
+
+    text: str
+    partition: int | None
+    pick: float
+
+
+def parse(text: str, spec: ClusterSpec, partition_count: int) -> str:
+    """Return the expression with single spaces; `BadTarget` when it names nobody in such a cluster."""
+    words = " ".join(str(text).split())
+    if words in ("random broker", "random controller", "active controller"):
+        return words
+    if (match := OF_PARTITION.fullmatch(words)) and match[1] in ROLES:
+        if match[2] != "*" and int(match[2]) >= partition_count:
+            raise BadTarget(f"target {words!r}: the topic has partitions p0 to p{partition_count - 1}")
+        return words
+    if match := BY_ID.fullmatch(words):
+        known = spec.broker_ids if match[1] == "broker" else spec.controller_ids
+        if int(match[2]) not in known:
+            raise BadTarget(f"target {words!r}: {match[1]}s of this cluster are {', '.join(map(str, known))}")
+        return words
+    raise BadTarget(f"target {words!r} is none of: {FORMS}")
+
+
+def draw(text: str, partition_count: int, fraction: float, pick: float) -> Target:
+    """Make a target of a parsed expression and two drawn fractions."""
+    match = OF_PARTITION.fullmatch(text)
+    if match is None:
+        return Target(text=text, partition=None, pick=pick)
+    partition = int(fraction * partition_count) if match[2] == "*" else int(match[2])
+    return Target(text=text, partition=partition, pick=pick)
+
+
+def resolve(target: Target, cluster: Cluster, topic: str) -> int:
+    """Return the node meant now; `ClusterError` when there is none at the moment."""
+    fitting = _fitting(target, cluster, topic)
+    if not fitting:
+        raise ClusterError(f"target {target.text!r} fits no node at the moment")
+    return fitting[int(target.pick * len(fitting))]
+
+
+def _fitting(target: Target, cluster: Cluster, topic: str) -> Sequence[int]:
+    spec = cluster.spec
+    if match := BY_ID.fullmatch(target.text):
+        return [int(match[2])]
+    if target.text == "random broker":
+        return spec.broker_ids
+    if target.text == "random controller":
+        return spec.controller_ids
+    if target.text == "active controller":
+        return [cluster.state.quorum_leader] if cluster.state.quorum_leader in spec.controller_ids else []
+    assert target.partition is not None
+    partition = cluster.state.partitions.get(TopicPartition(topic, target.partition))
+    if partition is None:
+        return []
+    role = target.text.partition("(")[0]
+    if role == "leader":
+        return [partition.leader] if partition.leader >= 0 else []
+    members = sorted(partition.isr)
+    return members if role == "isr_member" else [node for node in members if node != partition.leader]

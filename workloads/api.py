@@ -1,0 +1,227 @@
+"""What a workload is: users of the log, written as what they do. Read this first.
+
+A workload is one module here; the module's name is its name on the command line. It has `Options` (a msgspec
+Struct of what a scenario may say) and `plan(options, random)`, which draws everything random beforehand, and
+`run(stage, plan)`, which starts workers and readers on a `Stage`. A workload never sees sockets, containers or
+the simulator; the stage gives it clients, the clock and the recording, and tells it when to stop.
+
+Every record's value is `(process << 40) | sequence`: it says who sent it and which it was.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+
+from clusters.api import (
+    Acks,
+    ClientFactory,
+    Delivery,
+    PartitionPoll,
+    Producer,
+    ProducerSettings,
+    TopicPartition,
+)
+from results.recording import value_of
+
+VALUE_BYTES: Final = 8
+IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits instead of piling up
+
+
+class Sink(Protocol):
+    """The recording, as far as a workload writes it."""
+
+    def row(self, table: str, **columns: Any) -> None:
+        """Record one fact."""
+
+
+class Stage:
+    """What a workload stands on during one run: clients, clock, recording, and the sign to stop."""
+
+    def __init__(self, *, clients: ClientFactory, sink: Sink, now_ns: Callable[[], int]) -> None:
+        self.clients = clients
+        self.sink = sink
+        self.now_ns = now_ns
+        self.stopping = asyncio.Event()  # no new records from now on
+        self.tally: Counter[tuple[int, str]] = Counter()  # completed sends by (acks, outcome)
+        self.errors: Counter[str] = Counter()
+        self.read_count = 0
+
+
+class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One producing process, drawn beforehand."""
+
+    process: int
+    worker_class: str
+    acks: Acks
+    idempotent: bool
+    partitions: tuple[int, ...]
+    rate_per_s: int
+    seed: str
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    """A record under way."""
+
+    partition: TopicPartition
+    value: int
+    key: str
+    invoke_ns: int
+
+
+class Worker:
+    """A producing process: writes down each send once its fate is known, and at the end what is still open."""
+
+    def __init__(self, stage: Stage, plan: WorkerPlan, *, delivery_timeout_ms: int, request_timeout_ms: int) -> None:
+        self.stage = stage
+        self.plan = plan
+        settings = ProducerSettings(
+            acks=plan.acks,
+            idempotent=plan.idempotent,
+            delivery_timeout_ms=delivery_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+        )
+        self._producer: Producer = stage.clients.producer(settings, f"worker-{plan.process}")
+        self._sequence = 0
+        self._open: dict[int, _Sent] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """How many sends have no known fate yet."""
+        return len(self._open)
+
+    def produce(self, partition: TopicPartition, key: str) -> None:
+        """Offer the next value."""
+        value = value_of(self.plan.process, self._sequence)
+        self._sequence += 1
+        self._open[value] = _Sent(partition, value, key, self.stage.now_ns())
+        self._producer.send(
+            partition, key.encode(), value.to_bytes(VALUE_BYTES), lambda delivery: self._completed(value, delivery)
+        )
+
+    def _completed(self, value: int, delivery: Delivery) -> None:
+        sent = self._open.pop(value, None)
+        if sent is not None:
+            self._record(sent, delivery, self.stage.now_ns())
+
+    def _record(self, sent: _Sent, delivery: Delivery, complete_ns: int | None) -> None:
+        self.stage.tally[self.plan.acks, delivery.outcome] += 1
+        if delivery.error is not None:
+            self.stage.errors[delivery.error] += 1
+        self.stage.sink.row(
+            "sends",
+            process=self.plan.process,
+            worker_class=self.plan.worker_class,
+            topic=sent.partition.topic,
+            partition=sent.partition.partition,
+            value=sent.value,
+            key=sent.key,
+            acks=self.plan.acks,
+            invoke_ns=sent.invoke_ns,
+            complete_ns=complete_ns,
+            outcome=delivery.outcome,
+            error=delivery.error,
+            log_offset=delivery.log_offset,
+            leader_epoch=delivery.leader_epoch,
+            attempts=delivery.attempts,
+        )
+
+    async def finish(self, timeout_ms: int) -> None:
+        """Let what is under way arrive, then give up the rest; every send has its row afterwards."""
+        await self._producer.flush(timeout_ms)
+        await self.close()
+
+    async def close(self) -> None:
+        """Give up what is under way: nobody will ever know, so it is `info` without a completion."""
+        await self._producer.close()
+        while self._open:
+            _, sent = self._open.popitem()
+            self._record(sent, Delivery("info", "unknown at the end", None, None, None), None)
+
+
+class Reader:
+    """A reading process: writes down every poll, every record and the watermarks that came along."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        process: int,
+        phase: Literal["tail", "final"],
+        isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+    ) -> None:
+        self.stage = stage
+        self.process = process
+        self.phase = phase
+        self.isolation = isolation
+        self._consumer = stage.clients.consumer(f"reader-{process}", isolation)
+        self._poll_index = 0
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on."""
+        self._consumer.assign(positions)
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+        """Poll once and record it."""
+        invoke_ns = self.stage.now_ns()
+        polls = await self._consumer.poll(max_records, timeout_ms)
+        for poll in polls:
+            self.record(poll, invoke_ns)
+        return polls
+
+    def record(self, poll: PartitionPoll, invoke_ns: int) -> None:
+        """Record one partition's part of a poll."""
+        now_ns = self.stage.now_ns()
+        topic, partition = poll.partition
+        self.stage.read_count += len(poll.records)
+        self.stage.sink.row(
+            "polls",
+            process=self.process,
+            poll_index=self._poll_index,
+            topic=topic,
+            partition=partition,
+            isolation=self.isolation,
+            phase=self.phase,
+            position=poll.position,
+            invoke_ns=invoke_ns,
+            complete_ns=now_ns,
+            outcome="fail" if poll.error else "ok",
+            error=poll.error,
+            record_count=len(poll.records),
+            high_watermark=poll.high_watermark,
+            last_stable_offset=poll.last_stable_offset,
+            log_start_offset=poll.log_start_offset,
+        )
+        for record in poll.records:
+            self.stage.sink.row(
+                "reads",
+                process=self.process,
+                poll_index=self._poll_index,
+                topic=topic,
+                partition=partition,
+                log_offset=record.log_offset,
+                value=int.from_bytes(record.value) if record.value and len(record.value) == VALUE_BYTES else None,
+                leader_epoch=record.leader_epoch,
+                phase=self.phase,
+            )
+        if poll.high_watermark is not None:
+            self._record_watermark(poll, now_ns)
+        self._poll_index += 1
+
+    def _record_watermark(self, poll: PartitionPoll, at_ns: int) -> None:
+        self.stage.sink.row(
+            "watermarks",
+            observer=f"client-{self.process}",
+            source="fetch",
+            topic=poll.partition.topic,
+            partition=poll.partition.partition,
+            high_watermark=poll.high_watermark,
+            last_stable_offset=poll.last_stable_offset,
+            log_start_offset=poll.log_start_offset,
+            at_ns=at_ns,
+        )
+
+    async def close(self) -> None:
+        """Release everything."""
+        await self._consumer.close()
