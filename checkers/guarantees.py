@@ -183,7 +183,7 @@ class Ledger:
         self.election: Elected | None = None
         self.violations: dict[str, None] = {}
 
-    def add(self, fact: Fact) -> None:  # noqa: C901 - one line a fact
+    def add(self, fact: Fact) -> None:
         """Take in the next fact."""
         match fact:
             case Acknowledged():

@@ -1,0 +1,167 @@
+"""What a property is, and what the engine gives it and takes from it. Read this first.
+
+A property is one module of this package; its name is the module's. It has
+- a docstring in words (the report shows its first line),
+- `TABLES`: the tables it looks at,
+- `KINDS: dict[str, Kind]`: the anomalies it can find, each with its sentence and what it means,
+- `kernel(rows, context) -> Found` for one partition, or `run_kernel(run) -> Found` for a whole run: pure, vectorised,
+- `SQL`: the same as a query that runs in Spark SQL and in DuckDB: the definition for readers, the oracle in tests.
+The engine discovers modules by having `KINDS`. Nothing else has to be touched to add one.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cache
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from results.recording import TABLES, WORDS
+
+Array = npt.NDArray[Any]
+Columns = dict[str, Array]
+UNKNOWN: Final = -1
+
+OK, FAIL, INFO, SENT = 0, 1, 2, 3  # codes of sends.outcome and polls.outcome, by WORDS
+TAIL, FINAL = 0, 1  # codes of polls.phase and reads.phase
+
+ANOMALY: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("log_offset", pa.int64()),
+        ("value", pa.int64()),
+        ("acks", pa.int32()),
+        ("invoke_ns", pa.int64()),
+        ("at_ns", pa.int64()),
+        ("process", pa.int32()),
+        ("node", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("other_offset", pa.int64()),
+        ("other_value", pa.int64()),
+        ("detail", pa.string()),
+    ]
+)
+
+
+class Meaning(StrEnum):
+    """What it means when an anomaly of a kind is found."""
+
+    VIOLATION = "violation"  # whatever happened
+    PROMISED = "promised"  # a violation unless a rule of VERDICTS.md permits the loss
+    NOTE = "note"  # a fact worth showing, no verdict
+    UNJUDGED = "unjudged"  # the partition could not be judged: INCONCLUSIVE
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """An anomaly's meaning and its sentence for the report."""
+
+    meaning: Meaning
+    sentence: str
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kernel has to know of the run besides its own rows.
+
+    complete:   the run came to its end; otherwise sends in flight were never written down.
+    can_lead:   replicas whose final logs decide when there is no complete final read.
+    committed:  values of committed transactions; None when there are no transactions.
+    """
+
+    complete: bool
+    can_lead: tuple[int, ...] = ()
+    committed: tuple[int, ...] | None = None
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A kernel's answer: anomaly rows and small figures that are added up over partitions."""
+
+    anomalies: pa.Table
+    figures: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class PartitionRows:
+    """One partition's rows as numpy columns; unknown integers are -1, closed words are codes."""
+
+    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
+        self._tables = tables
+        self._columns: dict[str, Columns] = {}
+
+    def table(self, name: str) -> pa.Table:
+        """Return the Arrow rows."""
+        return self._tables[name] if name in self._tables else TABLES[name].arrow.empty_table()
+
+    def columns(self, name: str) -> Columns:
+        """Return the table's columns as arrays: `sends`, `polls`, ...; converted once."""
+        if name not in self._columns:
+            rows = self.table(name)
+            self._columns[name] = {
+                column: array(name, column, rows[column])
+                for column in rows.column_names
+                if column != "run_id" and not pa.types.is_nested(rows.schema.field(column).type)
+            }
+        return self._columns[name]
+
+    def words(self, name: str, column: str) -> list[str]:
+        """Return the words that an open word column's codes stand for."""
+        return _dictionary(self.table(name)[column])[1]
+
+
+def array(table: str, column: str, values: pa.ChunkedArray) -> Array:
+    """Return one column as numpy: unknown is -1; closed words by their order in WORDS, open words by first sight."""
+    words = WORDS.get((table, column))
+    if words is not None:
+        codes, found = _dictionary(values)
+        known = np.array([words.index(word) for word in found] + [UNKNOWN], np.int8)
+        return np.asarray(known[codes])
+    if pa.types.is_dictionary(values.type) or pa.types.is_string(values.type):
+        return _dictionary(values)[0]
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    return np.asarray(values.fill_null(UNKNOWN).to_numpy() if values.null_count else values.to_numpy())
+
+
+def _dictionary(values: pa.ChunkedArray) -> tuple[Array, list[str]]:
+    encoded = values.cast(pa.string()).combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):  # no chunks at all
+        return np.zeros(0, np.int32), []
+    encoded = encoded.dictionary_encode()
+    return encoded.indices.fill_null(UNKNOWN).to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
+
+
+def anomalies(kind: str, **columns: Array | Sequence[int] | Sequence[str | None]) -> pa.Table:
+    """Build anomaly rows of one kind; -1 is unknown, as in the columns that kernels see."""
+    size = len(next(iter(columns.values())))
+    arrays = [pa.array([kind], pa.string()).take(pa.array(np.zeros(size, np.int64)))]
+    for field in list(ANOMALY)[1:]:
+        values = columns.get(field.name)
+        if values is None:
+            arrays.append(pa.nulls(size, field.type))
+        elif field.name in ("detail", "acks"):
+            arrays.append(pa.array(values).cast(field.type))
+        else:
+            numbers = np.asarray(values, np.int64)
+            arrays.append(pa.array(numbers, mask=numbers == UNKNOWN).cast(field.type))
+    return pa.Table.from_arrays(arrays, schema=ANOMALY)
+
+
+def nothing() -> pa.Table:
+    """No anomaly rows."""
+    return ANOMALY.empty_table()
+
+
+@cache
+def properties() -> dict[str, ModuleType]:
+    """Return all properties by name: the modules beside this one that have KINDS."""
+    package = importlib.import_module("checkers")
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
+    modules = {name: importlib.import_module(f"checkers.{name}") for name in names if name not in _MACHINERY}
+    return {name: module for name, module in modules.items() if hasattr(module, "KINDS")}
+
+
+_MACHINERY: Final = frozenset({"api", "engine", "spark", "java", "guarantees", "timeline", "work", "sql", "evidence"})

@@ -1,0 +1,114 @@
+"""From an anomaly to the record it is about: when it was acknowledged, exposed, read, last seen, replaced.
+
+Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from checkers.api import FINAL, TAIL, UNKNOWN, Array, PartitionRows
+from checkers.timeline import OBSERVATION_LAG_NS, Record, Timeline
+
+
+class Evidence:
+    """What one partition's rows say about any of its records."""
+
+    def __init__(self, rows: PartitionRows, *, log_start_may_move: bool) -> None:
+        self._reads = rows.columns("reads")
+        self._by_value = np.argsort(self._reads["value"], kind="stable")
+        self._polled_ns = _poll_times(rows)
+        self._exposures = _exposures(rows)
+        self._final_offsets, self._final_epochs = _final_epochs(rows)
+        starts = rows.columns("polls")["log_start_offset"]
+        self._log_start = int(starts.max(initial=0)) if log_start_may_move else 0
+
+    def record(self, anomaly: Mapping[str, Any]) -> Record:
+        """Return the record that a `lost` or `lost_after_read` anomaly is about."""
+        offset = UNKNOWN if anomaly["log_offset"] is None else anomaly["log_offset"]
+        times = self._read_times(anomaly["value"])
+        invoke_ns = anomaly["invoke_ns"] or 0
+        exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
+        return Record(
+            log_offset=offset,
+            acks=anomaly["acks"],
+            invoke_ns=invoke_ns,
+            leader_epoch=anomaly["leader_epoch"],
+            exposed_ns=exposed_ns,
+            exposed_epoch=exposed_epoch,
+            read_ns=min(times, default=None),
+            seen_ns=max(times, default=None),
+            replaced_epoch=self._replaced_epoch(offset),
+            below_log_start=0 <= offset < self._log_start,
+        )
+
+    def records_between(self, anomaly: Mapping[str, Any], timeline: Timeline) -> list[Record]:
+        """Return one record per stretch of offsets that a watermark's step back uncovered."""
+        offsets = timeline.offsets_of_interest(anomaly["log_offset"], anomaly["other_offset"])
+        epoch = anomaly["leader_epoch"]
+        if epoch is None:
+            epoch = timeline.leader_epoch_at(anomaly["at_ns"] + OBSERVATION_LAG_NS)
+        return [
+            Record(
+                log_offset=offset,
+                acks=None,
+                invoke_ns=anomaly["invoke_ns"],
+                exposed_ns=anomaly["invoke_ns"],
+                exposed_epoch=timeline.leader_epoch_at(anomaly["invoke_ns"]),
+                seen_ns=anomaly["invoke_ns"],
+                replaced_epoch=epoch,
+            )
+            for offset in offsets
+        ]
+
+    def _read_times(self, value: int | None) -> list[int]:
+        if value is None:
+            return []
+        values, order = self._reads["value"], self._by_value
+        first = np.searchsorted(values, value, "left", sorter=order)
+        last = np.searchsorted(values, value, "right", sorter=order)
+        rows = [row for row in order[first:last].tolist() if self._reads["phase"][row] == TAIL]
+        polls = [(int(self._reads["process"][row]), int(self._reads["poll_index"][row])) for row in rows]
+        return [self._polled_ns[poll] for poll in polls if poll in self._polled_ns]
+
+    def _exposed(self, offset: int, since_ns: int) -> tuple[int | None, int | None]:
+        at_ns, high_watermark, epochs = self._exposures
+        if offset == UNKNOWN:
+            return None, None
+        beyond = np.flatnonzero((high_watermark > offset) & (at_ns >= since_ns))
+        if beyond.size == 0:
+            return None, None
+        epoch = int(epochs[beyond[0]])
+        return int(at_ns[beyond[0]]), None if epoch == UNKNOWN else epoch
+
+    def _replaced_epoch(self, offset: int) -> int | None:
+        place = int(np.searchsorted(self._final_offsets, offset))
+        if offset == UNKNOWN or place == self._final_offsets.size:
+            return None
+        epoch = int(self._final_epochs[place])
+        return None if epoch == UNKNOWN else epoch
+
+
+def _poll_times(rows: PartitionRows) -> dict[tuple[int, int], int]:
+    polls = rows.columns("polls")
+    keys = zip(polls["process"].tolist(), polls["poll_index"].tolist(), strict=True)
+    times = np.where(polls["complete_ns"] == UNKNOWN, polls["invoke_ns"], polls["complete_ns"])
+    return dict(zip(keys, times.tolist(), strict=True))
+
+
+def _exposures(rows: PartitionRows) -> tuple[Array, Array, Array]:
+    """Return time, high watermark and leader epoch of every observation, by time."""
+    seen = rows.columns("watermarks")
+    known = np.flatnonzero(seen["high_watermark"] != UNKNOWN)
+    order = known[np.argsort(seen["at_ns"][known], kind="stable")]
+    return seen["at_ns"][order], seen["high_watermark"][order], seen["leader_epoch"][order]
+
+
+def _final_epochs(rows: PartitionRows) -> tuple[Array, Array]:
+    """Return offsets, ascending, and leader epochs of the final log, by final reads or else by the logs."""
+    reads, logs = rows.columns("reads"), rows.columns("logs")
+    final = reads["phase"] == FINAL
+    source, chosen = (reads, final) if final.any() else (logs, logs["log_offset"] != UNKNOWN)
+    offsets, first = np.unique(source["log_offset"][chosen], return_index=True)
+    return offsets, source["leader_epoch"][chosen][first]

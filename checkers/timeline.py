@@ -1,0 +1,506 @@
+"""A partition's committed history as facts for `guarantees`: built from metadata, registrations and faults.
+
+The order is the metadata log's. Client events are placed into it by the harness's clock, and by leader
+epochs where those are known, because the observer of the metadata log sees a commit a little late.
+A record may have been lost at any election between the last proof of its presence and the leader epoch
+that stands in its place; it was permitted to be lost if one of those elections permits it.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.guarantees import (
+    Acknowledged,
+    CutLive,
+    Elected,
+    Exposed,
+    Fact,
+    How,
+    JoinedIsr,
+    LeadershipChanged,
+    Ledger,
+    LogStartMoved,
+    Promise,
+    ProvenLoss,
+    Settings,
+    SettingsChanged,
+    ShutDownUncleanly,
+    WasRead,
+)
+
+OBSERVATION_LAG_NS: Final = 500_000_000
+NO_LEADER: Final = -1
+RECOVERING: Final = 1
+MOST_REPLICAS: Final = 1 << 15
+DOWN: Final = frozenset({"stop", "killed", "exit"})
+CONFIG_OF_TOPIC: Final = 2
+CONFIG_OF_BROKER: Final = 4
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition as the committed metadata has it."""
+
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
+    leader: int = NO_LEADER
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    recovery: int = 0
+
+    def changed_by(self, body: Mapping[str, Any]) -> "State":
+        """Merge a change record (SPEC 2.1.4): absent keeps; a leader other than -2 starts a leader epoch."""
+        leader = body.get("leader", -2)
+        replicas = _ids(body.get("replicas"), self.replicas)
+        # SPEC 2.5.5: the leader epoch also rises when a replica leaves the replica set; such a record names the leader.
+        return State(
+            replicas=replicas,
+            isr=_ids(body.get("isr"), self.isr),
+            elr=_ids(body.get("eligible_leader_replicas"), self.elr),
+            last_known=_ids(body.get("last_known_elr"), self.last_known),
+            leader=self.leader if leader == -2 else leader,
+            leader_epoch=self.leader_epoch + (leader != -2),
+            partition_epoch=self.partition_epoch + 1,
+            recovery=self.recovery if body.get("leader_recovery_state", -1) == -1 else body["leader_recovery_state"],
+        )
+
+    @classmethod
+    def created_by(cls, body: Mapping[str, Any]) -> "State":
+        """Take a PartitionRecord, which holds everything."""
+        return cls(
+            replicas=_ids(body.get("replicas"), ()),
+            isr=_ids(body.get("isr"), ()),
+            elr=_ids(body.get("eligible_leader_replicas"), ()),
+            last_known=_ids(body.get("last_known_elr"), ()),
+            leader=body.get("leader", NO_LEADER),
+            leader_epoch=body.get("leader_epoch", 0),
+            partition_epoch=body.get("partition_epoch", 0),
+            recovery=body.get("leader_recovery_state") or 0,
+        )
+
+
+def _ids(ids: Iterable[int] | None, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+    return otherwise if ids is None else tuple(ids)
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's life as the metadata log knows it. `clean` None: nobody recorded its previous epoch."""
+
+    metadata_offset: int
+    at_ns: int
+    node: int
+    broker_epoch: int
+    clean: bool | None
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault whose proof says that records from an offset on left a node's disk."""
+
+    node: int
+    from_offset: int
+    injected_ns: int
+    alive: bool
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment of the partition's history: what happened and the state after it.
+
+    from_offset:  the facts hold only for records at or beyond this offset (a proven loss).
+    """
+
+    at_ns: int
+    facts: tuple[Fact, ...]
+    state: State
+    settings: Settings
+    from_offset: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one record that is missing, or of an offset that was exposed.
+
+    acks:            as acknowledged (-1, 1), 0 when sent without, None when nobody acknowledged it.
+    invoke_ns:       its acknowledgement lies at or after this.
+    leader_epoch:    of the log it was acknowledged in, None unknown.
+    exposed_ns, exposed_epoch:  first observation of a high watermark beyond it.
+    read_ns:         when a consumer first received it; seen_ns: when one last did.
+    replaced_epoch:  leader epoch of what stands at or behind its offset in the final log; None: nothing does.
+    """
+
+    log_offset: int
+    acks: int | None
+    invoke_ns: int
+    leader_epoch: int | None = None
+    exposed_ns: int | None = None
+    exposed_epoch: int | None = None
+    read_ns: int | None = None
+    seen_ns: int | None = None
+    replaced_epoch: int | None = None
+    below_log_start: bool = False
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """A promise and the moment it was judged at: the election that permits the loss, or the last that could not."""
+
+    promise: Promise
+    election: Elected | None
+    leader_epoch: int
+    at_ns: int | None
+    isr: tuple[int, ...]
+
+
+class Timeline:
+    """One partition's history; answers what was promised to its records."""
+
+    def __init__(self, entries: list[Entry], settings: Settings) -> None:
+        self.entries = entries
+        self.settings = settings
+        self._times = [entry.at_ns for entry in entries]
+        self._epochs = [entry.state.leader_epoch for entry in entries]
+        self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
+        self._memory: dict[tuple[object, ...], Judgement] = {}
+
+    @property
+    def can_lead(self) -> tuple[int, ...]:
+        """Replicas that may lead in the end: the final ISR and ELR."""
+        return tuple(sorted({*self.entries[-1].state.isr, *self.entries[-1].state.elr})) if self.entries else ()
+
+    def leader_epoch_at(self, at_ns: int) -> int | None:
+        """Return the leader epoch committed at that time, as far as it was observed."""
+        position = bisect_right(self._times, at_ns)
+        return self.entries[position - 1].state.leader_epoch if position else None
+
+    def offsets_of_interest(self, first: int, end: int) -> list[int]:
+        """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
+        return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
+
+    def judge(self, record: Record) -> Judgement:
+        """Say whether the record had to survive: permitted by any election that may have lost it is permitted."""
+        if not self.entries:
+            return _without_metadata(record, self.settings)
+        start = self._position(record.invoke_ns, record.leader_epoch)
+        exposed = self._exposure(record, start)
+        read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
+        seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
+        reach = bisect_right(self._loss_offsets, record.log_offset)
+        key = (start, exposed, read, seen, reach, record.acks, record.replaced_epoch, record.below_log_start)
+        if key not in self._memory:
+            self._memory[key] = self._judge(record, start, exposed, read, seen)
+        return self._memory[key]
+
+    def _position(self, at_ns: int, leader_epoch: int | None) -> int:
+        """Return how many entries lie before a client event, by its time unless its leader epoch knows better."""
+        position = bisect_right(self._times, at_ns)
+        if leader_epoch is not None and leader_epoch in self._epochs:
+            first = bisect_left(self._epochs, leader_epoch) + 1
+            last = bisect_right(self._epochs, leader_epoch)
+            position = min(max(position, first), last)
+        return max(position, 1)
+
+    def _exposure(self, record: Record, start: int) -> int | None:
+        if record.exposed_ns is None:
+            return None
+        lag = 0 if record.exposed_epoch is not None else OBSERVATION_LAG_NS
+        return max(start, self._position(record.exposed_ns + lag, record.exposed_epoch))
+
+    def _judge(self, record: Record, start: int, exposed: int | None, read: int | None, seen: int) -> Judgement:
+        before = self.entries[start - 1]
+        ledger = Ledger(before.settings)
+        if record.acks is not None:
+            ledger.add(Acknowledged(record.acks, before.state.isr, before.state.leader))
+        if record.below_log_start:
+            ledger.add(LogStartMoved())
+        judgement = _judgement(ledger, before) if record.below_log_start else None
+        last = before
+        for position in range(start, len(self.entries) + 1):
+            _observe(ledger, position, exposed, read, last.state.isr)
+            if position == len(self.entries):
+                break
+            entry = self.entries[position]
+            if record.replaced_epoch is not None and entry.state.leader_epoch > record.replaced_epoch:
+                break
+            if entry.from_offset <= record.log_offset:
+                for fact in entry.facts:
+                    ledger.add(fact)
+                if position >= seen and _may_lose(entry) and (judgement is None or judgement.promise.must_survive):
+                    judgement = _judgement(ledger, entry)
+            last = entry
+        return judgement if judgement is not None else _judgement(ledger, last)
+
+
+def _observe(ledger: Ledger, position: int, exposed: int | None, read: int | None, isr: tuple[int, ...]) -> None:
+    if position == exposed:
+        ledger.add(Exposed(isr))
+    if position == read:
+        ledger.add(WasRead())
+
+
+def _may_lose(entry: Entry) -> bool:
+    return any(isinstance(fact, Elected | CutLive) for fact in entry.facts)
+
+
+def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
+    return Judgement(ledger.promise(), ledger.election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+
+
+def _without_metadata(record: Record, settings: Settings) -> Judgement:
+    """Nothing is known of the partition's elections: nothing is excused, but for what acks=0 never promised."""
+    ledger = Ledger(settings)
+    if record.acks is not None:
+        ledger.add(Acknowledged(record.acks, (), NO_LEADER))
+    if record.below_log_start:
+        ledger.add(LogStartMoved())
+    if record.exposed_ns is not None or record.read_ns is not None:
+        ledger.add(WasRead())
+    return Judgement(ledger.promise(), None, -1, None, ())
+
+
+class History:
+    """What a whole run's timelines are made of: read once, then `timeline` per partition."""
+
+    def __init__(
+        self, metadata: pa.Table, nodes: pa.Table, faults: pa.Table, admin: pa.Table, settings: Mapping[str, Any] | None
+    ) -> None:
+        self._metadata = metadata.sort_by("metadata_offset")
+        self._at_ns = _filled(self._metadata["at_ns"].to_pylist())
+        self._types = self._metadata["record_type"].cast(pa.string()).to_pylist()
+        self._given = settings
+        self._nodes = nodes.sort_by("at_ns").to_pylist()
+        self._faults = faults.to_pylist()
+        self._unclean_orders = _unclean_orders(admin)
+        self.registrations = list(self._registrations())
+
+    def timeline(self, topic: str, partition: int) -> Timeline:
+        """Return the partition's history; one without entries when its metadata was not recorded."""
+        positions = self._positions(topic, partition)
+        losses = self._losses(topic, partition)
+        builder = _Builder(topic, self._given, losses, self.registrations, self._unclean_orders)
+        for position in positions:
+            body = msgspec.json.decode(self._metadata["body"][position].as_py())
+            offset = self._metadata["metadata_offset"][position].as_py()
+            builder.add(self._types[position], body, offset=offset, at_ns=self._at_ns[position])
+        return builder.timeline()
+
+    def _positions(self, topic: str, partition: int) -> list[int]:
+        own = pc.and_(
+            pc.equal(self._metadata["topic"].cast(pa.string()), topic), pc.equal(self._metadata["partition"], partition)
+        )
+        shared = pc.is_in(
+            self._metadata["record_type"].cast(pa.string()),
+            value_set=pa.array(["RegisterBrokerRecord", "ConfigRecord"]),
+        )
+        chosen = pc.or_(pc.fill_null(own, False), pc.fill_null(shared, False))  # noqa: FBT003 - pyarrow's signature
+        return [position for position, wanted in enumerate(chosen.to_pylist()) if wanted]
+
+    def _registrations(self) -> Iterator[Registration]:
+        """Pair each committed registration with what the broker said about its former life."""
+        said = {
+            (row["node"], row["broker_epoch"]): row["previous_broker_epoch"]
+            for row in self._nodes
+            if row["event"] == "registered" and row["previous_broker_epoch"] is not None
+        }
+        known: dict[int, int] = {}
+        for position, record_type in enumerate(self._types):
+            if record_type != "RegisterBrokerRecord":
+                continue
+            body = msgspec.json.decode(self._metadata["body"][position].as_py())
+            node, epoch = body["broker_id"], body["broker_epoch"]
+            if node in known and known[node] != epoch:
+                previous = said.get((node, epoch))
+                yield Registration(
+                    metadata_offset=self._metadata["metadata_offset"][position].as_py(),
+                    at_ns=self._at_ns[position],
+                    node=node,
+                    broker_epoch=epoch,
+                    clean=None if previous is None else previous == known[node],
+                )
+            known[node] = epoch
+
+    def _losses(self, topic: str, partition: int) -> list[Loss]:
+        losses = []
+        for fault in self._faults:
+            for lost in fault["lost_from_offset"] or ():
+                here = lost["topic"] is None or (lost["topic"] == topic and lost["partition"] == partition)
+                if here and lost["node"] is not None and fault["injected_ns"] is not None:
+                    at_ns = fault["injected_ns"]
+                    alive = self._alive(lost["node"], at_ns)
+                    first = lost["log_offset"] or 0
+                    losses.append(Loss(node=lost["node"], from_offset=first, injected_ns=at_ns, alive=alive))
+        return losses
+
+    def _alive(self, node: int, at_ns: int) -> bool:
+        """Whether the node's process ran at that moment, by the last thing recorded of it."""
+        last = None
+        for row in self._nodes:
+            if row["node"] == node and row["at_ns"] <= at_ns and row["event"] in (*DOWN, "start", "registered"):
+                last = row["event"]
+        return last is not None and last not in DOWN
+
+
+def _filled(times: list[int | None]) -> list[int]:
+    """Unknown times take the one before; observed times never go back along the log."""
+    filled, last = [], 0
+    for at_ns in times:
+        last = max(last, at_ns or 0)
+        filled.append(last)
+    return filled
+
+
+def _unclean_orders(admin: pa.Table) -> list[tuple[int, int]]:
+    """Return the intervals in which an operator had asked for an unclean election."""
+    return [
+        (row["invoke_ns"], (row["complete_ns"] or row["invoke_ns"]) + OBSERVATION_LAG_NS)
+        for row in admin.to_pylist()
+        if row["api"] == "elect_leaders" and "unclean" in (row["arguments"] or "").lower()
+    ]
+
+
+class _Builder:
+    """Folds metadata records into entries."""
+
+    def __init__(
+        self,
+        topic: str,
+        given: Mapping[str, Any] | None,
+        losses: list[Loss],
+        registrations: list[Registration],
+        orders: list[tuple[int, int]],
+    ) -> None:
+        self._topic = topic
+        self._given = given
+        self._of_cluster: dict[str, Any] = {}
+        self._of_topic: dict[str, Any] = {}
+        self._losses = losses
+        self._by_offset = {registration.metadata_offset: registration for registration in registrations}
+        self._registered_ns: dict[int, int] = {}
+        self._orders = orders
+        self._state: State | None = None
+        self._entries: list[Entry] = []
+
+    def add(self, record_type: str, body: Mapping[str, Any], *, offset: int, at_ns: int) -> None:
+        """Take in the next committed record that concerns the partition."""
+        self._add_live_cuts(until_ns=at_ns)
+        match record_type:
+            case "RegisterBrokerRecord":
+                self._on_registered(body["broker_id"], offset, at_ns)
+            case "ConfigRecord":
+                self._on_config(body, at_ns)
+            case "PartitionRecord":
+                self._state = State.created_by(body)
+                self._append(at_ns, ())
+            case "PartitionChangeRecord" if self._state is not None:
+                self._on_change(self._state, body, at_ns)
+            case _:
+                pass  # other records do not change who holds what
+
+    def timeline(self) -> Timeline:
+        """Return what was built."""
+        self._add_live_cuts(until_ns=1 << 62)
+        return Timeline(self._entries, self._settings())
+
+    def _append(self, at_ns: int, facts: tuple[Fact, ...], from_offset: int = 0) -> None:
+        if self._state is not None:
+            self._entries.append(
+                Entry(at_ns=at_ns, facts=facts, state=self._state, settings=self._settings(), from_offset=from_offset)
+            )
+
+    def _add_live_cuts(self, until_ns: int) -> None:
+        due = [loss for loss in self._losses if loss.alive and loss.injected_ns <= until_ns]
+        for loss in due:
+            self._losses.remove(loss)
+            at_ns = max([loss.injected_ns, *(entry.at_ns for entry in self._entries[-1:])])
+            self._append(at_ns, (CutLive(loss.node),), loss.from_offset)
+
+    def _on_registered(self, node: int, offset: int, at_ns: int) -> None:
+        """A new life: what its disk lost since the former life's registration counts from here on."""
+        former_ns = self._registered_ns.get(node, -1)
+        for loss in self._losses:
+            if loss.node == node and former_ns < loss.injected_ns <= at_ns:
+                self._append(at_ns, (ProvenLoss(node),), loss.from_offset)
+        registration = self._by_offset.get(offset)
+        if registration is not None and registration.clean is False:
+            self._append(at_ns, (ShutDownUncleanly(node),))
+        self._registered_ns[node] = at_ns
+
+    def _on_config(self, body: Mapping[str, Any], at_ns: int) -> None:
+        of_topic = body.get("resource_type") == CONFIG_OF_TOPIC and body.get("resource_name") == self._topic
+        of_cluster = body.get("resource_type") == CONFIG_OF_BROKER and not body.get("resource_name")
+        if not of_topic and not of_cluster:
+            return
+        layer = self._of_topic if of_topic else self._of_cluster
+        if body.get("value") is None:
+            layer.pop(body["name"], None)
+        else:
+            layer[body["name"]] = body["value"]
+        self._append(at_ns, (SettingsChanged(self._settings()),))
+
+    def _on_change(self, before: State, body: Mapping[str, Any], at_ns: int) -> None:
+        after = before.changed_by(body)
+        facts: list[Fact] = []
+        if after.leader_epoch != before.leader_epoch:
+            facts.append(self._leadership(before, after, at_ns))
+        elif len(after.isr) > 0:
+            # Only a leader adds members, and only those that have caught up (KIP-966: past its high watermark).
+            facts += [JoinedIsr(node) for node in after.isr if node not in before.isr and node != after.leader]
+        if len(after.replicas) != len(before.replicas):
+            self._state = after
+            facts.append(SettingsChanged(self._settings()))
+        self._state = after
+        self._append(at_ns, tuple(facts))
+
+    def _leadership(self, before: State, after: State, at_ns: int) -> Fact:
+        if after.leader == NO_LEADER or (after.leader == before.leader and after.replicas != before.replicas):
+            return LeadershipChanged()
+        return Elected(
+            leader=after.leader,
+            how=self._how(before, after),
+            empty=not before.isr and not before.elr,
+            ordered=any(first <= at_ns <= last for first, last in self._orders),
+            last_known=before.last_known or None,
+        )
+
+    def _how(self, before: State, after: State) -> How:
+        chosen_from = {*before.isr, *before.elr}
+        unclean = (after.recovery == RECOVERING and before.recovery != RECOVERING) or after.leader not in chosen_from
+        if not unclean:
+            return How.CLEAN
+        if before.isr or before.elr:
+            return How.UNCLEAN
+        settings = self._settings()
+        if settings.recovery != "off":
+            return How.RECOVERY
+        # SPEC 2.6.4: exactly one recorded id, elected although it cannot be known to hold everything.
+        return How.LAST_KNOWN if settings.elr and before.last_known == (after.leader,) else How.UNCLEAN
+
+    def _settings(self) -> Settings:
+        replicas = len(self._state.replicas) if self._state is not None else MOST_REPLICAS
+        return settings_from(self._given, {**self._of_cluster, **self._of_topic}, replicas)
+
+
+def settings_from(given: Mapping[str, Any] | None, recorded: Mapping[str, Any], replication_factor: int) -> Settings:
+    """Return the settings in force: recorded changes over what the nodes were started with.
+
+    given:  Kafka's names, as the manifest's `settings`; None: unknown, then the strictest reading holds.
+    """
+    strictest = {"min.insync.replicas": MOST_REPLICAS} if given is None else {}
+    values = {**strictest, **(given or {}), **recorded}
+    zookeeper = values.get("mode") == "zookeeper"
+    manager = _true(values.get("unclean.recovery.manager.enabled", False))
+    strategy = str(values.get("unclean.recovery.strategy", "balanced")).lower()
+    return Settings(
+        min_isr=int(values.get("min.insync.replicas", 1)),
+        replication_factor=replication_factor,
+        elr=not zookeeper and _true(values.get("eligible.leader.replicas.enable", True)),
+        unclean=_true(values.get("unclean.leader.election.enable", False)),
+        recovery=strategy if manager and strategy != "none" else "off",
+        high_watermark_needs_min_isr=not zookeeper,
+    )
+
+
+def _true(value: object) -> bool:
+    return value is True or str(value).lower() == "true"

@@ -1,0 +1,299 @@
+"""One work item, judged: a partition of a run, or what concerns the run as a whole (stages 1 to 3 of CONTRACT.md).
+
+The same function runs in the process (`--engine inline`) and in Spark's tasks. It reads its own columns with
+pyarrow, refuses what contradicts itself, runs the kernels, asks `guarantees` about losses, and returns few rows:
+capped witnesses with counts, figures, damages.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from checkers.api import Context, Found, Kind, Meaning, PartitionRows, properties
+from checkers.evidence import Evidence
+from checkers.guarantees import RULES, VIOLATIONS
+from checkers.timeline import History, Judgement, Record, Timeline
+from results.recording import NO_PARTITION, TABLES, DamagedRecording
+from results.store import Recording, partition_order
+from results.validation import contradiction, value_sent_twice
+
+WITNESSES: Final = 20
+FACT_TABLES: Final = ("metadata", "nodes", "faults", "admin")
+RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
+FIGURES: Final = "figures"
+DAMAGED: Final = "damaged"
+FAILED: Final = "failed"
+
+ROW: Final = pa.schema(
+    [
+        ("run_dir", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("property", pa.string()),
+        ("kind", pa.string()),
+        ("severity", pa.string()),
+        ("rule", pa.string()),
+        ("log_offset", pa.int64()),
+        ("value", pa.int64()),
+        ("acks", pa.int32()),
+        ("at_ns", pa.int64()),
+        ("node", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("other_offset", pa.int64()),
+        ("count", pa.int64()),
+        ("detail", pa.string()),
+    ]
+)
+Row = dict[str, Any]
+
+
+def work_items(run_dir: Path) -> list[tuple[str, str]]:
+    """Return a run's work items: every partition that any table names, and the run as a whole."""
+    folder = Path(run_dir) / "recording"
+    names = {path.name.removeprefix("tp=") for table in TABLES for path in (folder / table).glob("tp=*")}
+    ordered = sorted(names - {NO_PARTITION}, key=partition_order)
+    return [(str(run_dir), name) for name in [NO_PARTITION, *ordered]]
+
+
+def judge_item(run_dir: str, topic_partition: str) -> list[Row]:
+    """Judge one work item; every row names its run."""
+    where = _place(run_dir, topic_partition)
+    try:
+        if topic_partition == NO_PARTITION:
+            return [where | row for row in _judge_run(Path(run_dir))]
+        return [where | row for row in _judge_partition(Path(run_dir), topic_partition)]
+    except DamagedRecording as damage:
+        row = {"property": damage.table, "kind": DAMAGED, "severity": DAMAGED, "detail": str(damage), "count": 1}
+        return [where | row]
+
+
+def _place(run_dir: str, topic_partition: str) -> Row:
+    topic, partition = (None, None) if topic_partition == NO_PARTITION else partition_order(topic_partition)
+    return dict.fromkeys(ROW.names) | {"run_dir": run_dir, "topic": topic, "partition": partition}
+
+
+def _judge_run(run_dir: Path) -> Iterator[Row]:
+    recording = Recording.open(run_dir)
+    tables = {name: _sound(recording, name, NO_PARTITION) for name in RUN_TABLES}
+    _check_values_unique(recording)
+    run = PartitionRows(tables)
+    history = history_of(recording, tables)
+    for name, module in properties().items():
+        if hasattr(module, "run_kernel"):
+            yield from _attempt(name, partial(_judged_run, module, run, history))
+
+
+def _check_values_unique(recording: Recording) -> None:
+    values = recording.table("sends", columns=["value"])["value"].to_numpy()
+    position = value_sent_twice(values)
+    if position is not None:
+        raise DamagedRecording("sends", position, f"value {values[position]} was sent twice")
+
+
+def _judge_partition(run_dir: Path, topic_partition: str) -> Iterator[Row]:
+    recording = Recording.open(run_dir, compare=False)
+    modules = {name: module for name, module in properties().items() if hasattr(module, "kernel")}
+    needed = dict.fromkeys(table for module in modules.values() for table in module.TABLES)
+    rows = PartitionRows({name: _sound(recording, name, topic_partition) for name in needed})
+    judge = PartitionJudge(recording, topic_partition, rows)
+    for name, module in modules.items():
+        yield from _attempt(name, partial(judge.judged, module))
+
+
+def _judged_run(module: ModuleType, run: PartitionRows, history: History) -> list[Row]:
+    return list(_rows(module, module.run_kernel(run, history), {}))
+
+
+def _attempt(name: str, work: Callable[[], list[Row]]) -> list[Row]:
+    """Run one property; a checker that fails spoils its own verdict, not its neighbours'."""
+    try:
+        return [{"property": name} | row for row in work()]
+    except DamagedRecording:
+        raise
+    except Exception as error:  # noqa: BLE001 - a task's top: the row says what happened, the run becomes an ERROR
+        text = f"{type(error).__name__}: {error}"
+        return [{"property": name, "kind": FAILED, "severity": FAILED, "detail": text, "count": 1}]
+
+
+def _sound(recording: Recording, name: str, topic_partition: str) -> pa.Table:
+    rows = recording.table(name, topic_partition)
+    damage = contradiction(name, rows)
+    if damage is not None:
+        place = "" if topic_partition == NO_PARTITION else f" (tp={topic_partition})"
+        raise DamagedRecording(name, damage.row, damage.reason + place)
+    return rows
+
+
+def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = None) -> History:
+    """Return what a run's timelines are made of."""
+    tables = tables or {name: recording.table(name) for name in FACT_TABLES}
+    settings = None
+    if recording.manifest is not None and isinstance(recording.manifest.get("settings"), dict):
+        settings = {"mode": recording.manifest.get("mode", "kraft"), **recording.manifest["settings"]}
+    return History(tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings)
+
+
+class PartitionJudge:
+    """Tells violations from permitted losses in one partition."""
+
+    def __init__(self, recording: Recording, topic_partition: str, rows: PartitionRows) -> None:
+        topic, partition = partition_order(topic_partition)
+        self.timeline: Timeline = history_of(recording).timeline(topic, partition)
+        self._rows = rows
+        self._log_start_may_move = _log_start_may_move(recording, topic)
+        self._evidence: Evidence | None = None
+        self.context = Context(
+            complete=recording.complete, can_lead=self.timeline.can_lead, committed=_committed(recording, rows)
+        )
+
+    def judged(self, module: ModuleType) -> list[Row]:
+        """Run a property's kernel; return capped witnesses with severity and rule, and the figures."""
+        return self.explained(module, module.kernel(self._rows, self.context))
+
+    def explained(self, module: ModuleType, found: Found) -> list[Row]:
+        """Tell violations from permitted losses among what a property found."""
+        return list(_rows(module, found, self._judgements(module, found)))
+
+    def _judgements(self, module: ModuleType, found: Found) -> dict[int, Judgement]:
+        kinds = found.anomalies["kind"].to_pylist()
+        promised = [row for row, kind in enumerate(kinds) if module.KINDS[kind].meaning is Meaning.PROMISED]
+        if not promised:
+            return {}
+        anomalies = found.anomalies.take(pa.array(promised)).to_pylist()
+        return {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
+
+    def _judge(self, anomaly: Row) -> Judgement:
+        if self._evidence is None:
+            self._evidence = Evidence(self._rows, log_start_may_move=self._log_start_may_move)
+        judgements = [self.timeline.judge(record) for record in self._records(self._evidence, anomaly)]
+        # A step back over several stretches needs an excuse for each of them.
+        return next((judgement for judgement in judgements if judgement.promise.must_survive), judgements[0])
+
+    def _records(self, evidence: Evidence, anomaly: Row) -> Sequence[Record]:
+        if anomaly["other_offset"] is not None:
+            return evidence.records_between(anomaly, self.timeline)
+        return [evidence.record(anomaly)]
+
+
+def _log_start_may_move(recording: Recording, topic: str) -> bool:
+    """Whether anything was ordered that deletes old records: nothing else makes them gone by order."""
+    admin = recording.table("admin").to_pylist()
+    if any(row["api"] == "delete_records" and topic in (row["arguments"] or "") for row in admin):
+        return True
+    settings = (recording.manifest or {}).get("settings") or {}
+    texts = [
+        *map(str, settings),
+        *(row["arguments"] or "" for row in admin if "config" in row["api"] or "create" in row["api"]),
+    ]
+    return any("retention" in text or "cleanup.policy" in text for text in texts)
+
+
+def _committed(recording: Recording, rows: PartitionRows) -> tuple[int, ...] | None:
+    if not (rows.columns("sends")["txn_id"] >= 0).any():
+        return None
+    return tuple(committed_values(recording.table("txns")))
+
+
+def committed_values(txns: pa.Table) -> Iterator[int]:
+    """Return the values that committed transactions sent."""
+    for row in txns.select(["outcome", "operations"]).to_pylist():
+        if row["outcome"] == "committed":
+            for operation in row["operations"] or ():
+                if operation["kind"] in ("send", "append") and operation["value"] is not None:
+                    yield operation["value"]
+
+
+def _rows(module: ModuleType, found: Found, judgements: Mapping[int, Judgement]) -> Iterator[Row]:
+    """Group anomalies that are alike, keep the lowest offsets as witnesses; counts of a group add up to all of it."""
+    groups: dict[tuple[str, str, str, int | None], list[int]] = {}
+    kinds, acks = found.anomalies["kind"].to_pylist(), found.anomalies["acks"].to_pylist()
+    for row, kind in enumerate(kinds):
+        severity, rule = _severity(module.KINDS[kind], judgements.get(row))
+        groups.setdefault((kind, severity, rule, acks[row]), []).append(row)
+    for (kind, severity, rule, _), members in sorted(groups.items(), key=lambda item: (item[0][:3], item[0][3] or 0)):
+        chosen = _lowest(found.anomalies, members)
+        for place, row in enumerate(chosen):
+            count = 1 if place else len(members) - len(chosen) + 1
+            anomaly = found.anomalies.slice(row, 1).to_pylist()[0]
+            yield _row(module.KINDS[kind], anomaly, judgements.get(row)) | {
+                "severity": severity,
+                "rule": rule,
+                "count": count,
+            }
+    yield from _self_evident(judgements)
+    figures = msgspec.json.encode(found.figures).decode()
+    yield {"kind": FIGURES, "severity": FIGURES, "detail": figures, "count": 1}
+
+
+def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
+    offsets = anomalies["log_offset"].take(pa.array(members)).fill_null(-1).to_numpy()
+    return [members[place] for place in np.argsort(offsets, kind="stable")[:WITNESSES].tolist()]
+
+
+def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
+    if kind.meaning is not Meaning.PROMISED:
+        return kind.meaning.value, ""
+    assert judgement is not None
+    if judgement.promise.rule is not None:
+        return "permitted", judgement.promise.rule
+    return "violation", ""
+
+
+def _row(kind: Kind, anomaly: Row, judgement: Judgement | None) -> Row:
+    detail: dict[str, Any] = {"sentence": kind.sentence}
+    if anomaly["detail"]:
+        detail["detail"] = anomaly["detail"]
+    if judgement is not None:
+        detail |= _explained(judgement)
+    kept = {name: anomaly[name] for name in ("kind", "log_offset", "value", "acks", "at_ns", "node", "leader_epoch")}
+    return kept | {"other_offset": anomaly["other_offset"], "detail": msgspec.json.encode(detail).decode()}
+
+
+def _explained(judgement: Judgement) -> dict[str, Any]:
+    rule = judgement.promise.rule
+    explained: dict[str, Any] = {"promise": RULES[rule] if rule is not None else _must_survive(judgement)}
+    if judgement.election is not None:
+        explained["election"] = {
+            "leader": judgement.election.leader,
+            "how": judgement.election.how.value,
+            "leader_epoch": judgement.leader_epoch,
+            "at_ns": judgement.at_ns,
+        }
+    return explained
+
+
+def _must_survive(judgement: Judgement) -> str:
+    if judgement.at_ns is None:
+        return "must survive: nothing recorded of this partition's elections excuses it"
+    if judgement.election is None:
+        return "must survive: leadership did not change, and no disk provably lost it"
+    election = judgement.election
+    return f"must survive: no rule permits its loss at the {election.how.value} election of {election.leader}"
+
+
+def _self_evident(judgements: Mapping[int, Judgement]) -> Iterator[Row]:
+    """Elections that are violations by themselves, seen while judging records."""
+    seen: dict[tuple[str, int], Judgement] = {}
+    for judgement in judgements.values():
+        for violation in judgement.promise.violations:
+            seen.setdefault((violation, judgement.leader_epoch), judgement)
+    for (violation, _), judgement in seen.items():
+        leader = judgement.election.leader if judgement.election is not None else None
+        detail = {"sentence": VIOLATIONS[violation]} | _explained(judgement)
+        yield {
+            "property": "guarantees",
+            "kind": violation,
+            "severity": "violation",
+            "rule": "",
+            "node": leader,
+            "leader_epoch": judgement.leader_epoch,
+            "at_ns": judgement.at_ns,
+            "count": 1,
+            "detail": msgspec.json.encode(detail).decode(),
+        }

@@ -1,0 +1,229 @@
+"""Judge runs: findings and promises, and whether it was a real test; one verdict a run.
+
+`check` is the door: `tribunal check`, `run`, `sweep` and `nightly` go through it. What was found comes from
+`checkers`; here it becomes one of five verdicts (VERDICTS.md, last section), and INCONCLUSIVE has its reasons: a
+fault without effect, a phase without load, a partition that could not be judged, a run without an
+acknowledged write.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers import engine
+from checkers.java import NoJava
+from checkers.spark import NoSpark
+from results.recording import DamagedRecording
+from results.store import Recording
+from results.verdict import Finding, RunVerdict, Verdict, save
+
+LEAST_LOAD: Final = 1
+LOADED_PHASES: Final = ("faults",)
+SEVERITIES: Final = {"violation": Verdict.VIOLATION, "damaged": Verdict.ERROR, "failed": Verdict.ERROR}
+Row = dict[str, Any]
+
+
+def check(run_dirs: Sequence[Path], engine_name: str, master: str | None = None) -> list[RunVerdict]:
+    """Judge runs in one job; write each run's verdict.json and return the verdicts in the order given.
+
+    engine_name:  spark, inline or spark-sql.
+    master:       local[n], spark://... or sc://...; None: this machine.
+    """
+    try:
+        rows = engine.findings(run_dirs, engine_name, master)
+    except (NoJava, NoSpark) as error:
+        return [_not_judged(run_dir, engine_name, str(error)) for run_dir in run_dirs]
+    by_run: dict[str, list[Row]] = {str(run_dir): [] for run_dir in run_dirs}
+    for row in rows:
+        by_run[row["run_dir"]].append(row)
+    verdicts = [_judged(run_dir, engine_name, by_run[str(run_dir)]) for run_dir in run_dirs]
+    for run_dir, verdict in zip(run_dirs, verdicts, strict=True):
+        if Path(run_dir).is_dir():
+            save(verdict, Path(run_dir) / "verdict.json")
+    return verdicts
+
+
+def _not_judged(run_dir: Path, engine_name: str, reason: str) -> RunVerdict:
+    return RunVerdict(
+        run_id=Path(run_dir).name, verdict=Verdict.ERROR, claim="the judge could not work", reasons=[reason],
+        engine=engine_name,
+    )  # fmt: skip
+
+
+def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
+    findings = [finding(row) for row in rows if row["severity"] in ("violation", "permitted", "note")]
+    errors = [row["detail"] for row in rows if row["severity"] == "damaged"]
+    errors += [f"checker {row['property']} failed: {row['detail']}" for row in rows if row["severity"] == "failed"]
+    errors = list(dict.fromkeys(errors))
+    if _damaged_evidence(rows):
+        # What is contradictory proves nothing, neither for nor against.
+        findings = []
+    judged = engine.figures(rows)
+    test = {} if errors else was_it_a_real_test(Recording.open(run_dir, compare=False))
+    doubts = [_unjudged(row) for row in rows if row["severity"] == "unjudged"]
+    doubts += test.pop("doubts", [])
+    verdict = _verdict(findings, errors, doubts)
+    return RunVerdict(
+        run_id=Path(run_dir).resolve().name,
+        verdict=verdict,
+        claim=_claim(verdict, findings, judged),
+        findings=findings,
+        reasons=[*errors, *doubts],
+        judged=judged,
+        test=test,
+        engine=engine_name,
+    )
+
+
+# Damage in these cannot touch what was proven from the others.
+_BESIDE: Final = frozenset({"probes", "requests", "phases"})
+
+
+def _damaged_evidence(rows: Iterable[Row]) -> bool:
+    return any(row["severity"] == "damaged" and row["property"] not in _BESIDE for row in rows)
+
+
+def _verdict(findings: Sequence[Finding], errors: Sequence[str], doubts: Sequence[str]) -> Verdict:
+    """VIOLATION > ERROR > INCONCLUSIVE > PERMITTED > PASS."""
+    if any(finding.severity == "violation" for finding in findings):
+        return Verdict.VIOLATION
+    if errors:
+        return Verdict.ERROR
+    if doubts:
+        return Verdict.INCONCLUSIVE
+    if any(finding.severity == "permitted" for finding in findings):
+        return Verdict.PERMITTED
+    return Verdict.PASS
+
+
+def finding(row: Row) -> Finding:
+    """Return a finding row as the verdict keeps it."""
+    detail = msgspec.json.decode(row["detail"], type=dict[str, Any]) if row["detail"] else {}
+    return Finding(
+        property_name=row["property"],
+        kind=row["kind"],
+        severity=row["severity"],
+        explanation=detail.pop("sentence", row["kind"]),
+        topic=row["topic"],
+        partition=row["partition"],
+        log_offset=row["log_offset"],
+        value=row["value"],
+        acks=row["acks"],
+        acknowledged_ns=row["at_ns"],
+        node=row["node"],
+        leader_epoch=row["leader_epoch"],
+        rule=row["rule"] or "",
+        count=row["count"],
+        detail=detail | ({"was_at": row["other_offset"]} if row["other_offset"] is not None else {}),
+    )
+
+
+def _unjudged(row: Row) -> str:
+    if row["topic"] is None:
+        return f"{row['property']}: could not be judged"
+    return f"partition {row['topic']}-{row['partition']}: no complete final read and no final logs of all replicas that can lead"
+
+
+def was_it_a_real_test(recording: Recording) -> dict[str, Any]:
+    """Return the figures of the test itself, and `doubts`: why it may not have been one."""
+    faults = [_fault(row) for row in recording.table("faults").to_pylist()]
+    sends = recording.table("sends", columns=["acks", "outcome", "complete_ns"])
+    load = _load(sends, _phases(recording))
+    doubts = [doubt for fault in faults for doubt in fault.pop("doubts")]
+    doubts += _load_doubts(load, sends)
+    if not recording.complete:
+        doubts.append("the recording was cut off: the run did not come to its end")
+    return {"faults": faults, "load": load, "doubts": doubts}
+
+
+def _fault(row: Row) -> dict[str, Any]:
+    name = f"fault {row['index']} `{row['kind']} {row['resolved_target'] or row['planned_target'] or ''}`".replace(
+        " `", " `", 1
+    )
+    doubts = []
+    if row["injected_ns"] is None:
+        doubts.append(f"{name} was planned but never injected")
+    elif row["bit"] is not True:
+        doubts.append(f"{name} had no effect: {row['proof'] or 'no proof'}")
+    elif row["healed"] is not True:
+        doubts.append(f"{name} was not healed: {row['heal_proof'] or 'no proof'}")
+    kept = ("index", "kind", "resolved_target", "injected_ns", "healed_ns", "proof", "bit", "healed", "heal_proof")
+    return {column: row[column] for column in kept} | {"doubts": doubts}
+
+
+def _phases(recording: Recording) -> list[Row]:
+    return [row for row in recording.table("phases").to_pylist() if row["start_ns"] is not None]
+
+
+def _load(sends: pa.Table, phases: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return completed sends per phase, acks and outcome."""
+    acks = sends["acks"].to_numpy()
+    outcome = np.asarray(sends["outcome"].cast(pa.string()).to_pylist(), dtype=object)
+    done = pc.fill_null(sends["complete_ns"], -1).to_numpy()
+    load = []
+    for phase in phases:
+        end = phase["end_ns"] if phase["end_ns"] is not None else np.iinfo(np.int64).max
+        within = (done >= phase["start_ns"]) & (done < end)
+        for level in np.unique(acks).tolist():
+            counts = {
+                word: int((within & (acks == level) & (outcome == word)).sum())
+                for word in ("ok", "fail", "info", "sent")
+            }
+            load.append({"phase": phase["name"], "acks": level, **counts})
+    return load
+
+
+def _load_doubts(load: Sequence[dict[str, Any]], sends: pa.Table) -> list[str]:
+    acknowledged = pc.equal(sends["outcome"].cast(pa.string()), "ok")
+    if not pc.any(acknowledged).as_py():
+        return ["nothing was acknowledged: there was nothing that could be lost"]
+    doubts = []
+    for row in load:
+        completed = row["sent"] if row["acks"] == 0 else row["ok"]
+        if row["phase"] in LOADED_PHASES and completed < LEAST_LOAD:
+            doubts.append(
+                f"phase {row['phase']} acks={acks_word(row['acks'])}: {completed} acknowledged (need {LEAST_LOAD})"
+            )
+    return doubts
+
+
+def acks_word(acks: int | None) -> str:
+    """Return acks as users write it."""
+    return {None: "?", -1: "all"}.get(acks, str(acks))
+
+
+def _claim(verdict: Verdict, findings: Sequence[Finding], judged: dict[str, int]) -> str:
+    match verdict:
+        case Verdict.VIOLATION:
+            return _summary([finding for finding in findings if finding.severity == "violation"])
+        case Verdict.ERROR:
+            return "no verdict can be given: the recording or the judge is broken"
+        case Verdict.INCONCLUSIVE:
+            return "no verdict can be given"
+        case Verdict.PERMITTED:
+            permitted = [finding for finding in findings if finding.severity == "permitted"]
+            rules = sorted({finding.rule for finding in permitted})
+            return f"{_summary(permitted)}; permitted by {', '.join(rules)}"
+        case Verdict.PASS:
+            return f"nothing was lost and nothing went back: {_how_much(judged)}"
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    """One clause per kind, the gravest first by count: `2 x lost (acks=all)`."""
+    counts: dict[tuple[str, int | None], int] = {}
+    for found in findings:
+        counts[found.kind, found.acks] = counts.get((found.kind, found.acks), 0) + found.count
+    words = []
+    for (kind, acks), count in counts.items():
+        level = f" (acks={acks_word(acks)})" if acks is not None else ""
+        words.append(f"{count} x {kind.replace('_', ' ')}{level}")
+    return ", ".join(words)
+
+
+def _how_much(judged: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in judged.items() if count)

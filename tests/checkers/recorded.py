@@ -1,0 +1,188 @@
+"""Builds small recordings for checker tests: a cluster's metadata, some sends, what was read in the end."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from results.recording import value_of
+from results.store import Recorder
+
+SETTINGS = {"min.insync.replicas": 2, "unclean.leader.election.enable": False}
+MS = 1_000_000
+
+
+class Run:
+    """A run being recorded; one partition t-0 of replicas 1, 2, 3 led by 1 unless told otherwise."""
+
+    def __init__(self, run_dir: Path, **settings: Any) -> None:
+        self.recorder = Recorder(run_dir, run_dir.name)
+        self.run_dir = run_dir
+        self.settings = SETTINGS | settings
+        self.metadata_offset = 0
+        self.polls = 0
+        for node in (1, 2, 3):
+            self.registered(node, at=0, previous=-1)
+        self.metadata("PartitionRecord", 0, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)
+
+    def metadata(self, record_type: str, at: int, **body: Any) -> None:
+        named = {"topic": "t", "partition": 0} if record_type.startswith("Partition") else {}
+        self.recorder.row(
+            "metadata",
+            metadata_offset=self.metadata_offset,
+            quorum_epoch=1,
+            at_ns=at * MS,
+            record_type=record_type,
+            body=json.dumps(body),
+            **named,
+        )
+        self.metadata_offset += 1
+
+    def change(self, at: int, **body: Any) -> None:
+        self.metadata("PartitionChangeRecord", at, partition_id=0, **body)
+
+    def registered(self, node: int, at: int, previous: int) -> None:
+        epoch = self.metadata_offset
+        self.recorder.row(
+            "nodes",
+            node=node,
+            role="broker",
+            event="registered",
+            broker_epoch=epoch,
+            previous_broker_epoch=previous,
+            at_ns=at * MS,
+        )
+        self.metadata("RegisterBrokerRecord", at, broker_id=node, broker_epoch=epoch)
+
+    def node(self, node: int, event: str, at: int) -> None:
+        self.recorder.row("nodes", node=node, role="broker", event=event, at_ns=at * MS)
+
+    def send(self, sequence: int, at: int, *, acks: int = -1, offset: int | None = None, **changes: Any) -> int:
+        value = value_of(7, sequence)
+        row = {
+            "process": 7,
+            "worker_class": "idempotent",
+            "topic": "t",
+            "partition": 0,
+            "value": value,
+            "acks": acks,
+            "invoke_ns": at * MS,
+            "complete_ns": at * MS + MS,
+            "outcome": "ok" if acks else "sent",
+            "log_offset": sequence if offset is None and acks else offset,
+        }
+        self.recorder.row("sends", **(row | changes))
+        return value
+
+    def read(
+        self,
+        records: dict[int, int | None],
+        at: int,
+        *,
+        phase: str = "tail",
+        process: int = 90,
+        epoch: int | None = None,
+    ) -> None:
+        position = min(records, default=0) if phase == "tail" else 0
+        self.poll(process, phase, position, len(records), at, high_watermark=max(records, default=-1) + 1)
+        for offset, value in records.items():
+            self.recorder.row(
+                "reads",
+                process=process,
+                poll_index=self.polls - 1,
+                topic="t",
+                partition=0,
+                log_offset=offset,
+                value=value,
+                leader_epoch=epoch,
+                phase=phase,
+            )
+
+    def final_read(self, records: dict[int, int | None], at: int = 900, *, epoch: int | None = None) -> None:
+        self.read(records, at, phase="final", process=99, epoch=epoch)
+        end = max(records, default=-1) + 1
+        self.poll(99, "final", end, 0, at + 1, high_watermark=end)
+
+    def poll(self, process: int, phase: str, position: int, count: int, at: int, *, high_watermark: int) -> None:
+        self.recorder.row(
+            "polls",
+            process=process,
+            poll_index=self.polls,
+            topic="t",
+            partition=0,
+            isolation="read_uncommitted",
+            phase=phase,
+            position=position,
+            invoke_ns=at * MS,
+            complete_ns=at * MS,
+            outcome="ok",
+            record_count=count,
+            high_watermark=high_watermark,
+            log_start_offset=0,
+        )
+        self.polls += 1
+
+    def watermark(
+        self,
+        high_watermark: int,
+        at: int,
+        *,
+        epoch: int | None,
+        observer: str = "node-1",
+        source: str = "node",
+        **more: Any,
+    ) -> None:
+        self.recorder.row(
+            "watermarks",
+            observer=observer,
+            source=source,
+            topic="t",
+            partition=0,
+            leader_epoch=epoch,
+            high_watermark=high_watermark,
+            at_ns=at * MS,
+            **more,
+        )
+
+    def fault(
+        self, kind: str, at: int, *, node: int, lost_from: int | None = None, bit: bool = True, healed: bool = True
+    ) -> None:
+        lost = [] if lost_from is None else [{"node": node, "topic": "t", "partition": 0, "log_offset": lost_from}]
+        self.recorder.row(
+            "faults",
+            index=0,
+            kind=kind,
+            planned_target="leader",
+            resolved_target=str(node),
+            planned_ns=at * MS,
+            injected_ns=at * MS,
+            healed_ns=(at + 10) * MS,
+            proof="{}",
+            bit=bit,
+            heal_proof="{}",
+            healed=healed,
+            lost_from_offset=lost,
+        )
+
+    def phase(self, name: str, start: int, end: int) -> None:
+        self.recorder.row("phases", name=name, start_ns=start * MS, end_ns=end * MS)
+
+    def log(self, node: int, records: dict[int, int], *, epoch: int = 0) -> None:
+        for offset, value in records.items():
+            self.recorder.row(
+                "logs",
+                node=node,
+                topic="t",
+                partition=0,
+                log_offset=offset,
+                leader_epoch=epoch,
+                value=value,
+                is_control=False,
+            )
+
+    def finish(self, **manifest: Any) -> Path:
+        self.recorder.finish({"seed": 1, "settings": self.settings, "mode": "kraft"} | manifest)
+        return self.run_dir
+
+    def cut_off(self) -> Path:
+        self.recorder.close_segment()
+        return self.run_dir

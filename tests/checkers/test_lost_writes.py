@@ -1,0 +1,216 @@
+"""Lost writes: pairs of a run that is fine and its nearest neighbour that is not."""
+
+from pathlib import Path
+
+import pytest
+
+from checkers.engine import findings
+from results.recording import value_of
+from tests.checkers.recorded import Run
+
+Row = dict[str, object]
+
+
+def found(run_dir: Path) -> list[tuple[object, object, object, object]]:
+    rows = findings([run_dir], "inline")
+    assert [row["detail"] for row in rows if row["severity"] in ("damaged", "failed")] == []
+    return [
+        (row["kind"], row["severity"], row["rule"], row["log_offset"]) for row in rows if row["severity"] != "figures"
+    ]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+def test_nothing_is_lost_when_everything_is_read(run: Run) -> None:
+    values = [run.send(i, 100 + i) for i in range(3)]
+    run.final_read(dict(enumerate(values)))
+
+    assert found(run.finish()) == []
+
+
+def test_a_lost_acks_all_record_after_a_plain_leader_kill_is_a_violation(run: Run) -> None:
+    values = [run.send(i, 100 + i) for i in range(3)]
+    run.change(200, leader=2, isr=[2, 3])
+    run.final_read(dict(enumerate(values[:2])), epoch=1)
+
+    assert found(run.finish()) == [("lost", "violation", "", 2)]
+
+
+def test_a_lost_acks_1_record_after_a_leader_change_is_permitted(run: Run) -> None:
+    values = [run.send(i, 100 + i, acks=1) for i in range(3)]
+    run.change(200, leader=2, isr=[2, 3])
+    run.final_read(dict(enumerate(values[:2])))
+
+    assert found(run.finish()) == [("lost", "permitted", "R5", 2)]
+
+
+def test_a_lost_acks_1_record_without_a_leader_change_is_a_violation(run: Run) -> None:
+    values = [run.send(i, 100 + i, acks=1) for i in range(3)]
+    run.final_read(dict(enumerate(values[:2])))
+
+    assert found(run.finish()) == [("lost", "violation", "", 2)]
+
+
+def test_a_record_that_was_read_has_to_survive_whatever_its_acks(run: Run) -> None:
+    values = [run.send(i, 100 + i, acks=1) for i in range(3)]
+    run.read(dict(enumerate(values)), 150)
+    run.change(200, leader=2, isr=[2, 3])
+    run.final_read(dict(enumerate(values[:2])))
+
+    assert found(run.finish()) == [("lost", "violation", "", 2)]
+
+
+def test_a_record_of_unknown_fate_may_vanish_unread(run: Run) -> None:
+    run.send(0, 100, outcome="info", complete_ns=None, log_offset=None)
+    run.final_read({})
+
+    assert found(run.finish()) == []
+
+
+def test_a_record_of_unknown_fate_may_not_vanish_once_read(run: Run) -> None:
+    value = run.send(0, 100, outcome="info", complete_ns=None, log_offset=None)
+    run.read({0: value}, 150)
+    run.change(200, leader=2, isr=[2, 3])
+    run.final_read({})
+
+    assert found(run.finish()) == [("lost_after_read", "violation", "", 0)]
+
+
+@pytest.mark.parametrize(
+    ("elr", "severity", "rule"),
+    [pytest.param(False, "permitted", "R3", id="off"), pytest.param(True, "violation", "", id="on")],
+)
+def test_the_last_replica_standing_with_and_without_elr(tmp_path: Path, elr: bool, severity: str, rule: str) -> None:
+    run = Run(tmp_path / "run", **{"eligible.leader.replicas.enable": elr})
+    run.change(50, isr=[3], leader=3)
+    run.send(0, 100)
+    run.node(3, "killed", 150)
+    run.change(160, leader=-1)
+    run.fault("lose_unsynced", 170, node=3, lost_from=0)
+    run.registered(3, at=200, previous=-1)
+    run.change(210, leader=3)
+    run.final_read({})
+
+    assert ("lost", severity, rule, 0) in found(run.finish())
+
+
+def test_kill_9_of_everybody_excuses_nothing(run: Run) -> None:
+    run.send(0, 100)
+    for at, node in ((200, 1), (300, 2), (400, 3)):
+        run.node(node, "killed", at)
+        run.registered(node, at=at + 50, previous=-1)
+    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
+    run.change(510, isr=[3], leader=3, leader_recovery_state=1)
+    run.final_read({})
+
+    assert ("lost", "violation", "", 0) in found(run.finish())
+
+
+def test_two_proven_losses_spend_the_budget_of_min_isr_2(run: Run) -> None:
+    run.change(50, isr=[2, 3], leader=2)
+    run.send(0, 100)
+    for at, node in ((200, 2), (300, 3)):
+        run.node(node, "killed", at)
+        run.fault("lose_unsynced", at + 10, node=node, lost_from=0)
+        run.registered(node, at=at + 50, previous=-1)
+    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
+    run.change(510, isr=[3], leader=3, leader_recovery_state=1)
+    run.final_read({})
+
+    assert found(run.finish()) == [("lost", "permitted", "R1", 0)]
+
+
+def test_an_incomplete_final_read_loses_nothing_but_cannot_be_judged(run: Run) -> None:
+    run.send(0, 100)
+    run.poll(99, "final", 0, 0, 900, high_watermark=1)
+
+    assert found(run.finish()) == [("unjudged", "unjudged", "", None)]
+
+
+def test_without_a_final_read_the_logs_of_those_that_can_lead_decide(run: Run) -> None:
+    values = [run.send(i, 100 + i) for i in range(2)]
+    for node in (1, 2, 3):
+        run.log(node, {0: values[0]})
+
+    assert found(run.finish()) == [("lost", "violation", "", 1)]
+
+
+def test_one_log_too_few_leaves_the_partition_unjudged(run: Run) -> None:
+    values = [run.send(i, 100 + i) for i in range(2)]
+    for node in (1, 2):
+        run.log(node, {0: values[0]})
+
+    assert found(run.finish()) == [("unjudged", "unjudged", "", None)]
+
+
+def test_a_record_in_the_logs_but_not_in_the_read_is_unread(run: Run) -> None:
+    values = [run.send(i, 100 + i) for i in range(2)]
+    run.final_read({0: values[0]})
+    for node in (1, 2, 3):
+        run.log(node, dict(enumerate(values)))
+
+    assert found(run.finish()) == [("unread", "violation", "", 1)]
+
+
+def test_what_nobody_sent_is_a_phantom(run: Run) -> None:
+    run.final_read({0: value_of(8, 0)})
+
+    assert found(run.finish()) == [("phantom", "violation", "", 0)]
+
+
+def test_a_cut_off_run_does_not_know_what_was_in_flight(run: Run) -> None:
+    run.read({0: value_of(8, 0)}, 100)
+
+    assert found(run.cut_off()) == [("unjudged", "unjudged", "", None)]
+
+
+@pytest.mark.parametrize(
+    ("worker_class", "kind", "severity"),
+    [
+        pytest.param("idempotent", "duplicate", "violation", id="idempotent"),
+        pytest.param("plain", "repeated", "note", id="plain"),
+    ],
+)
+def test_a_record_that_stands_twice(run: Run, worker_class: str, kind: str, severity: str) -> None:
+    value = run.send(0, 100, worker_class=worker_class)
+    run.final_read({0: value, 1: value})
+
+    assert found(run.finish()) == [(kind, severity, "", 1)]
+
+
+def test_refused_and_corrupt_records(run: Run) -> None:
+    refused = run.send(0, 100, outcome="fail", log_offset=None)
+    run.final_read({0: refused, 1: None})
+
+    assert found(run.finish()) == [("corrupt", "violation", "", 1), ("refused_yet_written", "violation", "", 0)]
+
+
+def test_witnesses_are_capped_and_counted(run: Run) -> None:
+    for i in range(100):
+        run.send(i, 100 + i)
+    run.final_read({})
+
+    rows = [row for row in findings([run.finish()], "inline") if row["kind"] == "lost"]
+
+    assert len(rows) == 20
+    assert sum(row["count"] for row in rows) == 100
+
+
+def test_an_uncommitted_transaction_promises_nothing(run: Run) -> None:
+    run.send(0, 100, txn_id="x")
+    run.recorder.row("txns", process=7, txn_id="x", begin_ns=0, end_ns=1, outcome="aborted", operations=[])
+    run.final_read({})
+
+    assert found(run.finish()) == []
+
+
+def test_a_committed_transaction_promises_its_records(run: Run) -> None:
+    value = run.send(0, 100, txn_id="x")
+    operations = [{"kind": "send", "topic": "t", "partition": 0, "log_offset": 0, "value": value}]
+    run.recorder.row("txns", process=7, txn_id="x", begin_ns=0, end_ns=1, outcome="committed", operations=operations)
+    run.final_read({})
+
+    assert found(run.finish()) == [("lost", "violation", "", 0)]

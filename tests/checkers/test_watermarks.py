@@ -1,0 +1,70 @@
+"""Watermarks: pairs of what a new leader may show and what it may not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.checkers.recorded import Run
+from tests.checkers.test_lost_writes import found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+def test_a_new_leader_may_show_a_lower_high_watermark(run: Run) -> None:
+    run.watermark(9, 100, epoch=0)
+    run.change(200, leader=2, isr=[2, 3])
+    run.watermark(7, 300, epoch=1)
+
+    assert found(run.finish()) == []
+
+
+def test_within_one_leader_epoch_it_may_not_go_back(run: Run) -> None:
+    run.watermark(9, 100, epoch=0)
+    run.watermark(7, 300, epoch=0)
+
+    assert found(run.finish()) == [("high_watermark_back", "violation", "", 7)]
+
+
+def test_two_observers_are_not_compared(run: Run) -> None:
+    run.watermark(9, 100, epoch=0, observer="client-1", source="fetch")
+    run.watermark(7, 101, epoch=0, observer="client-2", source="fetch")
+
+    assert found(run.finish()) == []
+
+
+def test_the_latest_offset_may_not_go_back_across_leaders(run: Run) -> None:
+    run.watermark(9, 100, epoch=None, observer="client-1", source="list_offsets", log_end_offset=9)
+    run.change(200, leader=2, isr=[2, 3])
+    run.watermark(7, 300, epoch=None, observer="client-1", source="list_offsets", log_end_offset=7)
+
+    assert found(run.finish()) == [("latest_offset_back", "violation", "", 7)]
+
+
+def test_the_latest_offset_may_go_back_over_an_allowed_unclean_election(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    run.watermark(9, 100, epoch=None, observer="client-1", source="list_offsets", log_end_offset=9)
+    run.change(200, leader=3, isr=[3], leader_recovery_state=1)
+    run.watermark(7, 900, epoch=None, observer="client-1", source="list_offsets", log_end_offset=7)
+
+    assert found(run.finish()) == [("latest_offset_back", "permitted", "R4", 7)]
+
+
+def test_the_last_stable_offset_may_not_go_back_within_an_epoch(run: Run) -> None:
+    run.watermark(9, 100, epoch=0, last_stable_offset=8)
+    run.watermark(9, 200, epoch=0, last_stable_offset=5)
+
+    assert found(run.finish()) == [("last_stable_offset_back", "violation", "", 5)]
+
+
+@pytest.mark.parametrize(
+    ("start", "kinds"),
+    [pytest.param(9, [], id="at"), pytest.param(10, ["log_start_beyond_high_watermark"], id="beyond")],
+)
+def test_the_log_start_stays_at_or_below_the_high_watermark(run: Run, start: int, kinds: list[str]) -> None:
+    run.watermark(9, 100, epoch=0, log_start_offset=start)
+
+    assert [kind for kind, *_ in found(run.finish())] == kinds
