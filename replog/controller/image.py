@@ -2,7 +2,7 @@
 
 Controllers decide from it, brokers use it as their metadata cache. `replay` is the only way in, so
 snapshot and log give the same state everywhere (SPEC 2.1.7). A controller applies its own records
-before they are committed; an image made with `undoable=True` remembers how to take back everything
+before they are committed; an image that is `undoable` remembers how to take back everything
 above the last committed offset (`commit`, `undo_to`).
 
 Indexes answer "which partitions does this event touch" in time proportional to the answer: by ISR
@@ -83,7 +83,7 @@ def in_order(keys: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
 class Image:
     """Topics, partitions, brokers, configs, features and producer ids after some metadata offset."""
 
-    def __init__(self, *, undoable: bool = False) -> None:
+    def __init__(self) -> None:
         self.last_offset = -1  # of the last record that was replayed
         self.topics: dict[UUID, Topic] = {}
         self.topics_by_name: dict[str, Topic] = {}
@@ -102,7 +102,7 @@ class Image:
         self.partition_count = 0
         # An atomic group of records takes effect at its end (SPEC 2.1.6).
         self._transaction: list[tuple[int, Any]] | None = None
-        self._undoable = undoable
+        self.undoable = False  # an active controller sets it: then changes are remembered until committed
         self._undo: deque[tuple[int, Callable[..., object], tuple[Any, ...]]] = deque()
         self._undoing = False
 
@@ -365,7 +365,7 @@ class Image:
     # --- taking back what was never committed -------------------------------------------------
 
     def _remember(self, undo: Callable[..., object], *arguments: Any) -> None:
-        if self._undoable and not self._undoing:
+        if self.undoable and not self._undoing:
             self._undo.append((self.last_offset, undo, arguments))
 
     def commit(self, offset: int) -> None:
@@ -380,6 +380,7 @@ class Image:
             _, undo, arguments = self._undo.pop()
             undo(*arguments)
         self._undoing = False
+        self._undo.clear()
         self.last_offset = min(self.last_offset, offset)
 
     def seal(self, first_offset: int, offset: int) -> None:

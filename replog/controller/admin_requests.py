@@ -1,0 +1,239 @@
+"""Requests of operators and tools: topics, partitions, elections, reassignments, brokers, features."""
+
+from collections.abc import Callable
+from random import Random
+from uuid import UUID
+
+from replog.controller import elect_leaders as el
+from replog.controller import features, fencing, reassignment, topics
+from replog.controller.election import Election
+from replog.controller.policy import Strategy
+from replog.controller.recoveries import Recoveries
+from replog.controller.turn import Turn
+from replog.controller.unclean_recovery import PARTITIONS_PER_REQUEST_MAX
+from replog.errors import Error
+from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicIdPartition
+from replog.wire.messages import alter_partition_reassignments as apr
+from replog.wire.messages import create_partitions as cp
+from replog.wire.messages import create_topics as ct
+from replog.wire.messages import delete_topics as dt
+from replog.wire.messages import elect_designated_leaders as edl
+from replog.wire.messages import elect_leaders as elm
+from replog.wire.messages import list_partition_reassignments as lpr
+from replog.wire.messages import unregister_broker as ub
+from replog.wire.messages import update_features as uf
+
+
+def on_create_topics(
+    turn: Turn, body: ct.CreateTopicsRequest, new_topic_id: Callable[[], UUID], random: Random
+) -> ct.CreateTopicsResponse:
+    """Create topics, each on its own: one that cannot be does not hold up the others."""
+    names = [topic.name for topic in body.topics]
+    too_many = topics.partition_count(turn.policy, body.topics) > topics.PARTITIONS_PER_REQUEST_MAX
+    results = []
+    for wanted in body.topics:
+        if names.count(wanted.name) > 1:
+            outcome = topics.refused(Error.INVALID_REQUEST, "Duplicate topic name.")
+        elif too_many:
+            message = f"More than {topics.PARTITIONS_PER_REQUEST_MAX} partitions in one request."
+            outcome = topics.refused(Error.POLICY_VIOLATION, message)
+        else:
+            outcome = topics.create(turn.policy, wanted, new_topic_id, random)
+        if not body.validate_only:
+            turn.append(outcome.records)
+        results.append(_created(wanted, outcome, validate_only=body.validate_only))
+    return ct.CreateTopicsResponse(topics=results)
+
+
+def _created(
+    wanted: ct.CreatableTopic, outcome: topics.TopicOutcome, *, validate_only: bool
+) -> ct.CreatableTopicResult:
+    return ct.CreatableTopicResult(
+        name=wanted.name,
+        topic_id=ZERO_UUID if validate_only else outcome.topic_id,
+        error_code=outcome.error,
+        error_message=outcome.message,
+        num_partitions=outcome.partition_count,
+        replication_factor=outcome.replication_factor,
+        configs=[],
+    )
+
+
+def on_delete_topics(turn: Turn, body: dt.DeleteTopicsRequest) -> dt.DeleteTopicsResponse:
+    """Delete topics by name or id."""
+    wanted = body.topics or [dt.DeleteTopicState(name=name) for name in body.topic_names]
+    results = []
+    for topic in wanted:
+        known = turn.image.topics.get(topic.topic_id)
+        outcome = topics.delete(turn.image, topic)
+        turn.append(outcome.records)
+        results.append(
+            dt.DeletableTopicResult(
+                name=known.name if known else topic.name,
+                topic_id=outcome.topic_id if outcome.error is Error.NONE else topic.topic_id,
+                error_code=outcome.error,
+                error_message=outcome.message,
+            )
+        )
+    return dt.DeleteTopicsResponse(responses=results)
+
+
+def on_create_partitions(turn: Turn, body: cp.CreatePartitionsRequest, random: Random) -> cp.CreatePartitionsResponse:
+    """Give topics more partitions."""
+    results = []
+    names = [topic.name for topic in body.topics]
+    for wanted in body.topics:
+        if names.count(wanted.name) > 1:
+            outcome = topics.refused(Error.INVALID_REQUEST, "Duplicate topic name.")
+        else:
+            outcome = topics.grow(turn.policy, wanted, random)
+        if not body.validate_only:
+            turn.append(outcome.records)
+        results.append(
+            cp.CreatePartitionsTopicResult(name=wanted.name, error_code=outcome.error, error_message=outcome.message)
+        )
+    return cp.CreatePartitionsResponse(results=results)
+
+
+def on_elect_leaders(turn: Turn, body: elm.ElectLeadersRequest) -> elm.ElectLeadersResponse:
+    """Hold preferred or unclean elections (SPEC 2.9)."""
+    elections = {el.PREFERRED: Election.PREFERRED, el.UNCLEAN: Election.UNCLEAN}
+    if body.election_type not in elections:
+        return elm.ElectLeadersResponse(error_code=Error.INVALID_REQUEST)
+    election = elections[body.election_type]
+    if body.topic_partitions is None:
+        wanted = [
+            (name, list(turn.image.topics_by_name[name].partitions)) for name in sorted(turn.image.topics_by_name)
+        ]
+    else:
+        wanted = [(topic.topic, topic.partitions) for topic in body.topic_partitions]
+    results = []
+    for topic, partitions in wanted:
+        elected = [(index, _elect(turn, topic, index, election)) for index in partitions]
+        told = [
+            elm.PartitionResult(partition_id=index, error_code=error, error_message=None)
+            for index, error in elected
+            if body.topic_partitions is not None or error is not Error.ELECTION_NOT_NEEDED
+        ]
+        if told:
+            results.append(elm.ReplicaElectionResult(topic=topic, partition_result=told))
+    return elm.ElectLeadersResponse(replica_election_results=results)
+
+
+def _elect(turn: Turn, topic: str, index: int, election: Election, designated: NodeId = NO_NODE) -> Error:
+    outcome = el.elect(turn.policy, topic, index, election, designated)
+    if outcome.record is not None:
+        turn.append([outcome.record])
+    return outcome.error
+
+
+_LONGEST_LOG: dict[int, Strategy] = {
+    edl.ElectionType.LONGEST_LOG_AGGRESSIVE: Strategy.AGGRESSIVE,
+    edl.ElectionType.LONGEST_LOG_BALANCED: Strategy.BALANCED,
+}
+
+
+def on_elect_designated_leaders(
+    turn: Turn, recoveries: Recoveries, body: edl.ElectDesignatedLeadersRequest
+) -> edl.ElectDesignatedLeadersResponse:
+    """Elect whom an operator names, or begin a search for the longest log (SPEC 2.9.4, 2.9.5)."""
+    if body.election_type not in edl.ElectionType.__members__.values():
+        return edl.ElectDesignatedLeadersResponse(error_code=Error.INVALID_REQUEST)
+    served = 0
+    results = []
+    for topic in body.topics:
+        told = []
+        for wanted in topic.partitions:
+            error = Error.REQUEST_LIMIT_REACHED  # D8, D18
+            if served < PARTITIONS_PER_REQUEST_MAX:
+                error = _designated(turn, recoveries, body.election_type, topic.topic, wanted)
+            served += 1
+            told.append(edl.DesignatedPartitionResult(partition=wanted.partition, error_code=error))
+        results.append(edl.DesignatedTopicResult(topic=topic.topic, partition_results=told))
+    return edl.ElectDesignatedLeadersResponse(replica_election_results=results)
+
+
+def _designated(
+    turn: Turn, recoveries: Recoveries, election_type: int, topic: str, wanted: edl.DesignatedPartition
+) -> Error:
+    strategy = _LONGEST_LOG.get(election_type)
+    if strategy is None:
+        return _elect(turn, topic, wanted.partition, Election.DESIGNATED, NodeId(wanted.designated_leader))
+    known = turn.image.topics_by_name.get(topic)
+    partition = known.partitions.get(wanted.partition) if known else None
+    if known is None or partition is None:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.leader != NO_NODE:
+        return Error.ELECTION_NOT_NEEDED
+    recoveries.order(turn, TopicIdPartition(known.topic_id, wanted.partition), strategy)
+    return Error.NONE
+
+
+def on_alter_partition_reassignments(
+    turn: Turn, body: apr.AlterPartitionReassignmentsRequest
+) -> apr.AlterPartitionReassignmentsResponse:
+    """Start, change or cancel reassignments."""
+    responses = []
+    for topic in body.topics:
+        told = []
+        for wanted in topic.partitions:
+            target = None if wanted.replicas is None else tuple(NodeId(node) for node in wanted.replicas)
+            outcome = reassignment.reassign(
+                turn.policy,
+                topic.name,
+                wanted.partition_index,
+                target,
+                allow_replication_factor_change=body.allow_replication_factor_change,
+            )
+            if outcome.record is not None:
+                turn.append([outcome.record])
+            told.append(
+                apr.ReassignablePartitionResponse(
+                    partition_index=wanted.partition_index, error_code=outcome.error, error_message=outcome.message
+                )
+            )
+        responses.append(apr.ReassignableTopicResponse(name=topic.name, partitions=told))
+    return apr.AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=body.allow_replication_factor_change, error_message=None, responses=responses
+    )
+
+
+def on_list_partition_reassignments(
+    turn: Turn, body: lpr.ListPartitionReassignmentsRequest
+) -> lpr.ListPartitionReassignmentsResponse:
+    """Show what is being reassigned."""
+    return lpr.ListPartitionReassignmentsResponse(error_message=None, topics=reassignment.ongoing(turn.policy, body))
+
+
+def on_unregister_broker(turn: Turn, body: ub.UnregisterBrokerRequest) -> ub.UnregisterBrokerResponse:
+    """Forget a broker that will not come back."""
+    broker = turn.image.brokers.get(NodeId(body.broker_id))
+    if broker is None:
+        message = f"Broker ID {body.broker_id} is not currently registered"
+        return ub.UnregisterBrokerResponse(error_code=Error.BROKER_ID_NOT_REGISTERED, error_message=message)
+    turn.append(fencing.unregister(turn.policy, broker))
+    return ub.UnregisterBrokerResponse(error_message=None)
+
+
+def on_update_features(turn: Turn, body: uf.UpdateFeaturesRequest) -> uf.UpdateFeaturesResponse:
+    """Finalize feature levels, all of the request or none."""
+    outcomes = []
+    for update in body.feature_updates:
+        level = max(update.max_version_level, 0)
+        upgrade_type = features.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+        outcomes.append(
+            (update.feature, features.update(turn.image, turn.policy.settings, update.feature, level, upgrade_type))
+        )
+    failed = [(error, message) for _, (error, message, _) in outcomes if error is not Error.NONE]
+    if not failed and not body.validate_only:
+        for _, (_, _, records) in outcomes:
+            turn.append(records)
+    error, message = failed[0] if failed else (Error.NONE, None)
+    return uf.UpdateFeaturesResponse(
+        error_code=error,
+        error_message=message,
+        results=[
+            uf.UpdatableFeatureResult(feature=name, error_code=error, error_message=message)
+            for name, (error, message, _) in outcomes
+        ],
+    )

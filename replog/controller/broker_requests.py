@@ -1,0 +1,200 @@
+"""Requests of brokers: registration, heartbeat, AlterPartition, producer ids.
+
+Each refuses another life than the registered one: a broker epoch that is not equal is stale
+(KIP-380, KIP-903, SPEC 2.7.6).
+"""
+
+from typing import Final
+
+from replog.controller import fencing
+from replog.controller import records as r
+from replog.controller.alter_partition import Altered, alter_partition
+from replog.controller.heartbeat import Beat, BrokerState, Session, Sessions, broker_state, next_state
+from replog.controller.image import Image
+from replog.controller.registration import Shutdown, register
+from replog.controller.state import Broker
+from replog.controller.turn import Turn
+from replog.errors import Error
+from replog.types import NodeId, TopicIdPartition
+from replog.wire.messages import alter_partition as ap
+from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from replog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from replog.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from replog.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+
+PRODUCER_IDS_PER_BLOCK: Final = 1000
+
+
+def on_registration(turn: Turn, sessions: Sessions, body: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    """Register a life of a broker."""
+    broker_id = NodeId(body.broker_id)
+    session_valid = sessions.is_valid(broker_id, turn.image.broker_epoch(broker_id), turn.now_ms)
+    outcome = register(turn.policy, body, session_valid=session_valid, next_offset=turn.next_offset)
+    if outcome.error is not Error.NONE:
+        if outcome.error is Error.DUPLICATE_BROKER_REGISTRATION:
+            turn.probe("duplicate_registration_refused")
+        return BrokerRegistrationResponse(error_code=outcome.error)
+    turn.append(outcome.records)
+    if outcome.shutdown is not None:
+        sessions.drop(broker_id)
+        turn.probe("clean_registration" if outcome.shutdown is Shutdown.CLEAN else "unclean_registration")
+        turn.tell(
+            "registered",
+            node=body.broker_id,
+            broker_epoch=outcome.epoch,
+            previous_broker_epoch=body.previous_broker_epoch,
+            incarnation=str(body.incarnation_id),
+        )
+    return BrokerRegistrationResponse(broker_epoch=outcome.epoch)
+
+
+def on_controller_registration(turn: Turn, body: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+    """Note where a controller listens and what it supports."""
+    record = r.RegisterControllerRecord(
+        controller_id=body.controller_id,
+        incarnation_id=body.incarnation_id,
+        zk_migration_ready=False,
+        end_points=[
+            r.ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in body.listeners
+        ],
+        features=[
+            r.ControllerFeature(
+                name=f.name,
+                min_supported_version=f.min_supported_version,
+                max_supported_version=f.max_supported_version,
+            )
+            for f in body.features
+        ],
+    )
+    turn.append([record])
+    return ControllerRegistrationResponse(error_message=None)
+
+
+def current_life(turn: Turn, broker_id: int, broker_epoch: int) -> Broker | None:
+    """Return the broker if this very life of it is registered; otherwise the request is refused."""
+    broker = turn.image.brokers.get(NodeId(broker_id))
+    if broker is None or broker.epoch != broker_epoch:
+        turn.probe("stale_broker_epoch_refused")
+        return None
+    return broker
+
+
+def on_heartbeat(
+    turn: Turn, sessions: Sessions, body: BrokerHeartbeatRequest, received_ms: int
+) -> BrokerHeartbeatResponse:
+    """Prolong a broker's session, and let it be fenced, unfenced or stopped."""
+    broker = current_life(turn, body.broker_id, body.broker_epoch)
+    if broker is None:
+        return BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH)
+    session = sessions.touch(broker.broker_id, broker.epoch, received_ms)
+    session.metadata_offset = max(session.metadata_offset, body.current_metadata_offset)
+    if turn.now_ms - received_ms > turn.policy.settings.heartbeat_interval_ms // 2:
+        # The broker has given up on this one. It was contact, but decides nothing (SPEC 2.3.9).
+        return BrokerHeartbeatResponse(error_code=Error.REQUEST_TIMED_OUT)
+    beat = Beat(
+        want_fence=body.want_fence,
+        want_shut_down=body.want_shut_down,
+        caught_up=body.current_metadata_offset >= broker.epoch,
+        has_leaderships=turn.image.leaders.count(broker.broker_id) > 0,
+        shutdown_offset=session.shutdown_offset,
+        lowest_active_offset=sessions.lowest_active_offset(turn.image),
+    )
+    state = next_state(broker_state(broker), beat)
+    _enter(turn, session, broker, state)
+    if state is BrokerState.SHUTDOWN_NOW:
+        sessions.drop(broker.broker_id)  # it may come back at once
+    return BrokerHeartbeatResponse(
+        is_caught_up=beat.caught_up,
+        is_fenced=not turn.image.is_alive(broker.broker_id),
+        should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+    )
+
+
+def _enter(turn: Turn, session: Session, broker: Broker, state: BrokerState) -> None:
+    now = broker_state(broker)
+    if state is BrokerState.CONTROLLED_SHUTDOWN:
+        turn.append(fencing.enter_controlled_shutdown(turn.policy, broker))
+        if session.shutdown_offset is None:
+            # The last record of entering: whoever has replayed it leads what the broker gave up.
+            session.shutdown_offset = turn.next_offset - 1
+    elif state is BrokerState.UNFENCED and now is BrokerState.FENCED:
+        turn.append(fencing.unfence(turn.policy, broker))
+    elif state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW) and now is not BrokerState.FENCED:
+        turn.append(fencing.fence(turn.policy, broker))
+
+
+def fence_one_silent_broker(turn: Turn, sessions: Sessions) -> NodeId | None:
+    """Fence the unfenced broker that has been silent longest, if its session is over (SPEC 2.3.8)."""
+    expired = sessions.expired(turn.image, turn.now_ms)
+    if not expired:
+        return None
+    turn.append(fencing.fence(turn.policy, turn.image.brokers[expired[0]]))
+    turn.probe("session_expired")
+    return expired[0]
+
+
+def on_alter_partition(turn: Turn, body: ap.AlterPartitionRequest) -> ap.AlterPartitionResponse:
+    """Decide on a leader's proposals, partition by partition."""
+    sender = current_life(turn, body.broker_id, body.broker_epoch)
+    if sender is None:
+        return ap.AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH)
+    return ap.AlterPartitionResponse(
+        topics=[
+            ap.AlterPartitionResponseTopicData(
+                topic_name=topic.topic_name,
+                topic_id=topic.topic_id,
+                partitions=[_altered(turn, sender, topic, proposal) for proposal in topic.partitions],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _altered(
+    turn: Turn,
+    sender: Broker,
+    topic: ap.AlterPartitionRequestTopicData,
+    proposal: ap.AlterPartitionRequestPartitionData,
+) -> ap.AlterPartitionResponsePartitionData:
+    if topic.topic_id not in turn.image.topics:
+        outcome = Altered(Error.UNKNOWN_TOPIC_ID, None)
+    else:
+        key = TopicIdPartition(topic.topic_id, proposal.partition_index)
+        outcome = alter_partition(turn.policy, sender.broker_id, key, proposal)
+    if outcome.record is not None:
+        turn.append([outcome.record])
+    if outcome.error is Error.INELIGIBLE_REPLICA:
+        turn.probe("ineligible_replica")
+    if outcome.error is not Error.NONE:
+        return ap.AlterPartitionResponsePartitionData(
+            partition_index=proposal.partition_index, error_code=outcome.error
+        )
+    return _shown(turn.image, topic, proposal.partition_index)
+
+
+def _shown(
+    image: Image, topic: ap.AlterPartitionRequestTopicData, index: int
+) -> ap.AlterPartitionResponsePartitionData:
+    partition = image.topics[topic.topic_id].partitions[index]
+    return ap.AlterPartitionResponsePartitionData(
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+def on_allocate_producer_ids(turn: Turn, body: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+    """Give a broker a block of producer ids that no other ever gets."""
+    broker = current_life(turn, body.broker_id, body.broker_epoch)
+    if broker is None:
+        return AllocateProducerIdsResponse(error_code=Error.STALE_BROKER_EPOCH)
+    start = turn.image.next_producer_id
+    record = r.ProducerIdsRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, next_producer_id=start + PRODUCER_IDS_PER_BLOCK
+    )
+    turn.append([record])
+    return AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_IDS_PER_BLOCK)

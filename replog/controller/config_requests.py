@@ -1,0 +1,148 @@
+"""Requests about configs, and what a changed config sets in motion (SPEC 2.8, 2.11)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from replog.controller import records as r
+from replog.controller.configs import (
+    Operation,
+    Refused,
+    altered_value,
+    definitions,
+    describe,
+    resource_refusal,
+)
+from replog.controller.election import Wish
+from replog.controller.fencing import changes
+from replog.controller.image import in_order
+from replog.controller.policy import MIN_ISR, UNCLEAN_ENABLE
+from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from replog.controller.turn import Turn
+from replog.errors import Error
+from replog.types import TopicIdPartition
+from replog.wire.messages import alter_configs as ac
+from replog.wire.messages import describe_configs as dc
+from replog.wire.messages import incremental_alter_configs as iac
+
+_Resource = tuple[int, str]
+_Edit = tuple[str, int, str | None]  # name, operation, value
+
+
+def on_describe_configs(
+    turn: Turn, body: dc.DescribeConfigsRequest, static: Mapping[str, Any]
+) -> dc.DescribeConfigsResponse:
+    """Show effective configs and where they come from."""
+    return dc.DescribeConfigsResponse(results=[describe(turn.image, static, each) for each in body.resources])
+
+
+def on_incremental_alter_configs(
+    turn: Turn, body: iac.IncrementalAlterConfigsRequest
+) -> iac.IncrementalAlterConfigsResponse:
+    """Change some configs of each resource; a resource is changed whole or not at all."""
+    responses = []
+    for resource in body.resources:
+        edits = [(config.name, config.config_operation, config.value) for config in resource.configs]
+        refused = _alter(
+            turn, (resource.resource_type, resource.resource_name), edits, validate_only=body.validate_only
+        )
+        responses.append(
+            iac.AlterConfigsResourceResponse(
+                error_code=refused.error if refused else Error.NONE,
+                error_message=refused.message if refused else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return iac.IncrementalAlterConfigsResponse(responses=responses)
+
+
+def on_alter_configs(turn: Turn, body: ac.AlterConfigsRequest) -> ac.AlterConfigsResponse:
+    """Replace all configs of each resource (the old form: what is not named goes)."""
+    responses = []
+    for resource in body.resources:
+        key = (resource.resource_type, resource.resource_name)
+        named = {config.name for config in resource.configs}
+        edits: list[_Edit] = [(config.name, Operation.SET, config.value) for config in resource.configs]
+        edits += [
+            (name, Operation.DELETE, None) for name in sorted(turn.image.configs.get(key, {})) if name not in named
+        ]
+        refused = _alter(turn, key, edits, validate_only=body.validate_only)
+        responses.append(
+            ac.AlterConfigsResourceResponse(
+                error_code=refused.error if refused else Error.NONE,
+                error_message=refused.message if refused else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return ac.AlterConfigsResponse(responses=responses)
+
+
+def _alter(turn: Turn, resource: _Resource, edits: list[_Edit], *, validate_only: bool) -> Refused | None:
+    refused = resource_refusal(turn.image, *resource)
+    if refused:
+        return refused
+    if len({name for name, _, _ in edits}) != len(edits):
+        return Refused(Error.INVALID_REQUEST, "A config is named twice.")
+    records: list[r.ConfigRecord] = []
+    for edit in edits:
+        record = _edited(turn, resource, edit)
+        if isinstance(record, Refused):
+            return record
+        if record is not None:
+            records.append(record)
+    if not validate_only:
+        turn.append(records)
+        _react(turn, resource, {record.name for record in records})
+    return None
+
+
+def _edited(turn: Turn, resource: _Resource, edit: _Edit) -> r.ConfigRecord | Refused | None:
+    name, operation, wanted = edit
+    known = definitions(resource[0]) or {}
+    if name not in known:
+        return Refused(Error.INVALID_CONFIG, f"Unknown config name: {name}")
+    current = turn.image.configs.get(resource, {}).get(name)
+    value = altered_value(known[name], name, operation, wanted, current)
+    if isinstance(value, Refused):
+        return value
+    if name == MIN_ISR and resource[0] == BROKER_RESOURCE and turn.policy.elr_enabled:
+        # Leaders and controller have to agree on min ISR, or an ELR member may lack what was acknowledged.
+        if resource[1] != CLUSTER_DEFAULT:
+            return Refused(
+                Error.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+            )
+        if value is None:
+            return Refused(
+                Error.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+            )
+    if value == current:
+        return None
+    return r.ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
+
+
+def _react(turn: Turn, resource: _Resource, names: set[str]) -> None:
+    if MIN_ISR in names:
+        # KIP-966: "if the new min ISR <= current ISR, the ELR will be removed" (D5).
+        _review(turn, _with_elr(turn, resource))
+    if UNCLEAN_ENABLE in names:
+        _review(turn, _of(turn, resource, turn.image.leaderless()))
+
+
+def _review(turn: Turn, keys: Iterable[TopicIdPartition]) -> None:
+    turn.append(
+        changes(turn.policy, keys, lambda topic, _: Wish(election=turn.policy.election(topic)), turn.image.is_active)
+    )
+
+
+def _with_elr(turn: Turn, resource: _Resource) -> list[TopicIdPartition]:
+    members = turn.image.elr_members
+    keys = {key for node in members.nodes() for key in members.of(node)}
+    return _of(turn, resource, in_order(keys))
+
+
+def _of(turn: Turn, resource: _Resource, keys: list[TopicIdPartition]) -> list[TopicIdPartition]:
+    if resource[0] != TOPIC_RESOURCE:
+        return keys
+    topic = turn.image.topics_by_name[resource[1]]
+    return [key for key in keys if key.topic_id == topic.topic_id]

@@ -1,0 +1,265 @@
+"""The controller: one event in, ordered effects out (SPEC 2).
+
+Every controller of the quorum replays the committed log into its image. The active one decides
+from the same image, on which its own records count at once; when it stops leading it takes back
+what was never committed. Sessions and recoveries are soft state: a new reign starts them afresh.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from replog.controller import admin_requests as admin
+from replog.controller import broker_requests as broker
+from replog.controller import config_requests as config
+from replog.controller import features, fencing
+from replog.controller import records as r
+from replog.controller.election import Election, Wish
+from replog.controller.events import Append, Effect, Event, LogInfoAnswered, Request, Tick
+from replog.controller.heartbeat import Sessions
+from replog.controller.image import Image
+from replog.controller.policy import Policy, Settings
+from replog.controller.recoveries import Counts, Recoveries
+from replog.controller.registration import METADATA_VERSION
+from replog.controller.turn import Turn
+from replog.types import NO_NODE, NodeId
+from replog.wire.messages import (
+    allocate_producer_ids,
+    alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    broker_heartbeat,
+    broker_registration,
+    controller_registration,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    elect_designated_leaders,
+    elect_leaders,
+    incremental_alter_configs,
+    list_partition_reassignments,
+    unregister_broker,
+    update_features,
+)
+
+ELECTIONS_PER_BALANCE_MAX = 1000
+
+
+class Controller:
+    """The controller role of one node."""
+
+    def __init__(
+        self, settings: Settings, static_configs: Mapping[str, Any], new_topic_id: Callable[[], UUID], random: Random
+    ) -> None:
+        self.settings = settings
+        self.image = Image()
+        self.policy = Policy(self.image, settings)
+        self.sessions = Sessions(settings.session_timeout_ms)
+        self.recoveries = Recoveries()
+        self.is_active = False
+        self._static_configs = static_configs
+        self._new_topic_id = new_topic_id
+        self._random = random  # for placements only
+        self._committed_offset = -1
+        self._next_balance_ms = 0
+        self._next_unclean_scan_ms = 0
+        # The atomic group in the log whose end is not committed yet, with offsets (SPEC 2.1.6).
+        self._open_group: list[tuple[int, r.MetadataRecord]] = []
+
+    # --- a standby follows ----------------------------------------------------------------------
+
+    def replay(self, offset: int, record: r.MetadataRecord) -> None:
+        """Apply a committed record; only while not active (the active one applied its own already)."""
+        assert not self.is_active
+        self.image.replay(record, offset)
+        self._committed_offset = offset
+
+    def load_snapshot(self, records: list[r.MetadataRecord], end_offset: int) -> None:
+        """Start over from a snapshot of everything below `end_offset`."""
+        assert not self.is_active
+        self.image = Image()
+        self.policy = Policy(self.image, self.settings)
+        for record in records:
+            self.image.replay(record, end_offset - 1)
+        self._committed_offset = end_offset - 1
+
+    # --- a reign --------------------------------------------------------------------------------
+
+    def activate(self, now_ms: int, next_offset: int) -> list[Effect]:
+        """Begin to decide; everything below the epoch's start has been replayed (SPEC 1.8.4, 2.14.4)."""
+        assert not self.is_active
+        self.is_active = True
+        self.image.undoable = True
+        self._open_group = []
+        self.sessions.activate(self.image, now_ms)
+        self.recoveries = Recoveries()
+        self._next_balance_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
+        self._next_unclean_scan_ms = now_ms + self.settings.unclean_leader_election_interval_ms
+        turn = self._turn(now_ms, next_offset)
+        if self.image.in_transaction:
+            turn.append([r.AbortTransactionRecord(reason="the controller that began it is gone")])
+        if METADATA_VERSION not in self.image.features:
+            turn.append(features.bootstrap(self.settings))
+        self.recoveries.review(turn)
+        return self._effects(turn)
+
+    def committed(self, offset: int) -> None:
+        """Learn that the active controller's own records up to this offset are committed."""
+        assert self.is_active
+        self._committed_offset = max(self._committed_offset, offset)
+        self.image.commit(self._committed_offset)
+        if self._open_group and self._open_group[-1][0] <= offset:
+            self._open_group = []
+
+    def deactivate(self) -> None:
+        """Stop deciding: take back what was not committed (SPEC 1.8.7); others decide on it now."""
+        self.is_active = False
+        self.image.undo_to(self._committed_offset)
+        self.image.undoable = False
+        begun = [(offset, record) for offset, record in self._open_group if offset <= self._committed_offset]
+        if begun:
+            self.image.resume_transaction(begun[1:])  # without the marker that began it
+        self._open_group = []
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now_ms: int, next_offset: int) -> list[Effect]:
+        """Advance by one event.
+
+        next_offset: where the metadata log's next record will be written.
+        returns:     effects in order; replies and facts wait for the commit of what is appended before.
+        """
+        assert self.is_active
+        turn = self._turn(now_ms, next_offset)
+        match event:
+            case Request():
+                turn.reply(event.token, _HANDLERS[type(event.body)](self, turn, event))
+            case LogInfoAnswered():
+                self.recoveries.on_answer(turn, event)
+            case Tick():
+                self._on_tick(turn)
+        self.recoveries.review(turn)
+        return self._effects(turn)
+
+    @staticmethod
+    def handles(body_type: type[msgspec.Struct]) -> bool:
+        """Tell whether requests of this type are for the controller."""
+        return body_type in _HANDLERS
+
+    def next_deadline_ms(self, now_ms: int) -> int:
+        """Return when the next `Tick` is due."""
+        deadlines = [
+            self.sessions.next_expiry_ms(self.image),
+            self._next_balance_ms,
+            self._next_unclean_scan_ms,
+            self.recoveries.next_deadline_ms(now_ms),
+        ]
+        return min(deadline for deadline in deadlines if deadline is not None)
+
+    @property
+    def recovery_counts(self) -> Counts:
+        """KIP-966's metrics of unclean recovery."""
+        return self.recoveries.counts
+
+    def _turn(self, now_ms: int, next_offset: int) -> Turn:
+        return Turn(self.policy, now_ms=now_ms, next_offset=next_offset)
+
+    def _effects(self, turn: Turn) -> list[Effect]:
+        effects = turn.effects()
+        batches = [effect.records for effect in effects if isinstance(effect, Append)]
+        if len(batches) > 1:
+            group = [record for batch in batches for record in batch]
+            self._open_group = list(enumerate(group, start=turn.first_offset))
+        return effects
+
+    def _on_tick(self, turn: Turn) -> None:
+        fenced = broker.fence_one_silent_broker(turn, self.sessions)
+        if fenced is not None:
+            self.recoveries.on_fenced(fenced)
+        if turn.now_ms >= self._next_balance_ms:
+            self._next_balance_ms = turn.now_ms + self.settings.leader_imbalance_check_interval_ms
+            if self.settings.leader_rebalance:
+                self._balance(turn)
+        if turn.now_ms >= self._next_unclean_scan_ms:
+            self._next_unclean_scan_ms = turn.now_ms + self.settings.unclean_leader_election_interval_ms
+            turn.append(fencing.leaders_for_leaderless(turn.policy))
+
+    def _balance(self, turn: Turn) -> None:
+        """Give leadership back to preferred replicas that are in the ISR."""
+        keys = [key for key in turn.image.not_preferred() if self._can_go_back(turn, key.topic_id, key.partition)]
+        wish = Wish(election=Election.PREFERRED)
+        turn.append(
+            fencing.changes(turn.policy, keys[:ELECTIONS_PER_BALANCE_MAX], lambda *_: wish, turn.image.is_active)
+        )
+
+    def _can_go_back(self, turn: Turn, topic_id: UUID, index: int) -> bool:
+        partition = turn.image.topics[topic_id].partitions[index]
+        preferred = partition.preferred_leader
+        return partition.leader != NO_NODE and preferred in partition.isr and turn.image.is_active(preferred)
+
+    def _on_registration(self, turn: Turn, event: Request) -> msgspec.Struct:
+        body = event.body
+        assert isinstance(body, broker_registration.BrokerRegistrationRequest)
+        self.recoveries.on_fenced(NodeId(body.broker_id))
+        return broker.on_registration(turn, self.sessions, body)
+
+    def _on_heartbeat(self, turn: Turn, event: Request) -> msgspec.Struct:
+        body = event.body
+        assert isinstance(body, broker_heartbeat.BrokerHeartbeatRequest)
+        answer = broker.on_heartbeat(turn, self.sessions, body, event.received_ms)
+        if answer.is_fenced:
+            self.recoveries.on_fenced(NodeId(body.broker_id))
+        return answer
+
+    def _on_unregister_broker(self, turn: Turn, event: Request) -> msgspec.Struct:
+        body = event.body
+        assert isinstance(body, unregister_broker.UnregisterBrokerRequest)
+        self.sessions.drop(NodeId(body.broker_id))
+        self.recoveries.on_fenced(NodeId(body.broker_id))
+        return admin.on_unregister_broker(turn, body)
+
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+_Handler = Callable[[Controller, Turn, Request], msgspec.Struct]
+
+
+def _plain(function: Callable[[Turn, Any], msgspec.Struct]) -> _Handler:
+    return lambda _, turn, event: function(turn, event.body)
+
+
+_HANDLERS: dict[type[msgspec.Struct], _Handler] = {
+    broker_registration.REQUEST: Controller._on_registration,
+    broker_heartbeat.REQUEST: Controller._on_heartbeat,
+    alter_partition.REQUEST: _plain(broker.on_alter_partition),
+    allocate_producer_ids.REQUEST: _plain(broker.on_allocate_producer_ids),
+    controller_registration.REQUEST: _plain(broker.on_controller_registration),
+    create_topics.REQUEST: lambda self, turn, event: admin.on_create_topics(
+        turn, _as(create_topics.CreateTopicsRequest, event), self._new_topic_id, self._random
+    ),
+    create_partitions.REQUEST: lambda self, turn, event: admin.on_create_partitions(
+        turn, _as(create_partitions.CreatePartitionsRequest, event), self._random
+    ),
+    delete_topics.REQUEST: _plain(admin.on_delete_topics),
+    elect_leaders.REQUEST: _plain(admin.on_elect_leaders),
+    elect_designated_leaders.REQUEST: lambda self, turn, event: admin.on_elect_designated_leaders(
+        turn, self.recoveries, _as(elect_designated_leaders.ElectDesignatedLeadersRequest, event)
+    ),
+    alter_partition_reassignments.REQUEST: _plain(admin.on_alter_partition_reassignments),
+    list_partition_reassignments.REQUEST: _plain(admin.on_list_partition_reassignments),
+    unregister_broker.REQUEST: Controller._on_unregister_broker,
+    update_features.REQUEST: _plain(admin.on_update_features),
+    describe_configs.REQUEST: lambda self, turn, event: config.on_describe_configs(
+        turn, _as(describe_configs.DescribeConfigsRequest, event), self._static_configs
+    ),
+    incremental_alter_configs.REQUEST: _plain(config.on_incremental_alter_configs),
+    alter_configs.REQUEST: _plain(config.on_alter_configs),
+}
+
+
+def _as(of: type[_T], event: Request) -> _T:
+    assert isinstance(event.body, of)
+    return event.body
