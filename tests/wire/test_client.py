@@ -1,0 +1,178 @@
+"""The client against two small servers that know one topic: leaders, stale metadata, unreachable nodes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from replog.client.client import LATEST, Client, Unreachable
+from replog.client.connection import ConnectionLost
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.node.server import Server, ServerLimits, ServerRequest
+from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
+from replog.types import NodeId
+from replog.wire.apis import BROKER_APIS, Api
+from replog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from replog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from replog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from replog.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from replog.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+
+HOST = "127.0.0.1"
+TOPIC_ID = UUID(int=7)
+
+
+class SmallWorld:
+    def __init__(self) -> None:
+        self.clock = RealClock()
+        self.entropy = RealEntropy()
+        self.disk = RealDisk()
+        self.network = RealNetwork()
+        self.journal = RealJournal(1, level="error")
+
+
+class Cluster:
+    """Brokers 1 and 2; `leader` leads t-0 and says NOT_LEADER to nobody else's records."""
+
+    def __init__(self) -> None:
+        self.ports: dict[int, int] = {}
+        self.leader = 2
+        self.asked: list[tuple[int, Api]] = []
+
+    def answer(self, node: int, request: ServerRequest) -> None:
+        self.asked.append((node, request.api))
+        error = Error.NONE if node == self.leader else Error.NOT_LEADER_OR_FOLLOWER
+        match request.api:
+            case Api.METADATA:
+                request.reply(self.metadata())
+            case Api.PRODUCE if request.body.acks == 0:
+                request.reply_nothing()
+            case Api.PRODUCE:
+                told = PartitionProduceResponse(error_code=error, base_offset=40)
+                request.reply(ProduceResponse(responses=[TopicProduceResponse(partition_responses=[told])]))
+            case Api.FETCH:
+                read = PartitionData(error_code=error, records=b"batch", high_watermark=41)
+                request.reply(FetchResponse(responses=[FetchableTopicResponse(partitions=[read])]))
+            case Api.LIST_OFFSETS:
+                offset = ListOffsetsPartitionResponse(error_code=error, offset=41)
+                request.reply(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(partitions=[offset])]))
+            case Api.CREATE_TOPICS:
+                made = CreatableTopicResult(name=request.body.topics[0].name)
+                request.reply(CreateTopicsResponse(topics=[made]))
+            case _:
+                request.close("not asked here")
+
+    def metadata(self) -> MetadataResponse:
+        partitions = [MetadataResponsePartition(partition_index=0, leader_id=self.leader, leader_epoch=3)]
+        if self.leader < 0:
+            partitions = [MetadataResponsePartition(partition_index=0, leader_id=-1)]
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=n, host=HOST, port=port) for n, port in self.ports.items()],
+            topics=[MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=partitions)],
+        )
+
+
+def on_cluster(scenario: Callable[[Cluster, Client], Awaitable[None]]) -> None:
+    world = SmallWorld()
+
+    async def main() -> None:
+        cluster = Cluster()
+        servers = []
+        for node in (1, 2):
+            server = Server(world, BROKER_APIS, lambda request, n=node: cluster.answer(n, request), ServerLimits())
+            cluster.ports[node] = await server.start(Endpoint(HOST, 0))
+            servers.append(server)
+        client = Client(world, [Endpoint(HOST, 1), Endpoint(HOST, cluster.ports[1])], timeout_ms=3000)
+        try:
+            await scenario(cluster, client)
+        finally:
+            await client.close()
+            for server in servers:
+                server.stop()
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    world.disk.close()
+
+
+def test_records_go_to_the_leader_and_come_from_it():
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        told = await client.produce("t", 0, b"batch", acks=-1)
+        read = await client.fetch("t", 0, 40)
+        offset = await client.list_offsets("t", 0, LATEST)
+
+        assert told is not None
+        assert (told.base_offset, bytes(read.records or b""), offset.offset) == (40, b"batch", 41)
+        assert {node for node, api in cluster.asked if api is not Api.METADATA} == {2}
+        assert (await client.leader("t", 0)).topic_id == TOPIC_ID
+
+    on_cluster(scenario)
+
+
+def test_nobody_answers_a_produce_without_acks():
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        assert await client.produce("t", 0, b"batch", acks=0) is None
+
+    on_cluster(scenario)
+
+
+def test_stale_metadata_is_forgotten_and_asked_for_afresh():
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        await client.leader("t", 0)
+        cluster.leader = 1
+
+        first = await client.produce("t", 0, b"batch", acks=1)
+        second = await client.produce("t", 0, b"batch", acks=1)
+
+        assert first is not None
+        assert second is not None
+        assert (first.error_code, second.error_code) == (Error.NOT_LEADER_OR_FOLLOWER, Error.NONE)
+
+    on_cluster(scenario)
+
+
+def test_without_a_leader_nothing_was_sent():
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        cluster.leader = -1
+
+        with pytest.raises(Unreachable, match="t-0 has no leader"):
+            await client.produce("t", 0, b"batch", acks=1)
+        with pytest.raises(Unreachable, match="broker 9"):
+            await client.ask(Api.METADATA, cluster.metadata(), node=NodeId(9))
+
+    on_cluster(scenario)
+
+
+def test_topics_are_created_by_anybody():
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        made = await client.create_topic("new", assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
+
+        assert (made.name, made.error_code) == ("new", Error.NONE)
+
+    on_cluster(scenario)
+
+
+def test_a_closed_connection_is_opened_again_by_the_next_question():
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        with pytest.raises(ConnectionLost):
+            await client.ask(Api.DESCRIBE_CLUSTER, _describe(), node=NodeId(1))
+        assert await client.refresh(["t"]) is not None
+
+    on_cluster(scenario)
+
+
+def _describe():
+    from replog.wire.messages.describe_cluster import DescribeClusterRequest
+
+    return DescribeClusterRequest()
