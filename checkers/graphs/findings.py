@@ -1,0 +1,33 @@
+"""What a graph checker says: anomalies by class, each with the operations that show it."""
+
+import msgspec
+
+WITNESSES_MAX = 8
+
+
+class Witness(msgspec.Struct, frozen=True):
+    """One example: the operations' places in the history and the fact in words."""
+
+    operations: tuple[int, ...]
+    words: str
+
+
+class Findings:
+    """Anomalies by name; examples are capped, counts are not."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.witnesses: dict[str, list[Witness]] = {}
+        self.undecided: list[str] = []
+
+    def add(self, anomaly: str, operations: tuple[int, ...], words: str) -> None:
+        """Count one case of an anomaly; keep it as an example while there are few."""
+        self.counts[anomaly] = self.counts.get(anomaly, 0) + 1
+        kept = self.witnesses.setdefault(anomaly, [])
+        if len(kept) < WITNESSES_MAX:
+            kept.append(Witness(operations, words))
+
+    @property
+    def anomalies(self) -> set[str]:
+        """The names of all anomalies found."""
+        return set(self.counts)

@@ -1,0 +1,103 @@
+"""Operations of clients as values: what every graph and register checker reads.
+
+An operation is an invocation and, unless it was left open, its completion: `ok` took effect, `fail`
+surely did not, `info` nobody knows. Positions are places in the history; a smaller position happened
+earlier. Files come in the neutral JSON form of the corpus (one object an event) or are made from
+a recording's tables.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+Outcome = Literal["ok", "fail", "info"]
+OPEN_END: Final = 1 << 62  # the completion position of an operation that nobody saw complete
+
+
+class HistoryError(ValueError):
+    """A history that contradicts itself; the message names the event and the reason."""
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of one process. `index` is where the completion (or the open invocation) stands."""
+
+    index: int
+    process: int
+    outcome: Outcome
+    function: str
+    invoked: int
+    completed: int
+    steps: tuple[Any, ...]  # micro-operations, or one (function, key, value)
+    extra: Mapping[str, Any] = {}
+
+
+def paired(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
+    """Return the operations of a history, ordered by invocation.
+
+    errors: HistoryError for a completion without invocation, a second invocation of a busy process.
+    """
+    waiting: dict[int, tuple[int, Mapping[str, Any]]] = {}
+    operations: list[Operation] = []
+    for position, event in enumerate(events):
+        if isinstance(event.get("process"), str):
+            continue  # what hurts the system is recorded beside the clients
+        process = _process(event, position)
+        if event["type"] == "invoke":
+            if process in waiting:
+                raise HistoryError(f"event {position}: process {process} invokes while an operation of its is open")
+            waiting[process] = (position, event)
+            continue
+        if event["type"] not in {"ok", "fail", "info"}:
+            raise HistoryError(f"event {position}: unknown type {event['type']!r}")
+        if process not in waiting:
+            raise HistoryError(f"event {position}: {event['type']} of process {process} without an invocation")
+        operations.append(_operation(waiting.pop(process), position, event))
+    operations += [_operation(opened, OPEN_END, None) for opened in waiting.values()]
+    return sorted(operations, key=lambda operation: operation.invoked)
+
+
+def _process(event: Mapping[str, Any], position: int) -> int:
+    # Samples of other tools name no process where every operation follows the one before.
+    process = event.get("process", 0)
+    if not isinstance(process, int):
+        raise HistoryError(f"event {position}: process {process!r} is not a number")
+    return process
+
+
+def _operation(opened: tuple[int, Mapping[str, Any]], end: int, completion: Mapping[str, Any] | None) -> Operation:
+    start, invocation = opened
+    told = completion or invocation
+    outcome: Outcome = completion["type"] if completion else "info"
+    return Operation(
+        index=end if completion else start,
+        process=invocation.get("process", 0),
+        outcome=outcome,
+        function=invocation.get("f", "txn"),
+        # An unknown outcome may take effect at any later time.
+        invoked=start,
+        completed=end if outcome != "info" else OPEN_END,
+        steps=_steps(told, invocation),
+        extra={name: told[name] for name in ("rebalance_log", "keys", "error") if name in told},
+    )
+
+
+def _steps(told: Mapping[str, Any], invocation: Mapping[str, Any]) -> tuple[Any, ...]:
+    for name in ("mops", "value"):
+        for event in (told, invocation):
+            steps = event.get(name)
+            if steps is not None and _is_transaction(steps):
+                return tuple(tuple(step) for step in steps)
+    return ((invocation.get("f"), invocation.get("key"), invocation.get("value"), told.get("value")),)
+
+
+def _is_transaction(steps: Any) -> bool:
+    return bool(steps) and isinstance(steps, list) and all(isinstance(s, list) and isinstance(s[0], str) for s in steps)
+
+
+def by_key(operations: Sequence[Operation]) -> dict[Any, list[Operation]]:
+    """Group single-step operations by the key they touch, in order of first use."""
+    groups: dict[Any, list[Operation]] = {}
+    for operation in operations:
+        groups.setdefault(operation.steps[0][1], []).append(operation)
+    return groups

@@ -1,0 +1,209 @@
+"""Read/write registers: every key holds one value; transactions read and write it (Elle, section 5).
+
+A register shows one version, not its history, so the order of versions must be inferred: the initial nil comes first;
+a transaction's own writes of a key follow each other and what it read of it before (`writes_follow_reads`, and always
+within the transaction's own writes); on request versions follow the order of each process (`sequential_keys`) or of real
+time (`linearizable_keys`). Contradictory version orders are cyclic-versions, and such a key orders nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import networkx as nx
+
+from checkers.graphs.cycles import Edge, Graph, search
+from checkers.graphs.findings import Findings
+from checkers.graphs.list_append import add_time, words
+from checkers.graphs.models import forbidden, implied_by, suffixes_of
+from checkers.graphs.operations import OPEN_END, Operation
+
+NIL: Final = None
+Key = Any
+Value = Any
+
+
+class RegisterHistory:
+    """Who wrote which value, who read it; first reads and last writes of each transaction by key."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self.operations = operations
+        self.writer: dict[tuple[Key, Value], int] = {}
+        self.intermediate: set[tuple[Key, Value]] = set()
+        self.reads: dict[Key, list[tuple[int, Value]]] = {}  # what a transaction saw before it wrote the key itself
+        self.writes: dict[Key, list[tuple[int, Value]]] = {}  # the last value that a transaction wrote
+        for number, operation in enumerate(operations):
+            self._take(number, operation)
+
+    def _take(self, number: int, operation: Operation) -> None:
+        written: dict[Key, Value] = {}
+        seen: set[Key] = set()
+        for function, key, value in operation.steps:
+            if function == "w":
+                if key in written:
+                    self.intermediate.add((key, written[key]))
+                written[key] = value
+                self.writer[key, value] = number
+            elif operation.outcome == "ok" and key not in written and key not in seen:
+                seen.add(key)
+                self.reads.setdefault(key, []).append((number, value))
+        if operation.outcome != "fail":
+            for key, value in written.items():
+                self.writes.setdefault(key, []).append((number, value))
+
+
+def check(
+    operations: Sequence[Operation],
+    model: str = "strict-serializable",
+    *,
+    writes_follow_reads: bool = False,
+    sequential_keys: bool = False,
+    linearizable_keys: bool = False,
+) -> Findings:
+    """Return the anomalies of a register history that the model forbids.
+
+    operations: paired; steps ("w", key, value) and ("r", key, value or None). Values are unique within a key.
+    """
+    history = RegisterHistory(operations)
+    found = Findings()
+    for operation in operations:
+        if operation.outcome == "ok":
+            _internal(found, operation)
+    _dirty_reads(found, history)
+    graph = Graph(len(operations))
+    for key in dict.fromkeys([*history.writes, *history.reads]):
+        versions = _versions(history, key, writes_follow_reads=writes_follow_reads)
+        if linearizable_keys:
+            _timed(versions, history, key, lambda early, late: early.completed < late.invoked)
+        elif sequential_keys:
+            _timed(
+                versions,
+                history,
+                key,
+                lambda early, late: early.process == late.process and early.invoked < late.invoked,
+            )
+        _lost_updates(found, history, key)
+        if _cyclic(found, history, key, versions):
+            continue
+        _edges(graph, history, key, versions)
+    _read_edges(graph, history)
+    suffixes = suffixes_of(model)
+    add_time(graph, operations, suffixes)
+    result = search(graph, suffixes, implied_by)
+    for cycle in result.cycles:
+        found.add(cycle.anomaly, tuple(operations[step.source].index for step in cycle.steps), words(cycle, operations))
+    found.undecided += result.undecided
+    return forbidden(found, model)
+
+
+def _internal(found: Findings, operation: Operation) -> None:
+    known: dict[Key, Value] = {}
+    for function, key, value in operation.steps:
+        if function == "r" and key in known and known[key] != value:
+            found.add("internal", (operation.index,), f"expected {known[key]!r} of {key}, read {value!r}")
+        known[key] = value
+
+
+def _dirty_reads(found: Findings, history: RegisterHistory) -> None:
+    for key, reads in history.reads.items():
+        for number, value in reads:
+            writer = history.writer.get((key, value))
+            reader = history.operations[number]
+            if value is NIL or writer == number:
+                continue
+            if writer is None:
+                found.add("phantom-value", (reader.index,), f"{value!r} of {key} was read but never written")
+            elif history.operations[writer].outcome == "fail":
+                places = (history.operations[writer].index, reader.index)
+                found.add("G1a", places, f"{value!r} of {key} was read although its transaction failed")
+            elif (key, value) in history.intermediate:
+                places = (history.operations[writer].index, reader.index)
+                found.add("G1b", places, f"{value!r} of {key} was not its transaction's last write")
+
+
+def _lost_updates(found: Findings, history: RegisterHistory, key: Key) -> None:
+    writes = {number for number, _ in history.writes.get(key, []) if history.operations[number].outcome == "ok"}
+    by_version: dict[Value, list[int]] = {}
+    for number, value in history.reads.get(key, []):
+        if number in writes:
+            by_version.setdefault(value, []).append(number)
+    for value, numbers in by_version.items():
+        if len(numbers) > 1:
+            places = tuple(history.operations[number].index for number in numbers)
+            found.add("lost-update", places, f"each read {value!r} of {key} and wrote it")
+
+
+def _versions(history: RegisterHistory, key: Key, *, writes_follow_reads: bool) -> "nx.DiGraph[Value]":
+    versions: nx.DiGraph[Value] = nx.DiGraph()
+    present = [value for _, value in history.writes.get(key, [])]
+    present += [value for _, value in history.reads.get(key, []) if value is not NIL]
+    for value in present:
+        versions.add_edge(("nil",), ("value", value))
+    if writes_follow_reads:
+        read = dict(history.reads.get(key, []))
+        for number, value in history.writes.get(key, []):
+            if number in read and read[number] is not NIL and read[number] != value:
+                versions.add_edge(("value", read[number]), ("value", value))
+    return versions
+
+
+def _timed(versions: "nx.DiGraph[Value]", history: RegisterHistory, key: Key, before: Any) -> None:
+    """Add version edges from whoever touched a version to whoever touched another one later."""
+    touched: list[tuple[Operation, Value, Value]] = []
+    read = dict(history.reads.get(key, []))
+    wrote = dict(history.writes.get(key, []))
+    for number in sorted({*read, *wrote}):
+        operation = history.operations[number]
+        if operation.outcome != "ok":
+            continue
+        first = _node(read[number]) if number in read else _node(wrote[number])
+        last = _node(wrote[number]) if number in wrote else first
+        touched.append((operation, first, last))
+    touched.sort(key=lambda entry: entry[0].invoked)
+    for place, (late, first, _) in enumerate(touched):
+        # The nearest predecessors suffice: what came before them follows by way of them.
+        latest_start = -1
+        for early, _, last in sorted(touched[:place], key=lambda entry: -entry[0].completed):
+            if early.completed < latest_start:
+                break
+            if before(early, late):
+                if early.completed != OPEN_END and last != first:
+                    versions.add_edge(last, first)
+                latest_start = max(latest_start, early.invoked)
+
+
+def _node(value: Value) -> Value:
+    return ("nil",) if value is NIL else ("value", value)
+
+
+def _cyclic(found: Findings, history: RegisterHistory, key: Key, versions: "nx.DiGraph[Value]") -> bool:
+    for component in nx.strongly_connected_components(versions):
+        if len(component) > 1:
+            values = sorted((node[1] if len(node) > 1 else "nil" for node in component), key=repr)
+            writers = [history.writer.get((key, value)) for value in values]
+            places = tuple(history.operations[number].index for number in writers if number is not None)
+            found.add("cyclic-versions", places, f"the versions {values} of {key} each come before the other")
+            return True
+    return False
+
+
+def _edges(graph: Graph, history: RegisterHistory, key: Key, versions: "nx.DiGraph[Value]") -> None:
+    readers: dict[Value, list[int]] = {}
+    for number, value in history.reads.get(key, []):
+        readers.setdefault(_node(value), []).append(number)
+    for earlier, later in nx.transitive_reduction(versions).edges:
+        writer = history.writer.get((key, later[1]))
+        if writer is None or history.operations[writer].outcome == "fail":
+            continue
+        previous = history.writer.get((key, earlier[1])) if len(earlier) > 1 else None
+        if previous is not None and history.operations[previous].outcome != "fail":
+            graph.add(Edge.WW, [previous], [writer])
+        for reader in readers.get(earlier, []):
+            graph.add(Edge.RW, [reader], [writer])
+
+
+def _read_edges(graph: Graph, history: RegisterHistory) -> None:
+    for key, reads in history.reads.items():
+        for number, value in reads:
+            writer = history.writer.get((key, value))
+            if value is not NIL and writer is not None and history.operations[writer].outcome != "fail":
+                graph.add(Edge.WR, [writer], [number])

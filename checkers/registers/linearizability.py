@@ -1,0 +1,210 @@
+"""Search for an order of operations that a single object would explain.
+
+Every operation seems to take effect at one moment between its invocation and its completion (Herlihy and Wing, 1990).
+The search walks along the history and keeps all *configurations* that may be true: a state and which open
+operations have already taken effect in it. Nothing happens before it has to: only when an operation completes must it have
+taken effect, so configurations are extended just in time (Lowe, "Testing for linearizability", 2017).
+
+What keeps the search small:
+- a completing read that fits a state takes effect there at once: whatever else might have come first can as well come after it;
+- operations of unknown outcome stay open for ever, and each doubles the configurations. Those that ask for the
+  same are interchangeable, so only their number counts; and a configuration that reached the same state with fewer of them can do
+  all that one with more of them can: the latter is dropped.
+
+The search obeys its limits: it answers `unknown` with the longest prefix that it could order instead of taking more.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from checkers.graphs.operations import OPEN_END, Operation, by_key
+from checkers.registers.models import IMPOSSIBLE, UNKNOWN, Model, State
+
+
+class Answer(StrEnum):
+    """Whether an order exists."""
+
+    LINEARIZABLE = "linearizable"
+    ILLEGAL = "illegal"
+    UNKNOWN = "unknown"
+
+
+class Linearization(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer; for a bad or undecided history the first completion that could not be ordered."""
+
+    answer: Answer
+    key: Any = None
+    ordered_until: int  # completions up to here (exclusive, places in the history) fit one order
+    culprit: int | None = None
+    configurations: int  # the largest number held at once
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much a search may take: configurations in memory, and a clock to stop by."""
+
+    configurations: int = 1_000_000
+    expired: Callable[[], bool] = lambda: False
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One operation on the object."""
+
+    number: int
+    function: str
+    argument: Any
+    result: Any
+    known: bool  # its completion was seen
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """A state; the open calls of known outcome that took effect in it; how many of each unknown kind did."""
+
+    state: State
+    done: frozenset[int]
+    spent: tuple[int, ...]
+
+
+def check(operations: Sequence[Operation], model: Model, limits: Limits | None = None) -> Linearization:
+    """Judge every key by itself (linearizability is local); return the worst answer."""
+    worst: Linearization | None = None
+    for key, own in by_key(operations).items():
+        result = check_object(own, model, limits or Limits(), key)
+        if result.answer is Answer.ILLEGAL:
+            return result
+        if worst is None or result.answer is Answer.UNKNOWN:
+            worst = result
+    return worst or Linearization(answer=Answer.LINEARIZABLE, ordered_until=0, configurations=0)
+
+
+def check_object(operations: Sequence[Operation], model: Model, limits: Limits, key: Any = None) -> Linearization:
+    """Judge the history of one object."""
+    search = Search(model, limits)
+    ordered = 0
+    for place, opens, number in _events(operations, model):
+        operation = operations[number]
+        if opens:
+            search.open(_call(number, operation))
+            continue
+        verdict = search.complete(number)
+        if verdict is not Answer.LINEARIZABLE:
+            return Linearization(
+                answer=verdict, key=key, ordered_until=ordered, culprit=operation.index, configurations=search.most
+            )
+        ordered = place
+    return Linearization(answer=Answer.LINEARIZABLE, key=key, ordered_until=ordered, configurations=search.most)
+
+
+def _events(operations: Sequence[Operation], model: Model) -> Iterable[tuple[int, bool, int]]:
+    """Yield (place, is an invocation, operation number) in order; what surely had no effect is left out."""
+    events: list[tuple[int, bool, int]] = []
+    for number, operation in enumerate(operations):
+        unknown = operation.outcome == "info"
+        if operation.outcome == "fail" or (unknown and operation.steps[0][0] in model.reads):
+            continue
+        events.append((operation.invoked, True, number))
+        if not unknown:
+            events.append((operation.completed, False, number))
+    return sorted(events)
+
+
+def _call(number: int, operation: Operation) -> Call:
+    function, _, argument, result = operation.steps[0]
+    known = operation.completed != OPEN_END
+    return Call(number, function, _frozen(argument), _frozen(result) if known else UNKNOWN, known)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Search:
+    """The configurations that explain the history so far."""
+
+    def __init__(self, model: Model, limits: Limits) -> None:
+        self._model = model
+        self._limits = limits
+        self._open: dict[int, Call] = {}
+        self._kinds: dict[tuple[str, Any], int] = {}  # unknown outcomes that ask for the same, numbered
+        self._available: list[int] = []
+        self._configurations = {Configuration(model.initial, frozenset(), ())}
+        self.most = 1
+
+    def open(self, call: Call) -> None:
+        """Note an invocation: from now on it may take effect."""
+        if call.known:
+            self._open[call.number] = call
+            return
+        kind = self._kinds.setdefault((call.function, call.argument), len(self._kinds))
+        if kind == len(self._available):
+            self._available.append(0)
+            self._configurations = {Configuration(c.state, c.done, (*c.spent, 0)) for c in self._configurations}
+        self._available[kind] += 1
+
+    def complete(self, number: int) -> Answer:
+        """Keep the configurations in which this call has taken effect by now."""
+        call = self._open[number]
+        kept: set[Configuration] = set()
+        todo: list[Configuration] = []
+        seen = set(self._configurations)
+        for configuration in self._configurations:
+            if number in configuration.done:
+                kept.add(_forget(configuration, number))
+            else:
+                todo.append(configuration)
+        steps = 0
+        while todo:
+            configuration = todo.pop()
+            steps += 1
+            if steps % 4096 == 0 and self._limits.expired():
+                return Answer.UNKNOWN
+            state = self._model.step(configuration.state, call.function, call.argument, call.result)
+            if state is not IMPOSSIBLE:
+                kept.add(Configuration(state, configuration.done, configuration.spent))
+                if call.function in self._model.reads:
+                    continue
+            for following in self._extensions(configuration, number):
+                if following not in seen:
+                    seen.add(following)
+                    todo.append(following)
+            if len(seen) > self._limits.configurations:
+                return Answer.UNKNOWN
+        del self._open[number]
+        self._configurations = _undominated(kept)
+        self.most = max(self.most, len(seen))
+        return Answer.LINEARIZABLE if kept else Answer.ILLEGAL
+
+    def _extensions(self, configuration: Configuration, completing: int) -> Iterable[Configuration]:
+        """Let one more open call take effect."""
+        for number, call in self._open.items():
+            if number == completing or number in configuration.done:
+                continue
+            state = self._model.step(configuration.state, call.function, call.argument, call.result)
+            if state is not IMPOSSIBLE:
+                yield Configuration(state, configuration.done | {number}, configuration.spent)
+        for (function, argument), kind in self._kinds.items():
+            if configuration.spent[kind] < self._available[kind]:
+                state = self._model.step(configuration.state, function, argument, UNKNOWN)
+                if state is not IMPOSSIBLE and state != configuration.state:
+                    spent = configuration.spent
+                    yield Configuration(state, configuration.done, (*spent[:kind], spent[kind] + 1, *spent[kind + 1 :]))
+
+
+def _forget(configuration: Configuration, number: int) -> Configuration:
+    return Configuration(configuration.state, configuration.done - {number}, configuration.spent)
+
+
+def _undominated(configurations: set[Configuration]) -> set[Configuration]:
+    """Drop configurations that another one reaches with no more unknown operations of any kind."""
+    groups: dict[tuple[State, frozenset[int]], list[Configuration]] = {}
+    for configuration in sorted(configurations, key=lambda c: sum(c.spent)):
+        group = groups.setdefault((configuration.state, configuration.done), [])
+        if not any(_at_most(better.spent, configuration.spent) for better in group):
+            group.append(configuration)
+    return {configuration for group in groups.values() for configuration in group}
+
+
+def _at_most(few: tuple[int, ...], many: tuple[int, ...]) -> bool:
+    return all(a <= b for a, b in zip(few, many, strict=True))

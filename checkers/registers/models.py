@@ -1,0 +1,63 @@
+"""Small sequential objects: what one operation does to a state, or that it cannot have happened there.
+
+A model is a pure function `step(state, function, argument, result) -> state or IMPOSSIBLE`. A result of UNKNOWN fits
+any state: the caller never learned it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+State = Any
+
+
+class Marker:
+    """A value that equals nothing else."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+IMPOSSIBLE: Final = Marker("IMPOSSIBLE")
+UNKNOWN: Final = Marker("UNKNOWN")
+
+
+class Model(msgspec.Struct, frozen=True):
+    """An object: its name, its first state, what operations do, and which of them never change it."""
+
+    name: str
+    initial: State
+    step: Callable[[State, str, Any, Any], State]
+    reads: frozenset[str]
+
+
+def _register(state: State, function: str, argument: Any, result: Any) -> State:
+    if function == "read":
+        return state if result is UNKNOWN or result == state else IMPOSSIBLE
+    if function == "write":
+        return argument
+    old, new = argument
+    return new if state == old else IMPOSSIBLE
+
+
+def _mutex(state: State, function: str, argument: Any, result: Any) -> State:
+    if function == "acquire":
+        return IMPOSSIBLE if state else True
+    return False if state else IMPOSSIBLE
+
+
+def _text(state: State, function: str, argument: Any, result: Any) -> State:
+    if function == "get":
+        return state if result is UNKNOWN or (result or "") == state else IMPOSSIBLE
+    return argument if function == "put" else state + argument
+
+
+CAS_REGISTER: Final = Model("cas-register", None, _register, frozenset({"read"}))
+REGISTER: Final = Model("register", None, _register, frozenset({"read"}))
+MUTEX: Final = Model("mutex", initial=False, step=_mutex, reads=frozenset())
+KV_APPEND: Final = Model("kv-append", "", _text, frozenset({"get"}))
+MODELS: Final = {model.name: model for model in (CAS_REGISTER, REGISTER, MUTEX, KV_APPEND)}
