@@ -61,6 +61,7 @@ class Recovery:
         segments = [self._segment(base_offset) for base_offset in self._base_offsets()]
         if not segments:
             segments = [self._segment(log_start_offset)]
+            self.disk.sync_directory(self.directory)  # a flush makes content durable, not names
         first_scanned = self._load_trusted(segments, recover=recover, recovery_point=recovery_point)
         epochs = self._epochs(segments[:first_scanned])
         scan_from = segments[first_scanned].base_offset if first_scanned < len(segments) else segments[-1].next_offset

@@ -241,6 +241,11 @@ class Segment:
 
     # Index files.
 
+    @property
+    def index_entries(self) -> list[tuple[int, int]]:
+        """Return (last offset, position) of the indexed batches."""
+        return list(zip(self._offsets, self._positions, strict=True))
+
     def write_indexes(self) -> None:
         """Write the index files; call it only when the batches are durable."""
         offsets = (
