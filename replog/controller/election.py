@@ -196,7 +196,8 @@ def _write_leader(fields: _Fields, partition: Partition, target: _Target, electe
 
 def _write_isr(fields: _Fields, partition: Partition, isr: Nodes, rules: Rules) -> None:
     # Without ELR the last member stays in the ISR: it is all that remembers who may lead.
-    if set(isr) != set(partition.isr) and (isr or rules.elr_enabled):
+    # The order counts, as in the released software: a proposal in another order is another state.
+    if isr != partition.isr and (isr or rules.elr_enabled):
         fields["isr"] = list(isr)
 
 
