@@ -1,0 +1,96 @@
+"""What only the real world has: event files, writes that come up short, a node's end."""
+
+import asyncio
+import json
+import os
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from replog.config import NodeConfig
+from replog.node.world import RealDisk, RealJournal, RealWorld, run
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> RealWorld:
+    return RealWorld(
+        NodeConfig(
+            {
+                "process.roles": "broker",
+                "node.id": 3,
+                "cluster.id": "c",
+                "listeners": "127.0.0.1:0",
+                "log.dirs": str(tmp_path),
+                "controller.quorum.voters": "101@127.0.0.1:1",
+                "tribunal.events.file": str(tmp_path / "deep" / "events.jsonl"),
+            }
+        ),
+        level="error",
+    )
+
+
+def test_events_are_whole_lines_and_probes_are_counted(tmp_path: Path):
+    journal = RealJournal(7, str(tmp_path / "events.jsonl"))
+    journal.event("registered", node=7, broker_epoch=5)
+    for _ in range(3):
+        journal.probe("elr_nonempty")
+    journal.close()
+
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [line.pop("node_ns") > 0 for line in lines] == [True] * 4
+    assert lines[0] == {"event": "registered", "node": 7, "broker_epoch": 5}
+    assert [line["count"] for line in lines[1:]] == [1, 2, 3]
+    assert lines[1]["name"] == "elr_nonempty"
+
+
+def test_people_see_what_is_important_enough():
+    people = StringIO()
+    journal = RealJournal(7, level="warning", people=people)
+    journal.log("info", "quiet")
+    journal.log("error", "loud")
+
+    assert people.getvalue().endswith("ERROR   node 7: loud\n")
+    assert "quiet" not in people.getvalue()
+
+
+def test_a_write_that_came_up_short_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "log"), create=True)
+    whole = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, position: whole(fd, [b"".join(parts)[:3]], position))
+
+    assert file.append(b"abc", b"defg") == 0
+
+    assert (file.read_at(0, 10), file.size()) == (b"abcdefg", 7)
+    file.close()
+    disk.close()
+
+
+def test_a_node_that_ends_well_exits_with_zero(world: RealWorld):
+    async def main() -> None:
+        await asyncio.sleep(0)
+
+    assert run(main(), world) == 0
+
+
+def test_what_nobody_foresaw_ends_the_node(world: RealWorld):
+    """In a callback, where nobody waits for it."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(_fail)
+        await asyncio.sleep(60)
+
+    assert run(main(), world) == 1
+
+
+def test_what_main_raises_is_raised(world: RealWorld):
+    async def main() -> None:
+        _fail()
+
+    with pytest.raises(AssertionError, match="a bug"):
+        run(main(), world)
+
+
+def _fail() -> None:
+    raise AssertionError("a bug")
