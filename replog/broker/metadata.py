@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from replog.broker.isr import BrokerView, PartitionState
+from replog.config import Endpoint
 from replog.controller import records as r
 from replog.controller.image import Image
 from replog.controller.state import BROKER_RESOURCE, TOPIC_RESOURCE, Partition
@@ -98,6 +99,13 @@ class BrokerMetadata:
                 yield Removed(key)
             else:
                 yield Assigned(key, self._name(key), state_of(partition))
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        """Return where a registered broker can be reached by clients and peers."""
+        broker = self.image.brokers.get(node)
+        if broker is None or not broker.endpoints:
+            return None
+        return Endpoint(broker.endpoints[0].host, broker.endpoints[0].port)
 
     def assigned(self) -> list[TopicIdPartition]:
         """Return all partitions this broker has a replica of, in order."""

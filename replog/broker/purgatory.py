@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
 from replog.errors import Error
+from replog.wire.messages.produce import TopicProduceData
 
 BUCKET_MS: Final = 8
 
@@ -67,7 +68,7 @@ class ProduceResult:
 
     def __init__(
         self,
-        topic: object,
+        topic: TopicProduceData,
         index: int,
         error: Error | None,
         *,

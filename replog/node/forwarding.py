@@ -1,0 +1,150 @@
+"""Admin requests of clients, passed on to the active controller and its answers passed back.
+
+A request that surely was not carried out (no leader known, no connection, NOT_CONTROLLER) is sent again until the client's
+time is over. One that was lost under way is not: creating a topic twice would report that it exists already. The
+client is told REQUEST_TIMED_OUT then, which says that nobody knows.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from replog.errors import Error
+from replog.node import tasks
+from replog.node.controller_link import ControllerLink, NoController
+from replog.node.server import ServerRequest
+from replog.ports import World
+from replog.wire.apis import Api
+from replog.wire.messages import (
+    alter_partition_reassignments,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_quorum,
+    elect_designated_leaders,
+    elect_leaders,
+    incremental_alter_configs,
+    list_partition_reassignments,
+    unregister_broker,
+    update_features,
+)
+
+RETRY_AFTER_MS: Final = 100
+PATIENCE_MS: Final = 30_000  # where the request has no timeout of its own
+
+Failed = Callable[[Any, Error], msgspec.Struct]
+
+
+class Forwarding:
+    """The way of admin requests through this broker."""
+
+    def __init__(self, world: World, link: ControllerLink) -> None:
+        self.world = world
+        self.link = link
+
+    def handle(self, request: ServerRequest) -> None:
+        """Pass the request on; the answer comes later."""
+        tasks.start(self._forward(request))
+
+    async def _forward(self, request: ServerRequest) -> None:
+        body, api = request.body, request.api
+        patience_ms = max(1, getattr(body, "timeout_ms", PATIENCE_MS))
+        deadline_ms = self.world.clock.now_ms() + patience_ms
+        request.reply(await self._answer(api, body, request.version, deadline_ms))
+
+    async def _answer(self, api: Api, body: Any, version: int, deadline_ms: int) -> msgspec.Struct:
+        while True:
+            left_ms = deadline_ms - self.world.clock.now_ms()
+            if left_ms <= 0:
+                return FAILED[api](body, Error.REQUEST_TIMED_OUT)
+            try:
+                answer: msgspec.Struct = await self.link.send(api, body, version=version, timeout_ms=left_ms)
+            except NoController as problem:
+                if problem.was_sent:
+                    return FAILED[api](body, Error.REQUEST_TIMED_OUT)
+            else:
+                if not is_refused(answer):
+                    return answer
+                self.link.drop()
+            await asyncio.sleep(RETRY_AFTER_MS / 1000)
+
+
+def is_refused(answer: msgspec.Struct) -> bool:
+    """Tell whether the controller did nothing because it is not active."""
+    return any(error is Error.NOT_CONTROLLER for error in errors_in(answer))
+
+
+def errors_in(answer: msgspec.Struct) -> Iterator[Error]:
+    """Yield all error codes of an answer, at any depth."""
+    for name in answer.__struct_fields__:
+        value = getattr(answer, name)
+        if isinstance(value, Error):
+            yield value
+        for item in value if isinstance(value, list) else ():
+            if isinstance(item, msgspec.Struct):
+                yield from errors_in(item)
+
+
+def _create_topics(body: create_topics.CreateTopicsRequest, error: Error) -> msgspec.Struct:
+    return create_topics.CreateTopicsResponse(
+        topics=[
+            create_topics.CreatableTopicResult(name=topic.name, error_code=error, error_message=None)
+            for topic in body.topics
+        ]
+    )
+
+
+def _delete_topics(body: delete_topics.DeleteTopicsRequest, error: Error) -> msgspec.Struct:
+    by_name = [delete_topics.DeletableTopicResult(name=name, error_code=error) for name in body.topic_names]
+    by_either = [
+        delete_topics.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error)
+        for topic in body.topics
+    ]
+    return delete_topics.DeleteTopicsResponse(responses=by_name + by_either)
+
+
+def _create_partitions(body: create_partitions.CreatePartitionsRequest, error: Error) -> msgspec.Struct:
+    return create_partitions.CreatePartitionsResponse(
+        results=[
+            create_partitions.CreatePartitionsTopicResult(name=topic.name, error_code=error) for topic in body.topics
+        ]
+    )
+
+
+def _alter_configs(body: incremental_alter_configs.IncrementalAlterConfigsRequest, error: Error) -> msgspec.Struct:
+    return incremental_alter_configs.IncrementalAlterConfigsResponse(
+        responses=[
+            incremental_alter_configs.AlterConfigsResourceResponse(
+                error_code=error,
+                error_message=None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in body.resources
+        ]
+    )
+
+
+FAILED: Final[dict[Api, Failed]] = {
+    Api.CREATE_TOPICS: _create_topics,
+    Api.DELETE_TOPICS: _delete_topics,
+    Api.CREATE_PARTITIONS: _create_partitions,
+    Api.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
+    Api.ELECT_LEADERS: lambda _, error: elect_leaders.ElectLeadersResponse(error_code=error),
+    Api.ELECT_DESIGNATED_LEADERS: lambda _, error: elect_designated_leaders.ElectDesignatedLeadersResponse(
+        error_code=error
+    ),
+    Api.ALTER_PARTITION_REASSIGNMENTS: lambda _, error: (
+        alter_partition_reassignments.AlterPartitionReassignmentsResponse(error_code=error, error_message=None)
+    ),
+    Api.LIST_PARTITION_REASSIGNMENTS: lambda _, error: list_partition_reassignments.ListPartitionReassignmentsResponse(
+        error_code=error, error_message=None
+    ),
+    Api.UNREGISTER_BROKER: lambda _, error: unregister_broker.UnregisterBrokerResponse(
+        error_code=error, error_message=None
+    ),
+    Api.UPDATE_FEATURES: lambda _, error: update_features.UpdateFeaturesResponse(error_code=error, error_message=None),
+    Api.DESCRIBE_QUORUM: lambda _, error: describe_quorum.DescribeQuorumResponse(error_code=error, error_message=None),
+}

@@ -1,0 +1,150 @@
+"""Produce: validate, append, answer at once or when the high watermark has passed (SPEC 3.7).
+
+The way of a batch: from the socket's buffer through validation into the log, in one callback, never parsed. With acks
+of 0 or 1 the answer is written before the callback returns.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from replog.broker.purgatory import DelayedProduce, ProduceResult
+from replog.errors import Error
+from replog.log.log import Appended
+from replog.node.replicas import Replica, Replicas
+from replog.node.server import ServerRequest
+from replog.types import NO_NODE, NodeId
+from replog.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+NO_LEADER: Final = LeaderIdAndEpoch()
+
+
+class ProduceApi:
+    """Appends for clients."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.replicas = replicas
+        self.clock = replicas.world.clock
+
+    def handle(self, request: ServerRequest) -> None:
+        """Append all batches of a request; partitions succeed and fail independently."""
+        body: ProduceRequest = request.body
+        now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
+        results: list[ProduceResult] = []
+        waits: list[tuple[Replica, int]] = []
+        for topic in body.topic_data:
+            hosted = self._hosted(topic, request.version)
+            for data in topic.partition_data:
+                replica = hosted.get(data.index)
+                if replica is None:
+                    error = self.replicas.missing_error(topic.name, topic.topic_id, data.index)
+                    results.append(ProduceResult(topic, data.index, error))
+                    continue
+                result = self._append(replica, topic, data, body.acks, now_ms, wall_ms)
+                if result.error is None:
+                    waits.append((replica, len(results)))
+                results.append(result)
+        if body.acks == 0:
+            self._answer_nothing(request, results)
+        elif waits:
+            op = DelayedProduce(results, now_ms + body.timeout_ms, self._responder(request))
+            self.replicas.delay_produce(op, waits)
+        else:
+            request.reply(self._response(request.version, results))
+
+    def _append(
+        self,
+        replica: Replica,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        acks: int,
+        now_ms: int,
+        wall_ms: int,
+    ) -> ProduceResult:
+        """Append to one partition; the result has no error yet when it has to wait for the high watermark."""
+        if data.records is None or not len(data.records):
+            return ProduceResult(topic, data.index, Error.INVALID_RECORD)
+        partition = replica.partition
+        appended, effects = partition.append(data.records, acks=acks, now_ms=now_ms, wall_ms=wall_ms)
+        if not isinstance(appended, Appended):
+            return ProduceResult(topic, data.index, appended)
+        if not appended.duplicate:
+            self.replicas.grew(replica)
+            self.replicas.perform(replica, effects)
+        error: Error | None = Error.NONE
+        if acks == -1:
+            assert partition.leadership is not None
+            # A duplicate waits for its first copy as that one did: it may not be replicated yet (M75).
+            error = partition.leadership.produce_outcome(appended.last_offset)
+        return ProduceResult(
+            topic,
+            data.index,
+            error,
+            base_offset=appended.base_offset,
+            last_offset=appended.last_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        )
+
+    def _hosted(self, topic: TopicProduceData, version: int) -> dict[int, Replica]:
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            return self.replicas.by_topic_id.get(topic.topic_id, {})
+        return self.replicas.by_topic.get(topic.name, {})
+
+    def _answer_nothing(self, request: ServerRequest, results: list[ProduceResult]) -> None:
+        failed = next((result for result in results if result.error is not Error.NONE), None)
+        if failed is None or failed.error is None:
+            request.reply_nothing()
+        else:
+            # SPEC 3.7.2: nobody listens for an error; a lost connection makes the client look for the new leader.
+            request.close(f"acks=0 produce failed with {failed.error.name}")
+
+    def _responder(self, request: ServerRequest) -> "Callable[[list[ProduceResult]], None]":
+        return lambda results: request.reply(self._response(request.version, results))
+
+    def _response(self, version: int, results: list[ProduceResult]) -> ProduceResponse:
+        responses: list[TopicProduceResponse] = []
+        topic: TopicProduceData | None = None
+        partitions: list[PartitionProduceResponse] = []
+        leaders: dict[NodeId, None] = {}
+        for result in results:
+            if result.topic is not topic:
+                topic = result.topic
+                partitions = []
+                responses.append(
+                    TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+                )
+            partitions.append(self._partition_response(result, leaders))
+        endpoints = [endpoint for node in leaders for endpoint in self._endpoint(node)] if leaders else []
+        return ProduceResponse(responses=responses, node_endpoints=endpoints)
+
+    def _partition_response(self, result: ProduceResult, leaders: dict[NodeId, None]) -> PartitionProduceResponse:
+        error = result.error
+        assert error is not None
+        if error is Error.NONE:
+            return PartitionProduceResponse(
+                index=result.index,
+                base_offset=result.base_offset,
+                log_append_time_ms=result.log_append_time_ms,
+                log_start_offset=result.log_start_offset,
+            )
+        leader = NO_LEADER
+        if error is Error.NOT_LEADER_OR_FOLLOWER:
+            leader_id, leader_epoch = self.replicas.other_leader(result.topic.name, result.topic.topic_id, result.index)
+            if leader_id != NO_NODE:
+                leaders[leader_id] = None
+                leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        return PartitionProduceResponse(index=result.index, error_code=error, base_offset=-1, current_leader=leader)
+
+    def _endpoint(self, node: NodeId) -> list[NodeEndpoint]:
+        known = self.replicas.metadata.endpoint_of(node)
+        return [] if known is None else [NodeEndpoint(node_id=node, host=known.host, port=known.port, rack=None)]

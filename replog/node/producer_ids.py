@@ -1,0 +1,69 @@
+"""Producer ids, taken from the controller in blocks and given to idempotent producers one by one (InitProducerId)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from replog.errors import Error
+from replog.node import tasks
+from replog.node.controller_link import ControllerLink, NoController
+from replog.node.server import ServerRequest
+from replog.ports import World
+from replog.types import BrokerEpoch, NodeId
+from replog.wire.apis import Api
+from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+REQUEST_TIMEOUT_MS: Final = 5_000
+
+
+class ProducerIds:
+    """The block of ids in use and the request for the next."""
+
+    def __init__(
+        self, world: World, link: ControllerLink, node_id: NodeId, broker_epoch: Callable[[], BrokerEpoch]
+    ) -> None:
+        self.world = world
+        self.link = link
+        self.node_id = node_id
+        self.broker_epoch = broker_epoch
+        self._next = 0
+        self._end = 0
+        self._allocating = asyncio.Lock()
+
+    def init(self, request: ServerRequest) -> None:
+        """Give an idempotent producer its id."""
+        body: InitProducerIdRequest = request.body
+        if body.transactional_id is not None:
+            # Clients look for the coordinator first; this broker is none.
+            request.reply(InitProducerIdResponse(error_code=Error.NOT_COORDINATOR))
+        elif self._next < self._end:
+            request.reply(InitProducerIdResponse(producer_id=self._take()))
+        else:
+            tasks.start(self._init_later(request))
+
+    async def _init_later(self, request: ServerRequest) -> None:
+        async with self._allocating:
+            if self._next >= self._end:
+                await self._allocate()
+        if self._next < self._end:
+            request.reply(InitProducerIdResponse(producer_id=self._take()))
+        else:
+            request.reply(InitProducerIdResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
+
+    async def _allocate(self) -> None:
+        body = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch())
+        try:
+            answer = await self.link.send(Api.ALLOCATE_PRODUCER_IDS, body, timeout_ms=REQUEST_TIMEOUT_MS)
+        except NoController:
+            return
+        if answer.error_code is Error.NONE:
+            self._next = answer.producer_id_start
+            self._end = answer.producer_id_start + answer.producer_id_len
+        elif answer.error_code is Error.NOT_CONTROLLER:
+            self.link.drop()
+
+    def _take(self) -> int:
+        taken = self._next
+        self._next += 1
+        return taken

@@ -1,0 +1,306 @@
+"""The replicas that a broker hosts, and everyone who waits for one of them to move.
+
+Cores say what follows from an event; here it is carried out: waiting requests are looked at again, proposals go to
+the controller, fetchers start and stop, the journal hears of it. Moves are collected and acted upon once per turn of
+the event loop, so that a request that touches many partitions wakes a waiting fetch once.
+
+Single-threaded and without tasks: a request that can be answered at once never leaves its callback.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+from replog.broker.isr import Advance, Proposal, Propose, Refuse, Settle
+from replog.broker.metadata import BrokerMetadata
+from replog.broker.partition import Effect, Follow, Lead, Partition, StepDown, Truncated, Unfollow
+from replog.broker.purgatory import Deadlines, DelayedProduce, ProduceQueue, Watchers
+from replog.errors import Error
+from replog.ports import World
+from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicIdPartition, TopicPartition
+
+JOURNAL_INTERVAL_MS: Final = 100
+
+
+class WaitingFetch(Protocol):
+    """A fetch that waits for data, time or bad news."""
+
+    deadline_ms: int
+
+    def look_again(self, *, is_final: bool) -> bool:
+        """Answer if there is enough now, or anyhow when final; tell whether it was answered."""
+
+
+class Replica:
+    """A hosted partition with those who wait for it."""
+
+    __slots__ = ("fetches", "key", "name", "partition", "produces")
+
+    def __init__(self, key: TopicIdPartition, partition: Partition) -> None:
+        self.key = key
+        self.name = partition.name
+        self.partition = partition
+        self.produces = ProduceQueue()
+        self.fetches: Watchers[WaitingFetch] = Watchers()
+
+
+class Replication(Protocol):
+    """Who copies from leaders."""
+
+    def follow(self, replica: Replica, source: NodeId) -> None:
+        """Fetch from this broker in the partition's current leader epoch."""
+
+    def unfollow(self, replica: Replica) -> None:
+        """Stop fetching."""
+
+
+class Proposals(Protocol):
+    """Who brings proposals to the controller."""
+
+    def submit(self, replica: Replica, proposal: Proposal, after_ms: int) -> None:
+        """Send the proposal, not before `after_ms` from now; a newer one replaces it."""
+
+
+class Replicas:
+    """All hosted partitions by name and by id."""
+
+    def __init__(self, world: World, metadata: BrokerMetadata) -> None:
+        self.world = world
+        self.metadata = metadata
+        self.node_id = metadata.node_id
+        self.by_topic: dict[str, dict[int, Replica]] = {}
+        self.by_topic_id: dict[UUID, dict[int, Replica]] = {}
+        self.replication: Replication | None = None
+        self.proposals: Proposals | None = None
+        self._grown: dict[Replica, None] = {}  # logs that grew, or of which the role changed
+        self._advanced: dict[Replica, None] = {}  # high watermarks that moved
+        self._wake_is_due = False
+        self._deadlines: Deadlines[DelayedProduce | WaitingFetch] = Deadlines()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._unjournaled: dict[Replica, None] = {}
+        self._is_closed = False
+
+    # --- who is here ---------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Replica]:
+        for replicas in list(self.by_topic.values()):
+            yield from list(replicas.values())
+
+    def find(self, name: TopicPartition) -> Replica | None:
+        """Return a hosted partition by name."""
+        return self.by_topic.get(name.topic, {}).get(name.partition)
+
+    def find_by_id(self, key: TopicIdPartition) -> Replica | None:
+        """Return a hosted partition by topic id."""
+        return self.by_topic_id.get(key.topic_id, {}).get(key.partition)
+
+    def missing_error(self, topic: str, topic_id: UUID, index: int) -> Error:
+        """Return what to say of a partition that is not hosted here; asked by id unless that is zero."""
+        image = self.metadata.image
+        known = image.topics_by_name.get(topic) if topic_id == ZERO_UUID else image.topics.get(topic_id)
+        if known is None:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION if topic_id == ZERO_UUID else Error.UNKNOWN_TOPIC_ID
+        return Error.NOT_LEADER_OR_FOLLOWER if index in known.partitions else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+    def other_leader(self, topic: str, topic_id: UUID, index: int) -> tuple[NodeId, int]:
+        """Return who leads instead of us, and since which epoch; (-1, -1) when nobody is known (KIP-951)."""
+        image = self.metadata.image
+        known = image.topics_by_name.get(topic) if topic_id == ZERO_UUID else image.topics.get(topic_id)
+        partition = known.partitions.get(index) if known is not None else None
+        if partition is None or partition.leader in (NO_NODE, self.node_id):
+            return NO_NODE, -1
+        return partition.leader, partition.leader_epoch
+
+    def add(self, replica: Replica) -> None:
+        """Host a partition."""
+        self.by_topic.setdefault(replica.name.topic, {})[replica.name.partition] = replica
+        self.by_topic_id.setdefault(replica.key.topic_id, {})[replica.key.partition] = replica
+
+    def remove(self, replica: Replica) -> None:
+        """Host it no more; all who wait are told."""
+        self.perform(replica, replica.partition.resign())
+        for index, outer in ((replica.name.topic, self.by_topic), (replica.key.topic_id, self.by_topic_id)):
+            inner = outer[index]  # type: ignore[index]
+            del inner[replica.key.partition]
+            if not inner:
+                del outer[index]  # type: ignore[arg-type]
+        self._unjournaled.pop(replica, None)
+
+    # --- what follows --------------------------------------------------------------------
+
+    def perform(self, replica: Replica, effects: Sequence[Effect]) -> None:
+        """Carry out what a partition said, in order."""
+        for effect in effects:
+            PERFORM[type(effect)](self, replica, effect)
+
+    def grew(self, replica: Replica) -> None:
+        """Note an append: followers may be waiting for it."""
+        self._grown[replica] = None
+        self._wake_soon()
+
+    def _advance(self, replica: Replica, _: Effect) -> None:
+        self._advanced[replica] = None
+        self._wake_soon()
+        if replica.partition.leadership is not None:
+            if not self._unjournaled:
+                asyncio.get_running_loop().call_later(JOURNAL_INTERVAL_MS / 1000, self._journal_watermarks)
+            self._unjournaled[replica] = None
+
+    def _propose(self, replica: Replica, effect: Effect) -> None:
+        assert isinstance(effect, Propose)
+        assert self.proposals is not None
+        self.proposals.submit(replica, effect.proposal, effect.after_ms)
+
+    def _step_down(self, replica: Replica, _: Effect) -> None:
+        # SPEC 3.7.3: whatever waited under the last leader epoch has an unknown outcome now (M46).
+        for op in replica.produces.fail(Error.NOT_LEADER_OR_FOLLOWER):
+            self._complete(op)
+        self.grew(replica)
+        self._advanced[replica] = None
+
+    def _follow(self, replica: Replica, effect: Effect) -> None:
+        assert isinstance(effect, Follow)
+        assert self.replication is not None
+        self.replication.follow(replica, effect.source)
+
+    def _unfollow(self, replica: Replica, _: Effect) -> None:
+        assert self.replication is not None
+        self.replication.unfollow(replica)
+
+    def _lead(self, replica: Replica, _: Effect) -> None:
+        self._journal_watermark(replica)
+
+    def _truncated(self, replica: Replica, effect: Effect) -> None:
+        assert isinstance(effect, Truncated)
+        self.world.journal.event(
+            "truncated",
+            node=self.node_id,
+            topic=replica.name.topic,
+            partition=replica.name.partition,
+            from_offset=effect.from_offset,
+            to_offset=effect.to_offset,
+            leader_epoch=replica.partition.leader_epoch,
+        )
+        self.world.journal.probe("log_truncated")
+
+    def _settle(self, replica: Replica, _: Effect) -> None:
+        self.world.journal.probe("isr_changed")
+
+    # --- waiting -------------------------------------------------------------------------
+
+    def delay_produce(self, op: DelayedProduce, waits: Iterable[tuple[Replica, int]]) -> None:
+        """Let a produce wait; `waits` names each partition and the index of its result."""
+        for replica, index in waits:
+            replica.produces.add(op, op.results[index])
+        self._deadlines.add(op)
+        self._arm_timer()
+
+    def delay_fetch(self, op: WaitingFetch, watched: Iterable[Replica]) -> None:
+        """Let a fetch wait for any of these partitions."""
+        for replica in watched:
+            replica.fetches.add(op)
+        self._deadlines.add(op)
+        self._arm_timer()
+
+    def forget_fetch(self, op: WaitingFetch, watched: Iterable[Replica]) -> None:
+        """Let go of a fetch that was answered."""
+        for replica in watched:
+            replica.fetches.discard(op)
+        self._deadlines.discard(op)
+
+    def close(self) -> None:
+        """Wake nobody any more."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wake_soon(self) -> None:
+        if not self._wake_is_due:
+            self._wake_is_due = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        """Look at all who waited for what moved; produces first, because their outcome is older."""
+        self._wake_is_due = False
+        if self._is_closed:
+            return
+        advanced, self._advanced = self._advanced, {}
+        grown, self._grown = self._grown, {}
+        for replica in advanced:
+            leadership = replica.partition.leadership
+            if leadership is not None:
+                for op in replica.produces.settle(leadership.produce_outcome):
+                    self._complete(op)
+        fetches: dict[WaitingFetch, list[Replica]] = {}
+        for replica in {**advanced, **grown}:
+            for fetch in replica.fetches.take():
+                fetches.setdefault(fetch, []).append(replica)
+        for fetch, replicas in fetches.items():
+            if not fetch.look_again(is_final=False):
+                for replica in replicas:
+                    replica.fetches.add(fetch)
+
+    def _complete(self, op: DelayedProduce) -> None:
+        self._deadlines.discard(op)
+        op.respond(op.results)
+
+    def _arm_timer(self) -> None:
+        next_ms = self._deadlines.next_ms
+        if next_ms is None or (self._timer is not None and self._timer_ms <= next_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = next_ms
+        delay_ms = max(0, next_ms - self.world.clock.now_ms())
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        for op in self._deadlines.expire(self.world.clock.now_ms()):
+            if isinstance(op, DelayedProduce):
+                op.time_out()
+                op.respond(op.results)
+            else:
+                op.look_again(is_final=True)
+        self._arm_timer()
+
+    # --- journal -------------------------------------------------------------------------
+
+    def _journal_watermarks(self) -> None:
+        moved, self._unjournaled = self._unjournaled, {}
+        for replica in moved:
+            if replica.partition.leadership is not None and not self._is_closed:
+                self._journal_watermark(replica)
+
+    def _journal_watermark(self, replica: Replica) -> None:
+        partition = replica.partition
+        self.world.journal.event(
+            "high_watermark",
+            node=self.node_id,
+            topic=replica.name.topic,
+            partition=replica.name.partition,
+            leader_epoch=partition.leader_epoch,
+            high_watermark=partition.high_watermark,
+            log_end_offset=partition.log.log_end_offset,
+            log_start_offset=partition.log.log_start_offset,
+            last_stable_offset=partition.last_stable_offset,
+        )
+
+
+def _refuse(_: Replicas, replica: Replica, effect: Effect) -> None:
+    raise AssertionError(f"{replica.name}: {effect} belongs into an answer")
+
+
+PERFORM: Final[dict[type[Effect], Callable[[Replicas, Replica, Effect], None]]] = {
+    Advance: Replicas._advance,
+    Propose: Replicas._propose,
+    StepDown: Replicas._step_down,
+    Follow: Replicas._follow,
+    Unfollow: Replicas._unfollow,
+    Lead: Replicas._lead,
+    Truncated: Replicas._truncated,
+    Settle: Replicas._settle,
+    Refuse: _refuse,
+}

@@ -1,0 +1,294 @@
+"""Copying from leaders: one loop per leader broker, many partitions per request (SPEC 3.1.6, 3.2.6, 3.3, 3.4).
+
+A loop asks for all partitions that are due, waits for the one answer, applies it, and asks again; the wait for data happens
+at the leader. Metadata may change what is followed while an answer is under way: an answer counts only for
+partitions that are still followed in the leader epoch that was asked with (SPEC 3.4.6).
+"""
+
+import asyncio
+from typing import Final
+from uuid import UUID
+
+from replog.broker.fetcher import FetchSource, FetchState, Remedy
+from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
+from replog.errors import Error
+from replog.log.batch import CorruptBatch
+from replog.node import tasks
+from replog.node.replicas import Replica, Replicas
+from replog.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, TopicIdPartition
+from replog.wire.apis import Api
+from replog.wire.messages import list_offsets
+from replog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+EARLIEST_TIMESTAMP: Final = -2
+LATEST_TIMESTAMP: Final = -1
+GRACE_MS: Final = 10_000  # for an answer to come, beyond what the leader may wait for data
+
+
+class FetchLimits:
+    """How a replica fetches."""
+
+    def __init__(
+        self, *, wait_ms_max: int, backoff_ms: int, bytes_min: int, partition_bytes_max: int, bytes_max: int
+    ) -> None:
+        self.wait_ms_max = wait_ms_max
+        self.backoff_ms = backoff_ms
+        self.bytes_min = bytes_min
+        self.partition_bytes_max = partition_bytes_max
+        self.bytes_max = bytes_max
+
+
+Asked = dict[TopicIdPartition, LeaderEpoch]
+
+
+class SourceLoop:
+    """The loop for one leader broker."""
+
+    def __init__(self, fetching: "ReplicaFetching", source: NodeId) -> None:
+        self.fetching = fetching
+        self.replicas = fetching.replicas
+        self.world = fetching.replicas.world
+        self.limits = fetching.limits
+        self.source_id = source
+        self.source = FetchSource(fetching.limits.backoff_ms)
+        self._changed = asyncio.Event()
+        self._connection: Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, replica: Replica) -> None:
+        """Begin, or begin again in a new leader epoch."""
+        assert replica.partition.state is not None
+        self.source.follow(replica.name, replica.key.topic_id, replica.partition.state.leader_epoch)
+        self._changed.set()
+        if self._task is None:
+            self._task = tasks.start(self._run())
+
+    def forget(self, replica: Replica) -> None:
+        """Follow no more here."""
+        self.source.forget(replica.name)
+        self._changed.set()
+
+    def stop(self) -> None:
+        """End the loop."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._disconnect()
+
+    async def _run(self) -> None:
+        while True:
+            due = self.source.due(self.world.clock.now_ms()) if self.fetching.may_fetch else []
+            if not due:
+                await self._idle()
+                continue
+            try:
+                await self._fetch(due)
+            except (ConnectionLost, UnsupportedVersion) as problem:
+                self.world.journal.log("debug", f"fetching from {self.source_id}: {problem}")
+                self._disconnect()
+                self._back_off(due)
+
+    async def _idle(self) -> None:
+        """Wait until something is due or what is followed changes."""
+        next_ms = self.source.next_due_ms() if self.fetching.may_fetch else None
+        delay_ms = None if next_ms is None else max(1, next_ms - self.world.clock.now_ms())
+        self._changed.clear()
+        waiting = self._changed.wait()
+        try:
+            async with asyncio.timeout(None if delay_ms is None else delay_ms / 1000):
+                await waiting
+        except TimeoutError:
+            pass
+
+    def _back_off(self, states: list[FetchState]) -> None:
+        now_ms = self.world.clock.now_ms()
+        for state in states:
+            if self.source.is_current(state.name, state.leader_epoch):
+                self.source.back_off(state.name, now_ms)
+
+    async def _connect(self) -> Connection:
+        if self._connection is not None and self._connection.is_open:
+            return self._connection
+        endpoint = self.replicas.metadata.endpoint_of(self.source_id)
+        if endpoint is None:
+            raise ConnectionLost(f"broker {self.source_id} is not registered")
+        connection = Connection(self.world, endpoint, f"broker-{self.replicas.node_id}-fetcher")
+        await connection.open(timeout_ms=GRACE_MS)
+        self._connection = connection
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _fetch(self, due: list[FetchState]) -> None:
+        connection = await self._connect()
+        asked: Asked = {}
+        body = self._request(due, asked)
+        if not asked:
+            return
+        timeout_ms = self.limits.wait_ms_max + GRACE_MS
+        response: FetchResponse = await connection.send(Api.FETCH, body, timeout_ms=timeout_ms)
+        if response.error_code is not Error.NONE:
+            self._back_off(due)
+            return
+        out_of_range = self._apply(response, asked)
+        for replica, leader_epoch in out_of_range:
+            await self._find_range(connection, replica, leader_epoch)
+
+    def _request(self, due: list[FetchState], asked: Asked) -> FetchRequest:
+        topics: dict[UUID, list[FetchPartition]] = {}
+        for state in due:
+            replica = self.replicas.find_by_id(TopicIdPartition(state.topic_id, state.name.partition))
+            if replica is None or replica.partition.leadership is not None:
+                continue
+            asked[replica.key] = state.leader_epoch
+            topics.setdefault(state.topic_id, []).append(self._wanted(replica, state))
+        return FetchRequest(
+            max_wait_ms=self.limits.wait_ms_max,
+            min_bytes=self.limits.bytes_min,
+            max_bytes=self.limits.bytes_max,
+            topics=[FetchTopic(topic_id=topic_id, partitions=wanted) for topic_id, wanted in topics.items()],
+            # KIP-903: the epoch of this very life, so that a fetch of a former one is recognised.
+            replica_state=ReplicaState(replica_id=self.replicas.node_id, replica_epoch=self.fetching.broker_epoch),
+        )
+
+    def _wanted(self, replica: Replica, state: FetchState) -> FetchPartition:
+        log = replica.partition.log
+        return FetchPartition(
+            partition=replica.name.partition,
+            current_leader_epoch=state.leader_epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=log.last_epoch,
+            log_start_offset=log.log_start_offset,
+            partition_max_bytes=self.limits.partition_bytes_max,
+            high_watermark=replica.partition.high_watermark,
+        )
+
+    def _apply(self, response: FetchResponse, asked: Asked) -> list[tuple[Replica, LeaderEpoch]]:
+        """Apply an answer; return what the leader has no data for at our position."""
+        out_of_range: list[tuple[Replica, LeaderEpoch]] = []
+        for topic in response.responses:
+            for answer in topic.partitions:
+                key = TopicIdPartition(topic.topic_id, answer.partition_index)
+                replica = self.replicas.find_by_id(key)
+                if replica is None or key not in asked or not self.source.is_current(replica.name, asked[key]):
+                    continue
+                if self._apply_partition(replica, answer, asked[key]) is Remedy.FIND_RANGE:
+                    out_of_range.append((replica, asked[key]))
+        return out_of_range
+
+    def _apply_partition(self, replica: Replica, answer: PartitionData, leader_epoch: LeaderEpoch) -> Remedy | None:
+        if answer.error_code is not Error.NONE:
+            now_ms = self.world.clock.now_ms()
+            return self.source.on_error(replica.name, leader_epoch, answer.error_code, now_ms)
+        partition = replica.partition
+        diverging = answer.diverging_epoch
+        if diverging.epoch != -1 or diverging.end_offset != -1:
+            self.world.journal.probe("log_diverged")
+            # KAFKA-14704: cut first; the high watermark of this answer belongs to data that did not come.
+            self.replicas.perform(replica, partition.on_divergence(diverging.epoch, diverging.end_offset))
+            return None
+        records = answer.records or b""
+        try:
+            effects = partition.on_fetched(
+                records,
+                high_watermark=answer.high_watermark,
+                log_start_offset=answer.log_start_offset,
+                wall_ms=self.world.clock.wall_ms(),
+            )
+        except CorruptBatch as problem:
+            self.world.journal.log("warning", f"{replica.name}: from broker {self.source_id}: {problem}")
+            self.world.journal.probe("corrupt_batch_fetched")
+            self.source.back_off(replica.name, self.world.clock.now_ms())
+            return Remedy.BACK_OFF
+        if len(records):
+            self.source.served(replica.name)
+            self.replicas.grew(replica)
+        self.replicas.perform(replica, effects)
+        return None
+
+    async def _find_range(self, connection: Connection, replica: Replica, leader_epoch: LeaderEpoch) -> None:
+        """Ask for the leader's offsets and come back into its range (SPEC 3.3)."""
+        latest = await self._list_offset(connection, replica, leader_epoch, LATEST_TIMESTAMP)
+        earliest = await self._list_offset(connection, replica, leader_epoch, EARLIEST_TIMESTAMP)
+        if not self.source.is_current(replica.name, leader_epoch) or replica.partition.leadership is not None:
+            return
+        if latest is None or earliest is None:
+            self.source.back_off(replica.name, self.world.clock.now_ms())
+            return
+        self.world.journal.probe("fetch_offset_out_of_range")
+        effects = replica.partition.on_leader_range(log_start_offset=earliest, log_end_offset=latest)
+        if not effects:
+            self.source.back_off(replica.name, self.world.clock.now_ms())
+        self.replicas.perform(replica, effects)
+
+    async def _list_offset(
+        self, connection: Connection, replica: Replica, leader_epoch: LeaderEpoch, timestamp: int
+    ) -> int | None:
+        body = list_offsets.ListOffsetsRequest(
+            replica_id=self.replicas.node_id,
+            topics=[
+                list_offsets.ListOffsetsTopic(
+                    name=replica.name.topic,
+                    partitions=[
+                        list_offsets.ListOffsetsPartition(
+                            partition_index=replica.name.partition,
+                            current_leader_epoch=leader_epoch,
+                            timestamp=timestamp,
+                        )
+                    ],
+                )
+            ],
+        )
+        response = await connection.send(Api.LIST_OFFSETS, body, timeout_ms=GRACE_MS)
+        answers = [partition for topic in response.topics for partition in topic.partitions]
+        if len(answers) != 1 or answers[0].error_code is not Error.NONE:
+            return None
+        return int(answers[0].offset)
+
+
+class ReplicaFetching:
+    """All loops of a broker."""
+
+    def __init__(self, replicas: Replicas, limits: FetchLimits) -> None:
+        self.replicas = replicas
+        self.limits = limits
+        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self._loops: dict[NodeId, SourceLoop] = {}
+        self._followed: dict[Replica, SourceLoop] = {}
+
+    @property
+    def may_fetch(self) -> bool:
+        """Before registration there is no epoch to fetch with (SPEC 3.1.7)."""
+        return self.broker_epoch != NO_BROKER_EPOCH
+
+    def follow(self, replica: Replica, source: NodeId) -> None:
+        """Fetch from this broker in the partition's current leader epoch."""
+        loop = self._loops.get(source)
+        if loop is None:
+            loop = self._loops[source] = SourceLoop(self, source)
+        before = self._followed.get(replica)
+        if before is not None and before is not loop:
+            before.forget(replica)
+        self._followed[replica] = loop
+        loop.follow(replica)
+
+    def unfollow(self, replica: Replica) -> None:
+        """Stop fetching."""
+        loop = self._followed.pop(replica, None)
+        if loop is not None:
+            loop.forget(replica)
+
+    def stop(self) -> None:
+        """End all loops."""
+        for loop in self._loops.values():
+            loop.stop()
