@@ -22,6 +22,7 @@ import msgspec
 
 from replog.ports import Buffer, File
 
+LOG_SUFFIX: Final = ".log"
 PAGE_BYTES: Final = 4096
 SECTOR_BYTES: Final = 512
 SURVIVAL_BIASES: Final = (0.0, 0.5, 0.5, 0.9, 1.0)
@@ -30,6 +31,19 @@ TORN_SHARE: Final = 0.2
 
 class PowerLost(BaseException):
     """The machine is off: what ran on it stops here. Not an `Exception`: nothing on the machine may catch it."""
+
+
+class DiskWatcher(Protocol):
+    """Who is told at once of what happens to log files; it sees, and changes nothing."""
+
+    def grew(self, path: str) -> None:
+        """A log file has more bytes, or other ones at its end."""
+
+    def was_cut(self, path: str, size: int) -> None:
+        """A log file was truncated."""
+
+    def names_changed(self, path: str) -> None:
+        """Whatever lies at or below this path may be gone, new, or other."""
 
 
 class DiskTime(Protocol):
@@ -187,6 +201,7 @@ class SimulatedDisk:
         self.operation_count = 0
         self.sync_count = 0
         self.used_bytes = 0
+        self.watcher: DiskWatcher | None = None
         self.on_crash_point: Callable[[], None] = self.power_fail
         self._random = random
         self._time: DiskTime = time or OwnTime()
@@ -242,6 +257,8 @@ class SimulatedDisk:
             raise OSError(errno.ENOTEMPTY, "Directory not empty", new)
         self._step()
         self._release(target.entries.get(new_name) if target.entries.get(new_name) is not entry else None)
+        self._names_changed(old)
+        self._names_changed(new)
         if source is target:
             target.bind({old_name: None, new_name: entry})
         else:
@@ -255,6 +272,7 @@ class SimulatedDisk:
         if not isinstance(entry, Inode):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         self._step()
+        self._names_changed(path)
         self._release(entry)
         directory.bind({name: None})
 
@@ -264,6 +282,7 @@ class SimulatedDisk:
         if entry is None:
             return
         self._step()
+        self._names_changed(path)
         self._release(entry)
         directory, name = self._parent(path)
         directory.bind({name: None})
@@ -365,6 +384,7 @@ class SimulatedDisk:
         kept = _Survival(self._random, bias, now_ns)
         kept.directory(self._root)
         self.used_bytes = kept.used_bytes
+        self._names_changed("")
 
     def power_on(self) -> None:
         """Serve again."""
@@ -375,6 +395,7 @@ class SimulatedDisk:
         directory = self._directory(path) if path else self._root
         self._release(directory)
         directory.clear()
+        self._names_changed(path)
 
     def flip_bit(self, path: str, bit: int) -> None:
         """Turn over one bit, in the cache and on the platter."""
@@ -383,6 +404,7 @@ class SimulatedDisk:
         for data in (inode.content, inode.image):
             if bit // 8 < len(data):
                 data[bit // 8] ^= 1 << bit % 8
+        self._names_changed(path)
 
     def cut_file(self, path: str, size: int) -> None:
         """Cut a file behind its owner's back, durably."""
@@ -391,6 +413,24 @@ class SimulatedDisk:
         self.used_bytes -= max(0, len(inode.content) - size)
         inode.cut(size)
         del inode.image[size:]
+        self._names_changed(path)
+
+    def content(self, path: str) -> bytearray | None:
+        """Return a file's bytes as processes see them, for who watches; None when there is no such file."""
+        inode = self._find(path)
+        return inode.content if isinstance(inode, Inode) else None
+
+    def files_below(self, path: str = "") -> list[str]:
+        """Return the paths of all files below a directory, sorted, for who watches."""
+        entry = self._find(path)
+        if not isinstance(entry, Directory):
+            return []
+        prefix = f"{path}/" if path else ""
+        found: list[str] = []
+        for name in entry.names():
+            child = entry.entries[name]
+            found += [prefix + name] if isinstance(child, Inode) else self.files_below(prefix + name)
+        return found
 
     def unsynced_bytes(self, path: str) -> int:
         """Return how many bytes of a file a power failure could take now."""
@@ -424,6 +464,10 @@ class SimulatedDisk:
         faults = self.faults
         return self._random.randrange(faults.sync_ns_min, faults.sync_ns_max) * faults.slowdown
 
+    def _names_changed(self, path: str) -> None:
+        if self.watcher is not None:
+            self.watcher.names_changed(path)
+
     def _release(self, entry: "Inode | Directory | None") -> None:
         if isinstance(entry, Inode):
             self.used_bytes -= len(entry.content)
@@ -455,12 +499,13 @@ class SimulatedDisk:
 class SimulatedFile:
     """An open file; implements `replog.ports.File`."""
 
-    __slots__ = ("disk", "inode", "path")
+    __slots__ = ("disk", "inode", "path", "watcher")
 
     def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
         self.disk = disk
         self.path = path
         self.inode = inode
+        self.watcher = disk.watcher if path.endswith(LOG_SUFFIX) else None
 
     def size(self) -> int:
         """Length in bytes."""
@@ -476,6 +521,8 @@ class SimulatedFile:
             self.disk.grow(len(part))
             inode.content += part
             inode.mark(start, start + len(part))
+        if self.watcher is not None:
+            self.watcher.grew(self.path)
         return position
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -488,6 +535,9 @@ class SimulatedFile:
             inode.content.extend(bytes(position - len(inode.content)))
         inode.content[position:end] = data
         inode.mark(position, end)
+        if self.watcher is not None:
+            self.watcher.was_cut(self.path, position)
+            self.watcher.grew(self.path)
 
     def read_at(self, position: int, length: int) -> bytes:
         """Read up to `length` bytes."""
@@ -505,6 +555,8 @@ class SimulatedFile:
         self.disk.before_write(inode, size, b"")
         self.disk.grow(size - length)
         inode.cut(size)
+        if self.watcher is not None:
+            self.watcher.was_cut(self.path, size)
 
     def sync(self) -> None:
         """Block until content and size are durable."""

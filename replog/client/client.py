@@ -161,6 +161,10 @@ class Client:
             raise Unreachable(f"{topic}-{partition} has no leader")
         return found
 
+    def forget(self, topic: str) -> None:
+        """Ask afresh, the next time, who leads this topic's partitions."""
+        self._forget(topic)
+
     def _forget(self, topic: str) -> None:
         for key in [key for key in self._leaders if key[0] == topic]:
             del self._leaders[key]

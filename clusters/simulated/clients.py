@@ -1,0 +1,145 @@
+"""Makes the clients of simulated workloads, all of them on one machine called `clients`."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+from clusters.api import ClusterError, ClusterState, Offsets, ProducerSettings, TopicPartition
+from clusters.simulated.consumer import SimulatedConsumer
+from clusters.simulated.producer import SimulatedProducer
+from replog.client.client import EARLIEST, LATEST, Client, Unreachable
+from replog.client.connection import ConnectionLost, UnsupportedVersion
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.ports import World
+from replog.types import NodeId
+from replog.wire.apis import Api
+from replog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+NO_ANSWER = (Unreachable, ConnectionLost, UnsupportedVersion)
+REQUEST_TIMEOUT_MS = 2_500
+RETRY_MS = 100
+
+
+class SimulatedClients:
+    """Makes clients; implements `clusters.api.ClientFactory`."""
+
+    def __init__(self, world: World, bootstrap: Sequence[Endpoint], state: ClusterState) -> None:
+        self._world = world
+        self._bootstrap = list(bootstrap)
+        self._state = state
+
+    def producer(self, settings: ProducerSettings, client_id: str) -> SimulatedProducer:
+        """Make a producer."""
+        client = self._client(client_id, settings.request_timeout_ms)
+        return SimulatedProducer(client, self._world.clock, settings)
+
+    def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> SimulatedConsumer:
+        """Make a consumer."""
+        return SimulatedConsumer(self._client(client_id, REQUEST_TIMEOUT_MS), isolation)
+
+    def admin(self, client_id: str) -> "SimulatedAdmin":
+        """Make an admin client."""
+        return SimulatedAdmin(self._client(client_id, REQUEST_TIMEOUT_MS), self._state)
+
+    def _client(self, client_id: str, timeout_ms: int) -> Client:
+        # Every client begins with another broker, so that none is everybody's first choice.
+        first = self._world.entropy.random("bootstrap").randrange(len(self._bootstrap))
+        bootstrap = self._bootstrap[first:] + self._bootstrap[:first]
+        return Client(self._world, bootstrap, client_id=client_id, timeout_ms=timeout_ms)
+
+
+class SimulatedAdmin:
+    """Asks for topics and offsets; implements `clusters.api.Admin`."""
+
+    def __init__(self, client: Client, state: ClusterState) -> None:
+        self._client = client
+        self._state = state
+
+    async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
+        """Create a topic; an existing one of this name is fine."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        reason = "no answer"
+        while loop.time() < deadline:
+            try:
+                told = await self._client.create_topic(
+                    topic, partitions=partitions, replication_factor=replication_factor
+                )
+            except NO_ANSWER as problem:
+                reason = str(problem)
+            else:
+                if told.error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+                    return
+                reason = f"{told.error_code.name}: {told.error_message}"
+            await asyncio.sleep(RETRY_MS / 1000)
+        raise ClusterError(f"topic {topic} cannot be created: {reason}")
+
+    async def offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> list[Offsets]:
+        """Ask each committed leader, in its committed epoch (see `clusters/list_offsets.py` for the reason)."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            state = self._state.partitions.get(partition)
+            if state is not None and state.leader >= 0:
+                by_leader.setdefault(state.leader, []).append(partition)
+        answers = await asyncio.gather(
+            *(self._offsets_of(NodeId(leader), asked, timeout_ms) for leader, asked in by_leader.items())
+        )
+        found = {offsets.partition: offsets for answer in answers for offsets in answer}
+        return [found.get(partition) or _unknown(partition, "LEADER_NOT_AVAILABLE") for partition in partitions]
+
+    async def close(self) -> None:
+        """Release everything."""
+        await self._client.close()
+
+    async def _offsets_of(self, leader: NodeId, asked: list[TopicPartition], timeout_ms: int) -> list[Offsets]:
+        epochs = {partition: self._state.partitions[partition].leader_epoch for partition in asked}
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                # Earliest first: between the two answers an offset may only grow.
+                earliest = await self._offsets_at(leader, epochs, EARLIEST)
+                latest = await self._offsets_at(leader, epochs, LATEST)
+        except (*NO_ANSWER, TimeoutError) as problem:
+            return [_unknown(partition, type(problem).__name__) for partition in asked]
+        return [
+            Offsets(
+                partition,
+                log_start_offset=earliest[partition][0],
+                latest_offset=latest[partition][0],
+                leader_epoch=epochs[partition],
+                error=latest[partition][1] or earliest[partition][1],
+            )
+            for partition in asked
+            if partition in earliest and partition in latest
+        ]
+
+    async def _offsets_at(
+        self, leader: NodeId, epochs: dict[TopicPartition, int], timestamp: int
+    ) -> dict[TopicPartition, tuple[int | None, str | None]]:
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for partition, epoch in epochs.items():
+            topics.setdefault(partition.topic, []).append(
+                ListOffsetsPartition(
+                    partition_index=partition.partition, current_leader_epoch=epoch, timestamp=timestamp
+                )
+            )
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()]
+        )
+        answer: ListOffsetsResponse = await self._client.ask(Api.LIST_OFFSETS, request, node=leader)
+        found: dict[TopicPartition, tuple[int | None, str | None]] = {}
+        for topic in answer.topics:
+            for part in topic.partitions:
+                fine = part.error_code is Error.NONE and part.offset >= 0
+                error = None if fine else Error(part.error_code).name
+                found[TopicPartition(topic.name, part.partition_index)] = (part.offset if fine else None, error)
+        return found
+
+
+def _unknown(partition: TopicPartition, error: str) -> Offsets:
+    return Offsets(partition, log_start_offset=None, latest_offset=None, leader_epoch=None, error=error)

@@ -1,0 +1,199 @@
+"""A consumer for simulated workloads: fetches from every leader at once, long polls kept across calls.
+
+It reads partitions given by hand and never resets a position. What only means "ask again" (leadership moved, the new leader
+does not know its high watermark yet) is not told; what a user would have to decide (offset out of range) is.
+read_committed leaves out aborted transactions by the leader's list, as every Kafka client does.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+from clusters.api import PartitionPoll, ReceivedRecord, TopicPartition
+from replog.client.client import STALE, Client, Leader, Unreachable
+from replog.client.connection import ConnectionLost, UnsupportedVersion
+from replog.errors import Error
+from replog.log import batch
+from replog.types import NodeId
+from replog.wire.apis import Api
+from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+
+FETCH_WAIT_MS: Final = 250
+FETCH_BYTES: Final = 1 << 20
+BACKOFF_MS: Final = 50
+ASK_AGAIN: Final = STALE | {Error.OFFSET_NOT_AVAILABLE, Error.REPLICA_NOT_AVAILABLE, Error.UNKNOWN_SERVER_ERROR}
+
+Answers = dict[TopicPartition, tuple[int, PartitionData]]  # with the position that was asked for
+
+
+class SimulatedConsumer:
+    """Reads through our client; implements `clusters.api.Consumer`."""
+
+    def __init__(self, client: Client, isolation: Literal["read_uncommitted", "read_committed"]) -> None:
+        self._client = client
+        self._isolation_level = 1 if isolation == "read_committed" else 0
+        self._positions: dict[TopicPartition, int] = {}
+        self._fetches: dict[NodeId, asyncio.Task[Answers]] = {}
+        self._surplus: list[PartitionPoll] = []
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on; answers to older questions are thrown away."""
+        self._positions = dict(positions)
+        self._surplus.clear()
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+        """Return what has arrived; empty after the time-out."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while not self._surplus and loop.time() < deadline:
+            await self._ask_leaders()
+            if not self._fetches:
+                await asyncio.sleep(min(BACKOFF_MS / 1000, max(0.0, deadline - loop.time())))
+                continue
+            done, _ = await asyncio.wait(
+                list(self._fetches.values()),
+                timeout=max(0.0, deadline - loop.time()),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for node in [node for node, task in self._fetches.items() if task in done]:
+                self._take(self._fetches.pop(node).result())
+        return self._hand_out(max_records)
+
+    async def close(self) -> None:
+        """Release everything."""
+        for task in self._fetches.values():
+            task.cancel()
+        await self._client.close()
+
+    # asking
+
+    async def _ask_leaders(self) -> None:
+        """Have one fetch under way to every leader of an assigned partition."""
+        wanted: dict[NodeId, dict[TopicPartition, Leader]] = {}
+        for partition in self._positions:
+            leader = await self._leader_of(partition)
+            if leader is not None and leader.node_id not in self._fetches:
+                wanted.setdefault(leader.node_id, {})[partition] = leader
+        for node, leaders in wanted.items():
+            self._fetches[node] = asyncio.create_task(self._fetch(node, leaders), name=f"fetch from {node}")
+
+    async def _leader_of(self, partition: TopicPartition) -> Leader | None:
+        try:
+            return await self._client.leader(*partition)
+        except (Unreachable, ConnectionLost, UnsupportedVersion):
+            return None
+
+    async def _fetch(self, node: NodeId, leaders: dict[TopicPartition, Leader]) -> Answers:
+        asked = {partition: self._positions[partition] for partition in leaders}
+        try:
+            answer: FetchResponse = await self._client.ask(Api.FETCH, self._request(leaders, asked), node=node)
+        except (Unreachable, ConnectionLost, UnsupportedVersion):
+            self._forget(leaders)
+            await asyncio.sleep(BACKOFF_MS / 1000)
+            return {}
+        found: Answers = {}
+        by_id = {leader.topic_id: partition.topic for partition, leader in leaders.items()}
+        for topic in answer.responses:
+            name = topic.topic or by_id.get(topic.topic_id, "")
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                if partition in asked:
+                    found[partition] = (asked[partition], data)
+        if answer.error_code is not Error.NONE or any(data.error_code in ASK_AGAIN for _, data in found.values()):
+            self._forget(leaders)
+            await asyncio.sleep(BACKOFF_MS / 1000)
+        return found
+
+    def _forget(self, leaders: dict[TopicPartition, Leader]) -> None:
+        """Ask afresh who leads."""
+        for topic in dict.fromkeys(partition.topic for partition in leaders):
+            self._client.forget(topic)
+
+    def _request(self, leaders: dict[TopicPartition, Leader], asked: dict[TopicPartition, int]) -> FetchRequest:
+        topics: dict[str, list[FetchPartition]] = {}
+        topic_ids = {partition.topic: leader.topic_id for partition, leader in leaders.items()}
+        for partition, leader in leaders.items():
+            topics.setdefault(partition.topic, []).append(
+                FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=leader.leader_epoch,
+                    fetch_offset=asked[partition],
+                    partition_max_bytes=FETCH_BYTES,
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=self._isolation_level,
+            topics=[
+                FetchTopic(topic=name, topic_id=topic_ids[name], partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+
+    # answers
+
+    def _take(self, answers: Answers) -> None:
+        for partition, (position, data) in answers.items():
+            if self._positions.get(partition) != position or data.error_code in ASK_AGAIN:
+                continue
+            if data.error_code is not Error.NONE:
+                self._surplus.append(
+                    PartitionPoll(partition=partition, position=position, records=[], error=data.error_code.name)
+                )
+                continue
+            records, next_position = self._records(data, position)
+            self._positions[partition] = next_position
+            if records or next_position != position:
+                self._surplus.append(
+                    PartitionPoll(
+                        partition=partition,
+                        position=position,
+                        records=records,
+                        high_watermark=data.high_watermark,
+                        last_stable_offset=data.last_stable_offset if data.last_stable_offset >= 0 else None,
+                        log_start_offset=data.log_start_offset if data.log_start_offset >= 0 else None,
+                    )
+                )
+
+    def _records(self, data: PartitionData, position: int) -> tuple[list[ReceivedRecord], int]:
+        """Return what a user sees of an answer, and where to read on."""
+        found: list[ReceivedRecord] = []
+        content = data.records or b""
+        for header in self._visible(content, data):
+            found += [
+                ReceivedRecord(record.offset, record.key, record.value, header.leader_epoch)
+                for record in batch.records(content, header)
+                if record.offset >= position
+            ]
+        for header in batch.batches(content):
+            position = max(position, header.next_offset)
+        return found, position
+
+    def _visible(self, content: bytes | memoryview, data: PartitionData) -> Iterator[batch.BatchHeader]:
+        """Yield data batches; for read_committed without those of aborted transactions."""
+        begun = sorted(data.aborted_transactions or [], key=lambda aborted: aborted.first_offset)
+        aborted_producers: dict[int, None] = {}
+        for header in batch.batches(content):
+            while begun and begun[0].first_offset <= header.base_offset:
+                aborted_producers[begun.pop(0).producer_id] = None
+            if header.is_control:
+                if batch.control_type(content, header) == batch.ControlType.ABORT:
+                    aborted_producers.pop(header.producer_id, None)
+            elif not (self._isolation_level and header.is_transactional and header.producer_id in aborted_producers):
+                yield header
+
+    def _hand_out(self, max_records: int) -> list[PartitionPoll]:
+        """Return what has arrived, at most one entry a partition; the rest waits for the next poll."""
+        given: dict[TopicPartition, PartitionPoll] = {}
+        rest: list[PartitionPoll] = []
+        count = 0
+        for poll in self._surplus:
+            if poll.partition in given or count >= max_records:
+                rest.append(poll)
+            else:
+                given[poll.partition] = poll
+                count += len(poll.records)
+        self._surplus = rest
+        return list(given.values())

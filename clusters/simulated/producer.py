@@ -1,0 +1,245 @@
+"""A producer for simulated workloads: our own client behind the words of `clusters.api`.
+
+One sender a partition, one batch under way per sender: order is kept and sequences are plain. An idempotent producer
+retries a batch unchanged until its delivery time-out, with a producer id of its own for every partition; when it
+gives a batch up, whose fate nobody knows, it begins again with a fresh id. The others make one attempt a
+record. What an end proves is decided by `delivered` (VERDICTS, facts): in doubt it is `info`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, NamedTuple
+
+from clusters.api import Delivery, ProducerSettings, TopicPartition
+from replog.client.client import Client, Unreachable
+from replog.client.connection import ConnectionLost, UnsupportedVersion
+from replog.errors import Error
+from replog.log import batch
+from replog.ports import Clock
+from replog.wire.apis import Api
+from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from replog.wire.messages.produce import PartitionProduceResponse
+
+BATCH_RECORDS_MAX: Final = 500
+RETRY_BACKOFF_MS: Final = 50
+QUEUE_RECORDS_MAX: Final = 100_000
+CLOSE_POLL_MS: Final = 5
+
+# With a single attempt these say that the broker wrote nothing.
+NOTHING_WRITTEN: Final = frozenset(
+    {
+        Error.NOT_ENOUGH_REPLICAS,
+        Error.INVALID_REQUIRED_ACKS,
+        Error.INVALID_RECORD,
+        Error.INVALID_TIMESTAMP,
+        Error.INVALID_TOPIC_EXCEPTION,
+        Error.MESSAGE_TOO_LARGE,
+    }
+)
+# The broker and the producer disagree about what was written: only a fresh producer id goes on.
+FATAL: Final = frozenset(
+    {
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        Error.DUPLICATE_SEQUENCE_NUMBER,
+        Error.UNKNOWN_PRODUCER_ID,
+        Error.INVALID_PRODUCER_EPOCH,
+        Error.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+Done = Callable[[Delivery], None]
+
+
+class Offered(NamedTuple):
+    """A record that waits to be sent."""
+
+    record: batch.NewRecord
+    done: Done
+    deadline_ms: int
+
+
+class Attempt(NamedTuple):
+    """How one request ended: an answer, or why there is none and whether it left."""
+
+    answer: PartitionProduceResponse | None
+    error: str | None
+    sent: bool
+
+
+class SimulatedProducer:
+    """Sends records through our client; implements `clusters.api.Producer`."""
+
+    def __init__(self, client: Client, clock: Clock, settings: ProducerSettings) -> None:
+        self.client = client
+        self.clock = clock
+        self.settings = settings
+        self._senders: dict[TopicPartition, PartitionSender] = {}
+
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> None:
+        """Offer one record."""
+        sender = self._senders.get(partition)
+        if sender is None:
+            sender = self._senders[partition] = PartitionSender(self, partition)
+        sender.offer(key, value, done)
+
+    async def flush(self, timeout_ms: int) -> int:
+        """Wait until nothing is under way; return how many still are."""
+        deadline_ms = self.clock.now_ms() + timeout_ms
+        while self._under_way() and self.clock.now_ms() < deadline_ms:  # noqa: ASYNC110  # of many senders
+            await asyncio.sleep(CLOSE_POLL_MS / 1000)
+        return self._under_way()
+
+    async def close(self) -> None:
+        """Give up what is under way and release everything."""
+        for sender in self._senders.values():
+            sender.stop()
+        await self.client.close()
+
+    def _under_way(self) -> int:
+        return sum(sender.under_way_count for sender in self._senders.values())
+
+
+class PartitionSender:
+    """What a producer has to send to one partition."""
+
+    def __init__(self, producer: SimulatedProducer, partition: TopicPartition) -> None:
+        self._client = producer.client
+        self._clock = producer.clock
+        self._settings = producer.settings
+        self._partition = partition
+        self._queue: deque[Offered] = deque()
+        self._current: list[Offered] = []
+        self._work = asyncio.Event()
+        self._identity: tuple[int, int] | None = None  # producer id and epoch
+        self._sequence = 0
+        self._task = asyncio.create_task(self._run(), name=f"sender of {partition}")
+
+    @property
+    def under_way_count(self) -> int:
+        """How many records have no known fate yet."""
+        return len(self._queue) + len(self._current)
+
+    def offer(self, key: bytes | None, value: bytes, done: Done) -> None:
+        """Take a record."""
+        if len(self._queue) >= QUEUE_RECORDS_MAX:
+            done(Delivery("fail", "_QUEUE_FULL", None, None, 0))
+            return
+        deadline_ms = self._clock.now_ms() + self._settings.delivery_timeout_ms
+        record = batch.NewRecord(key, value, timestamp_ms=self._clock.wall_ms())
+        self._queue.append(Offered(record, done, deadline_ms))
+        self._work.set()
+
+    def stop(self) -> None:
+        """Give up: what never left surely wrote nothing, what is under way nobody knows."""
+        self._task.cancel()
+        current, self._current = self._current, []
+        queue, self._queue = self._queue, deque()
+        for offered in current:
+            offered.done(Delivery("info", "_PURGE_INFLIGHT", None, None, None))
+        for offered in queue:
+            offered.done(Delivery("fail", "_PURGE_QUEUE", None, None, 0))
+
+    async def _run(self) -> None:
+        while True:
+            await self._work.wait()
+            await asyncio.sleep(self._settings.linger_ms / 1000)
+            while self._queue:
+                self._current = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_RECORDS_MAX))]
+                await (self._deliver_with_retries() if self._settings.idempotent else self._deliver_once())
+            self._work.clear()
+
+    # one attempt a record
+
+    async def _deliver_once(self) -> None:
+        content = batch.build([offered.record for offered in self._current], timestamp_ms=self._clock.wall_ms())
+        attempt = await self._attempt(content)
+        count = len(self._current)
+        self._complete(
+            delivered(attempt, position, acks=self._settings.acks, may_have_left=attempt.sent, attempts=1)
+            for position in range(count)
+        )
+
+    # idempotent
+
+    async def _deliver_with_retries(self) -> None:
+        deadline_ms = self._current[-1].deadline_ms
+        attempt, may_have_left = Attempt(None, "_TIMED_OUT", sent=False), False
+        content = b""
+        while self._clock.now_ms() < deadline_ms:
+            if self._identity is None and not await self._identify():
+                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+                continue
+            content = content or self._numbered()
+            attempt = await self._attempt(content)
+            may_have_left = may_have_left or attempt.sent
+            error = attempt.answer.error_code if attempt.answer is not None else None
+            if error is Error.NONE or error in FATAL or error in NOTHING_WRITTEN - {Error.NOT_ENOUGH_REPLICAS}:
+                break
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+        count = len(self._current)
+        if attempt.answer is not None and attempt.answer.error_code is Error.NONE:
+            self._sequence = (self._sequence + count) % batch.SEQUENCE_MODULUS
+        else:
+            self._identity = None
+        self._complete(
+            delivered(attempt, position, acks=self._settings.acks, may_have_left=may_have_left, attempts=None)
+            for position in range(count)
+        )
+
+    def _numbered(self) -> bytes:
+        assert self._identity is not None
+        return batch.build(
+            [offered.record for offered in self._current],
+            timestamp_ms=self._clock.wall_ms(),
+            producer=(*self._identity, self._sequence),
+        )
+
+    async def _identify(self) -> bool:
+        """Get a producer id; False when nobody gives one now."""
+        try:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            answer: InitProducerIdResponse = await self._client.ask(Api.INIT_PRODUCER_ID, request)
+        except (Unreachable, ConnectionLost, UnsupportedVersion):
+            return False
+        if answer.error_code is not Error.NONE:
+            return False
+        self._identity, self._sequence = (answer.producer_id, answer.producer_epoch), 0
+        return True
+
+    async def _attempt(self, content: bytes) -> Attempt:
+        """Send once."""
+        settings = self._settings
+        try:
+            answer = await self._client.produce(
+                *self._partition, content, acks=settings.acks, timeout_ms=settings.request_timeout_ms
+            )
+        except (Unreachable, UnsupportedVersion) as problem:
+            return Attempt(None, type(problem).__name__, sent=False)
+        except ConnectionLost as problem:
+            return Attempt(None, type(problem).__name__, sent=True)
+        return Attempt(answer, None, sent=True)
+
+    def _complete(self, deliveries: Iterable[Delivery]) -> None:
+        current, self._current = self._current, []
+        for offered, delivery in zip(current, list(deliveries), strict=True):
+            offered.done(delivery)
+
+
+def delivered(attempt: Attempt, position: int, *, acks: int, may_have_left: bool, attempts: int | None) -> Delivery:
+    """Say what the end of a batch proves for its record at this position (VERDICTS, facts).
+
+    may_have_left:  whether any attempt reached the network.
+    attempts:       1 for producers with a single attempt, None for those that retry.
+    """
+    if attempt.answer is not None and attempt.answer.error_code is Error.NONE:
+        return Delivery("ok", None, attempt.answer.base_offset + position, None, attempts)
+    if attempt.answer is None and attempt.error is None:
+        assert acks == 0
+        return Delivery("sent", None, None, None, attempts)
+    name = attempt.answer.error_code.name if attempt.answer is not None else attempt.error
+    nothing_written = not may_have_left or (
+        attempts == 1 and attempt.answer is not None and attempt.answer.error_code in NOTHING_WRITTEN
+    )
+    outcome: Literal["fail", "info"] = "fail" if nothing_written else "info"
+    return Delivery(outcome, name, None, None, attempts)
