@@ -22,6 +22,7 @@ from msgspec import structs
 
 from replog.errors import Error
 from replog.log.batch import (
+    OVERHEAD_BYTES,
     BatchHeader,
     EndTransaction,
     UnsupportedCodec,
@@ -152,7 +153,7 @@ class Log:
         headers = admitted(view, self.settings, origin=origin, now_ms=now_ms)
         if isinstance(headers, Error):
             return headers
-        found = markers(view, headers)
+        found = {} if origin is Origin.CLIENT else markers(view, headers)  # clients may not send any
         refusal = self._refusal(headers, found, origin)
         if refusal is not None:
             return refusal
@@ -245,10 +246,10 @@ class Log:
         if rolled:
             self.roll(now_ms)
         segment = self.segments[-1]
-        position = segment.append(*parts)
+        position = segment.append(parts, size)
         for header, base_offset in zip(headers, base_offsets, strict=True):
             segment.note(header, base_offset, position)
-            position += header.length + 12
+            position += header.length + OVERHEAD_BYTES
             if header.producer_id >= 0:
                 marker = found.get(header.position)
                 aborted = self.producers.apply(header, base_offset, marker, now_ms)

@@ -17,7 +17,7 @@ from itertools import pairwise
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
-from replog.log.batch import HEADER_BYTES, BatchHeader, CorruptBatch, header_at
+from replog.log.batch import HEADER_BYTES, OVERHEAD_BYTES, BatchHeader, CorruptBatch, header_at
 from replog.ports import Buffer, Disk, File
 
 LOG_SUFFIX: Final = ".log"
@@ -86,8 +86,8 @@ class Segment:
 
     # Writing.
 
-    def append(self, *parts: Buffer) -> int:
-        """Write behind the last batch; return the position. The caller notes the batches then.
+    def append(self, parts: Sequence[Buffer], size: int) -> int:
+        """Write `size` bytes behind the last batch; return the position. The caller notes the batches then.
 
         After an error the file is as before, or the error came from cutting it back: then it is lost to us.
         """
@@ -98,7 +98,7 @@ class Segment:
             self.file.truncate(position)
             raise
         assert written_at == position, f"{self.file.path}: {written_at} instead of {position}"
-        self.size = position + sum(map(len, parts))
+        self.size = position + size
         self.has_durable_indexes = False
         self._remember(self.next_offset, position)
         return position
@@ -133,13 +133,14 @@ class Segment:
 
     @property
     def index_bytes(self) -> int:
-        """Size of the larger index, as its file would have it."""
-        return max(len(self._offsets) * _INDEX_ENTRY.size, len(self._timestamps) * _TIME_ENTRY.size)
+        """Size that the larger index's file could have."""
+        return len(self._offsets) * _TIME_ENTRY.size  # the time index has at most as many entries, larger ones
 
     def note(self, header: BatchHeader, base_offset: int, position: int) -> None:
         """Take a batch that stands at `position` of the file into the indexes and totals."""
         last_offset = base_offset + header.last_offset_delta
         timestamp_ms = header.max_timestamp_ms
+        size = header.length + OVERHEAD_BYTES
         if timestamp_ms > self.largest_timestamp_ms:
             self.largest_timestamp_ms = timestamp_ms
             self.largest_timestamp_offset = last_offset
@@ -150,7 +151,7 @@ class Segment:
             self._positions.append(position)
             self._index_timestamp()
             self._unindexed_bytes = 0
-        self._unindexed_bytes += header.length + 12
+        self._unindexed_bytes += size
         self.next_offset = last_offset + 1
 
     def _index_timestamp(self) -> None:

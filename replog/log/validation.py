@@ -8,8 +8,13 @@ from enum import Enum, auto
 
 from replog.errors import Error
 from replog.log.batch import (
+    CODEC_MASK,
+    CONTROL,
+    LOG_APPEND_TIME,
     MAGIC,
     NO_TIMESTAMP,
+    OVERHEAD_BYTES,
+    TRANSACTIONAL,
     BatchHeader,
     Codec,
     CorruptBatch,
@@ -55,22 +60,23 @@ def is_old_format(view: memoryview) -> bool:
 
 
 def _client_error(header: BatchHeader, settings: LogSettings, now_ms: int) -> Error:
-    if header.length + 12 > settings.message_bytes_max:
+    attributes = header.attributes
+    if header.length + OVERHEAD_BYTES > settings.message_bytes_max:
         return Error.MESSAGE_TOO_LARGE
-    if header.is_control or header.count <= 0 or header.count != header.last_offset_delta + 1:
+    if attributes & CONTROL or header.count <= 0 or header.count != header.last_offset_delta + 1:
         return Error.INVALID_RECORD
-    if header.codec > LAST_CODEC:
+    if attributes & CODEC_MASK > LAST_CODEC:
         return Error.UNSUPPORTED_COMPRESSION_TYPE
     if header.producer_id >= 0:
         if header.base_sequence < 0 or header.producer_epoch < 0:
             return Error.INVALID_RECORD
-    elif header.is_transactional:
+    elif attributes & TRANSACTIONAL:
         return Error.INVALID_RECORD
     return Error.NONE if settings.log_append_time else _timestamp_error(header, settings, now_ms)
 
 
 def _timestamp_error(header: BatchHeader, settings: LogSettings, now_ms: int) -> Error:
-    if header.is_log_append_time:
+    if header.attributes & LOG_APPEND_TIME:
         return Error.INVALID_TIMESTAMP  # only brokers stamp so
     latest_ms = header.max_timestamp_ms
     if latest_ms == NO_TIMESTAMP:
