@@ -21,13 +21,22 @@ import msgspec
 from replog.errors import Error
 from replog.ports import Buffer
 from replog.types import ZERO_UUID
-from replog.wire.encoder import FIXED
+from replog.wire.encoder import FIXED, SHORT_ARRAY
 from replog.wire.layout import Field, fields_of, layout_of
 
 Decode = Callable[[Buffer, int, int, list[int]], tuple[Any, int]]
 
 MAX_ITEMS: Final = 1 << 18
-ERRORS: Final = {int(error): error for error in Error}
+
+
+class Errors(dict[int, Error]):
+    """Errors by code. As in Kafka's clients a code that we do not know yet is UNKNOWN_SERVER_ERROR."""
+
+    def __missing__(self, code: int) -> Error:
+        return Error.UNKNOWN_SERVER_ERROR
+
+
+ERRORS: Final = Errors({int(error): error for error in Error})
 MIN_SIZES: Final = {kind: struct.calcsize(">" + code) for kind, code in FIXED.items()}
 
 
@@ -103,11 +112,6 @@ def _uuid(raw: bytes) -> UUID:
     return UUID(bytes=raw) if any(raw) else ZERO_UUID
 
 
-def _error(code: int) -> Error:
-    # As Kafka's clients do: a peer may know codes that we do not.
-    return ERRORS.get(code, Error.UNKNOWN_SERVER_ERROR)
-
-
 def _skip_tags(b: Buffer, p: int, end: int) -> int:
     """Skip all tagged fields of a struct that knows none."""
     count, p = _unsigned_varint(b, p)
@@ -126,10 +130,11 @@ def _refuse(what: str) -> None:
     raise MalformedMessage(what)
 
 
+CONVERSIONS: Final = {"uuid": "uuid({})", "error": "errors[{}]"}
 RUNTIME: Final[dict[str, Any]] = {
     "uv": _unsigned_varint,
     "uuid": _uuid,
-    "error": _error,
+    "errors": ERRORS,
     "skip_tags": _skip_tags,
     "refuse": _refuse,
     "unpack_from": struct.unpack_from,
@@ -189,8 +194,8 @@ class DecoderSource:
         self._line(indent, f"{', '.join(name for _, name in self.run)}, = {unpack}(b, p)")
         self._line(indent, f"p += {struct.calcsize('>' + codes)}")
         for kind, name in self.run:
-            if kind in ("uuid", "error"):
-                self._line(indent, f"{name} = {kind}({name})")
+            if kind in CONVERSIONS:
+                self._line(indent, f"{name} = {CONVERSIONS[kind].format(name)}")
         self.run = []
 
     def _value(self, field: Field, name: str, indent: str) -> None:
@@ -244,12 +249,26 @@ class DecoderSource:
         self._length("array", indent)
         self._line(indent, "if n > 0:")
         inner = indent + "    "
-        smallest = self._smallest(field)
-        self._line(inner, f"if n > left[0] or n * {smallest} > end - p: refuse('{what}: more items than there can be')")
-        self._line(inner, "left[0] -= n")
-        self._items(field, name, inner)
+        if field.kind in MIN_SIZES and field.kind not in CONVERSIONS:
+            # Short arrays of numbers are not counted: their owner is.
+            unpacks = [struct.Struct(f">{n}{FIXED[field.kind]}").unpack_from for n in range(SHORT_ARRAY)]
+            self._line(inner, f"if n < {SHORT_ARRAY}: {name} = list({self._name('unpacks', unpacks)}[n](b, p))")
+            self._line(inner, "else:")
+            self._count(field, what, inner + "    ")
+            self._line(inner, f"    {name} = list(unpack_from('>%d{FIXED[field.kind]}' % n, b, p))")
+            self._line(inner, f"p += n * {MIN_SIZES[field.kind]}")
+        else:
+            self._count(field, what, inner)
+            self._items(field, name, inner)
         self._line(indent, f"elif n == 0: {name} = []")
         self._null(field, name, indent, what)
+
+    def _count(self, field: Field, what: str, indent: str) -> None:
+        smallest = self._smallest(field)
+        self._line(
+            indent, f"if n > left[0] or n * {smallest} > end - p: refuse('{what}: more items than there can be')"
+        )
+        self._line(indent, "left[0] -= n")
 
     def _items(self, field: Field, name: str, indent: str) -> None:
         if field.kind == "struct":
@@ -258,16 +277,11 @@ class DecoderSource:
             self._line(indent, f"{name} = []; add = {name}.append")
             self._line(indent, "for _ in range(n):")
             self._line(indent, f"    item, p = {decode}(b, p, end, left); add(item)")
-        elif field.kind in FIXED:
-            self._line(
-                indent,
-                f"{name} = list(unpack_from('>' + '{FIXED[field.kind]}' * n, b, p))"
-                if field.kind == "uuid"
-                else f"{name} = list(unpack_from('>%d{FIXED[field.kind]}' % n, b, p))",
-            )
+        elif field.kind in CONVERSIONS:
+            code = FIXED[field.kind]
+            converted = CONVERSIONS[field.kind].format("item")
+            self._line(indent, f"{name} = [{converted} for item in unpack_from('>' + '{code}' * n, b, p)]")
             self._line(indent, f"p += n * {MIN_SIZES[field.kind]}")
-            if field.kind in ("uuid", "error"):
-                self._line(indent, f"{name} = [{field.kind}(item) for item in {name}]")
         else:
             self._line(indent, f"{name} = []; add = {name}.append")
             self._line(indent, "for _ in range(n):")
@@ -293,21 +307,25 @@ class DecoderSource:
             default = self._name("default", field.default)
             empty = field.is_array and field.default is not None
             self._line("    ", f"f_{field.name} = {'[]' if empty else default}")
-        self._line("    ", "count, p = uv(b, p)")
-        self._line("    ", "last = -1; whole = end")
-        self._line("    ", "for _ in range(count):")
-        self._line("        ", "tag, p = uv(b, p)")
-        self._line("        ", "size, p = uv(b, p)")
-        self._line(
-            "        ", "if tag <= last or size > whole - p: refuse('a tagged field out of order or beyond the end')"
-        )
-        self._line("        ", "last = tag; end = p + size")
+        self._line("    ", "if b[p] == 0: p += 1")
+        self._line("    ", "else:")
+        self._known_tags(fields, "        ")
+
+    def _known_tags(self, fields: list[Field], indent: str) -> None:
+        inner = indent + "    "
+        self._line(indent, "count, p = uv(b, p)")
+        self._line(indent, "last = -1; whole = end")
+        self._line(indent, "for _ in range(count):")
+        self._line(inner, "tag, p = uv(b, p)")
+        self._line(inner, "size, p = uv(b, p)")
+        self._line(inner, "if tag <= last or size > whole - p: refuse('a tagged field out of order or beyond the end')")
+        self._line(inner, "last = tag; end = p + size")
         for number, field in enumerate(fields):
-            self._line("        ", f"{'el' if number else ''}if tag == {field.tag}:")
-            self._value(field, f"f_{field.name}", "            ")
-        self._line("        ", "else: p = end")
-        self._line("        ", "if p != end: refuse('a tagged field of another length than it says')")
-        self._line("    ", "end = whole")
+            self._line(inner, f"{'el' if number else ''}if tag == {field.tag}:")
+            self._value(field, f"f_{field.name}", inner + "    ")
+        self._line(inner, "else: p = end")
+        self._line(inner, "if p != end: refuse('a tagged field of another length than it says')")
+        self._line(indent, "end = whole")
 
 
 @cache

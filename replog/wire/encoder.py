@@ -30,6 +30,7 @@ FIXED: Final = {
     "error": "h",
     "uuid": "16s",
 }
+SHORT_ARRAY: Final = 16
 SMALL_VARINTS: Final = tuple(bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(1 << 14))
 
 
@@ -149,19 +150,34 @@ class EncoderSource:
             self._line(indent, f"if v is None: append({self._null('array')})")
             self._line(indent, "else:")
             indent += "    "
-        if self.flexible:
-            self._line(indent, "append(uv(len(v) + 1))")
-        else:
-            self._line(indent, f"append({self._name('length', struct.Struct('>i').pack)}(len(v)))")
+        if field.kind in FIXED and field.kind != "uuid":
+            self._numbers(field.kind, indent)
+            return
+        self._count(indent)
         if field.kind == "struct":
             self._line(indent, f"for item in v: {self._struct(field)}(item, append)")
         elif field.kind == "uuid":
             self._line(indent, "for item in v: append(item.bytes)")
-        elif field.kind in FIXED:
-            self._line(indent, f"if v: append(pack('>%d{FIXED[field.kind]}' % len(v), *v))")
         else:
             self._line(indent, "for v in v:")
             self._sized(field.kind, indent + "    ", nullable=False)
+
+    def _count(self, indent: str) -> None:
+        if self.flexible:
+            self._line(indent, "append(uv(len(v) + 1))")
+        else:
+            self._line(indent, f"append({self._name('length', struct.Struct('>i').pack)}(len(v)))")
+
+    def _numbers(self, kind: str, indent: str) -> None:
+        """Write an array of numbers: a short one, as replicas and ISRs are, with its count in one piece."""
+        count_code = "B" if self.flexible else "i"
+        packs = [struct.Struct(f">{count_code}{n}{FIXED[kind]}").pack for n in range(SHORT_ARRAY)]
+        self._line(indent, "n = len(v)")
+        count = "n + 1" if self.flexible else "n"
+        self._line(indent, f"if n < {SHORT_ARRAY}: append({self._name('packs', packs)}[n]({count}, *v))")
+        self._line(indent, "else:")
+        self._count(indent + "    ")
+        self._line(indent + "    ", f"append(pack('>%d{FIXED[kind]}' % n, *v))")
 
     def _tagged_fields(self, fields: list[Field]) -> None:
         """Write the tagged fields whose values differ from their defaults, in the order of their tags."""
@@ -169,17 +185,18 @@ class EncoderSource:
             self.run.append(("B", "0"))
             return
         self._end_run()
-        self._line("    ", "count = 0; tags = []")
+        self._line("    ", "tags = None")
         for field in fields:
             default = self._name("default", field.default)
             self._line("    ", f"v = m.{field.name}")
             self._line("    ", f"if v is not {default} and v != {default}:")
-            self._line("        ", "count += 1; outer = append; value = []; append = value.append")
+            self._line("        ", "outer = append; value = []; append = value.append")
             self._tagged_value(field)
             self._line("        ", "append = outer; value = b''.join(value)")
+            self._line("        ", "if tags is None: tags = []")
             self._line("        ", f"tags += ({unsigned_varint(field.tag)!r}, uv(len(value)), value)")
-        self._line("    ", "append(uv(count))")
-        self._line("    ", "if count: append(b''.join(tags))")
+        self._line("    ", r"if tags is None: append(b'\x00')")
+        self._line("    ", "else: append(uv(len(tags) // 3)); append(b''.join(tags))")
 
     def _tagged_value(self, field: Field) -> None:
         indent = "        "
