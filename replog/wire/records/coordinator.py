@@ -4,13 +4,21 @@ A key starts with an int16, the record's type (its `LAYOUT.key`); a value with a
 of Apache Kafka's message schemas (Apache License 2.0).
 """
 
-from typing import Annotated, ClassVar
+from struct import Struct
+from typing import Annotated, ClassVar, Final, TypeVar
 from uuid import UUID
 
 import msgspec
 
+from replog.ports import Buffer
 from replog.types import ZERO_UUID
-from replog.wire.layout import Layout, Wire
+from replog.wire.codec import decode_struct, encode_struct
+from replog.wire.decoder import MalformedMessage
+from replog.wire.layout import Layout, Wire, layout_of
+
+TYPE_OR_VERSION: Final = Struct(">h")
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class TransactionLogKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -204,3 +212,36 @@ class ConsumerGroupRegularExpressionValue(msgspec.Struct, frozen=True, kw_only=T
     topics: Annotated[list[str], Wire("[]string", "0+")] = []
     version: Annotated[int, Wire("int64", "0+")] = 0
     timestamp_ms: Annotated[int, Wire("int64", "0+")] = 0
+
+
+def encode_key(key: msgspec.Struct) -> bytes:
+    """Return a key as it stands on the log: its type, then its fields."""
+    return TYPE_OR_VERSION.pack(layout_of(type(key)).key) + encode_struct(key, 0)
+
+
+def encode_value(value: msgspec.Struct, version: int | None = None) -> bytes:
+    """Return a value as it stands on the log: its version, then its fields. Default: the newest version."""
+    chosen = layout_of(type(value)).versions.last if version is None else version
+    return TYPE_OR_VERSION.pack(chosen) + encode_struct(value, chosen)
+
+
+def decode_key(of: type[T], data: Buffer) -> T | None:
+    """Read a key of this type; None when it is of another type. `MalformedMessage` when it is none at all.
+
+    The types of the two topics overlap in numbers: the reader knows the topic, and so what to ask for.
+    """
+    found, rest = _split(data)
+    return decode_struct(of, 0, rest) if found == layout_of(of).key else None
+
+
+def decode_value(of: type[T], data: Buffer) -> T:
+    """Read a value; `MalformedMessage` when it is not of this type in a version that we know."""
+    version, rest = _split(data)
+    return decode_struct(of, version, rest)
+
+
+def _split(data: Buffer) -> tuple[int, memoryview]:
+    if len(data) < TYPE_OR_VERSION.size:
+        raise MalformedMessage(f"a coordinator's record of {len(data)} bytes")
+    number: int = TYPE_OR_VERSION.unpack_from(data)[0]
+    return number, memoryview(data)[TYPE_OR_VERSION.size :]
