@@ -75,6 +75,13 @@ class LogShape:
         end = self.epochs[index][1] if index < len(self.epochs) else self.end_offset
         return OffsetAndEpoch(end, self.epochs[index - 1][0])
 
+    def epoch_before(self, offset: int) -> int:
+        """Return the epoch of the record before an offset; a snapshot's where the log starts after one, else 0."""
+        index = bisect_right(self.epochs, offset - 1, key=lambda entry: entry[1])
+        if index > 0:
+            return self.epochs[index - 1][0]
+        return max((known.epoch for known in self.snapshots if known.offset <= offset), default=0)
+
     def position_of(self, fetch_offset: int, last_fetched_epoch: int) -> "Position":
         """Tell where a follower stands that has fetched up to an offset in an epoch (SPEC 1.10.2)."""
         if self._needs_snapshot(fetch_offset, last_fetched_epoch):

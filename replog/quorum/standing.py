@@ -87,7 +87,8 @@ class Standing:
         self.voted: ReplicaKey | None = None
         self.role: Role = Unattached(leader_id=NO_NODE, election_deadline_ms=0)
         # What the node applies: unlike a leader's own count it never goes back within a life (SPEC I3).
-        self.high_watermark = log.start_offset
+        # A snapshot holds committed state only.
+        self.high_watermark = max([log.start_offset, *(snapshot.offset for snapshot in log.snapshots)])
         self.shutting_down = False
         self.peers = Peers(request_timeout_ms=settings.request_timeout_ms, retry_backoff_ms=settings.retry_backoff_ms)
         self.outbox: list[Effect] = []
