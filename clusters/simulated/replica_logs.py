@@ -7,6 +7,7 @@ removals, power failures) makes that folder be read again from its beginning.
 A batch is told apart by epoch, offsets and CRC; the CRC covers everything but base offset and leader epoch.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -76,10 +77,12 @@ class ReplicaLogs:
         self._data_directory = data_directory
         self._grown: dict[str, None] = {}
         self._read_again = True
+        self.on_change: Callable[[], None] = lambda: None
 
     def grew(self, path: str) -> None:
         """Note that a file has more to read."""
         self._grown[path] = None
+        self.on_change()
 
     def was_cut(self, path: str, size: int) -> None:
         """Drop what was cut away."""
@@ -87,11 +90,13 @@ class ReplicaLogs:
         if partition in self.logs:
             self.logs[partition].cut(path, size)
             self._grown[path] = None
+            self.on_change()
 
     def names_changed(self, path: str) -> None:
         """Read everything again, unless it concerns no log: checkpoints are replaced all the time."""
         if "." not in path.rpartition("/")[2] or path.endswith(LOG_SUFFIX):
             self._read_again = True
+            self.on_change()
 
     @property
     def changed(self) -> bool:

@@ -1,0 +1,153 @@
+"""The committed metadata, seen with the eye of a god: read from the disks, as far as any member of the quorum calls it committed.
+
+It is the state by which faults choose their targets and the source of the recording's table `metadata`; and every
+committed record is held against the invariants of SPEC 7 that speak of metadata alone.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from clusters.api import ClusterState, MetadataEntry, PartitionState
+from clusters.metadata import MetadataView
+from clusters.simulated.disk import SimulatedDisk
+from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from clusters.simulated.violation import Violated
+from replog.types import METADATA_TOPIC, TopicPartition
+
+METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
+
+
+class QuorumSeat(Protocol):
+    """A member of the quorum, as far as it is watched."""
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that it does not know to be committed."""
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it leads and acts."""
+
+
+class CommittedMetadata:
+    """Follows the committed prefix of the metadata log."""
+
+    def __init__(self, disks: Mapping[int, SimulatedDisk], wall_start_ms: float) -> None:
+        self.state = ClusterState()
+        self.unclean: dict[TopicPartition, int] = {}  # the leader epoch of the last unclean election
+        self.effective_min_isr = 1
+        self._disks = disks
+        self._view = MetadataView(self.state, wall_start_ms)
+        self._marks: list[BatchMark] = []
+        self._end_offset = 0
+        self._leaders: dict[int, int] = {}  # quorum epoch -> leader
+        self._watermarks: dict[tuple[int, int], int] = {}  # (node, life) -> high watermark
+        self._broker_epochs: dict[int, int] = {}
+        self._partitions: dict[TopicPartition, PartitionState] = {}
+
+    def drain(self) -> list[MetadataEntry]:
+        """Hand over committed records since the last call."""
+        return self._view.drain()
+
+    def claimed(self, leader: int, epoch: int, node: int) -> None:
+        """A node says who leads an epoch: at most one ever does (I1)."""
+        if epoch >= self.state.quorum_epoch:
+            self.state.quorum_epoch = epoch
+            self.state.quorum_leader = leader
+        if leader < 0:
+            return
+        other = self._leaders.setdefault(epoch, leader)
+        if other != leader:
+            raise Violated("I1", f"quorum epoch {epoch} is led by {other}, and by {leader} according to {node}")
+
+    def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[int, QuorumSeat]) -> None:
+        """Take what has been committed since the last call."""
+        for node, seat in seats.items():
+            high_watermark = seat.high_watermark
+            key = (node, id(seat))
+            if high_watermark != self._watermarks.get(key, -1):
+                self._moved(node, key, high_watermark, replicas[node].logs.get(METADATA))
+
+    def _moved(self, node: int, key: tuple[int, int], high_watermark: int, log: ReplicaLog | None) -> None:
+        before = self._watermarks.get(key, -1)
+        if high_watermark < before:
+            raise Violated("I3", f"metadata high watermark of {node} went back from {before} to {high_watermark}")
+        self._watermarks[key] = high_watermark
+        if log is None or not log.batches:
+            return
+        self._compare(node, log, max(before, 0), min(high_watermark, self._end_offset))
+        if high_watermark > self._end_offset:
+            self._take(node, log, high_watermark)
+
+    def _compare(self, node: int, log: ReplicaLog, start: int, end: int) -> None:
+        """I1: what two members call committed is the same."""
+        index = log.index_of(start)
+        position = _index_at(self._marks, start)
+        while index < len(log.batches) and position < len(self._marks):
+            mine, known = log.batches[index], self._marks[position]
+            if mine.base_offset >= end or known.base_offset >= end:
+                return
+            if mine != known:
+                raise Violated("I1", f"committed metadata of {node} is {mine}, of others {known}")
+            index += 1
+            position += 1
+
+    def _take(self, node: int, log: ReplicaLog, high_watermark: int) -> None:
+        for index in range(log.index_of(self._end_offset), len(log.batches)):
+            mark = log.batches[index]
+            if mark.last_offset >= high_watermark:
+                break
+            path, end = log.ends[index]
+            start = log.ends[index - 1][1] if index and log.ends[index - 1][0] == path else 0
+            content = self._disks[node].content(path)
+            assert content is not None
+            self._marks.append(mark)
+            self._end_offset = mark.last_offset + 1
+            self._view.apply_committed(bytes(content[start:end]), high_watermark)
+            self._hold(mark)
+
+    def _hold(self, mark: BatchMark) -> None:
+        """Hold the state after a committed batch against what must hold of it."""
+        state = self.state
+        for broker, registration in state.brokers.items():
+            if registration.broker_epoch < self._broker_epochs.get(broker, -1):
+                raise Violated("I2", f"broker epoch of {broker} went back to {registration.broker_epoch}")
+            self._broker_epochs[broker] = registration.broker_epoch
+        for partition, now in state.partitions.items():
+            before = self._partitions.get(partition)
+            if before is not now and before != now:
+                self._hold_partition(partition, before, now)
+        self._partitions = dict(state.partitions)
+
+    def _hold_partition(self, partition: TopicPartition, before: PartitionState | None, now: PartitionState) -> None:
+        if before is not None:
+            for name in ("leader_epoch", "partition_epoch"):
+                if getattr(now, name) < getattr(before, name):
+                    raise Violated("I2", f"{partition}: {name} went back from {before} to {now}")
+        problem = _shape(now)
+        if problem:
+            raise Violated(problem, f"{partition}: {now}")
+        if now.recovering:
+            self.unclean[partition] = now.leader_epoch
+
+
+def _shape(now: PartitionState) -> str | None:
+    """Return the invariant that a committed partition state breaks by itself."""
+    if not set(now.isr) <= set(now.replicas) or set(now.isr) & set(now.elr):
+        return "I7"
+    if now.leader >= 0 and now.leader not in now.isr:
+        return "I10"
+    if now.recovering and len(now.isr) > 1:
+        return "I12"
+    return None
+
+
+def _index_at(marks: list[BatchMark], offset: int) -> int:
+    low, high = 0, len(marks)
+    while low < high:
+        middle = (low + high) // 2
+        if marks[middle].last_offset < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,330 @@
+"""The invariants of SPEC section 7, kept while a simulation runs: the first violated one stops it there.
+
+The watch looks at what cannot lie: the files of every replica (`replica_logs.py`), the committed metadata
+(`committed.py`), and what nodes tell of themselves. It works after an event that changed one of these, and
+only on what changed. Nothing it does reaches the simulation.
+
+It knows less than the checkers about what a fault permits, so it claims only what no fault permits: the loss rules of
+VERDICTS.md need the whole recording and are applied after the run. In particular, once a replica has provably lost data or
+an unclean election was committed, the committed prefix of that partition begins anew with its next leader.
+
+| kept here | by |
+|---|---|
+| I1, I2, I3, I7, I10, I12 | `committed.py` |
+| I4, I5, I9, I13, I14 | `CommittedPrefix`: what was below a high watermark that a leader exposed |
+| I11 | registrations heard and ISR changes committed |
+| I14 | `Batches`: one (epoch, offset), one batch |
+| I15, I16 | quorum epochs heard, against the cuts in force (`quorum_watch.py`) |
+| I17 | `Sequences` of each replica |
+| I18 | last stable offsets per leader epoch |
+| I20 | clean-shutdown files of running brokers |
+
+I6, I19 and the readers' half of I18 are claims about clients; they are checked in the recording.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from clusters.simulated.committed import CommittedMetadata, QuorumSeat
+from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from clusters.simulated.violation import Violated
+from clusters.simulated.world import Machine, Simulation, Told
+from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from replog.types import METADATA_TOPIC, TopicPartition
+
+METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
+SEQUENCE_MODULUS: Final = 1 << 31
+
+
+class Watch:
+    """All invariants of one simulation."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        machines: Mapping[int, Machine],
+        data_directory: str,
+        committed: CommittedMetadata,
+        seats: Callable[[], Mapping[int, QuorumSeat]],
+    ) -> None:
+        """Follow these machines.
+
+        seats:  the living nodes' places in the quorum, by node id.
+        """
+        self.committed = committed
+        self.replicas = {node: ReplicaLogs(machine.disk, data_directory) for node, machine in machines.items()}
+        self._simulation = simulation
+        self._machines = machines
+        self._data_directory = data_directory
+        self._seats = seats
+        self._nodes = {machine.name: node for node, machine in machines.items()}
+        self._scheduled = False
+        self._told: list[Told] = []
+        self._batches: dict[TopicPartition, Batches] = {}
+        self._prefixes: dict[TopicPartition, CommittedPrefix] = {}
+        self._sequences: dict[tuple[int, TopicPartition], Sequences] = {}
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._stable: dict[tuple[TopicPartition, int], int] = {}
+        for node, machine in machines.items():
+            machine.disk.watcher = self.replicas[node]
+            self.replicas[node].on_change = self._schedule
+        simulation.listeners.append(self._heard)
+
+    def lost_data(self, node: int) -> None:
+        """Know that a node's disk may have lost what it held (power failure, wipe, damage)."""
+        for prefix in self._prefixes.values():
+            prefix.doubtful[node] = None
+
+    def catch_up(self) -> None:
+        """Look at everything that changed; raises `Violated`."""
+        self._scheduled = False
+        for node, logs in self.replicas.items():
+            if logs.changed:
+                for partition in logs.catch_up():
+                    self._log_changed(node, partition)
+        self.committed.advance(self.replicas, self._seats())
+        told, self._told = self._told, []
+        for one in told:
+            self._judge(one)
+
+    # what wakes it
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._simulation.loop.after_event(self.catch_up)
+
+    def _heard(self, told: Told) -> None:
+        if told.machine in self._nodes:
+            self._told.append(told)
+            self._schedule()
+
+    # logs
+
+    def _log_changed(self, node: int, partition: TopicPartition) -> None:
+        log = self.replicas[node].logs.get(partition)
+        if log is None:
+            self._sequences.pop((node, partition), None)
+            self._prefix(partition).verified.pop(node, None)
+            return
+        first, log.lowest_change = log.lowest_change, len(log.batches)
+        batches = self._batches.setdefault(partition, Batches(partition))
+        for mark in log.batches[first:]:
+            batches.see(node, mark)
+        if partition != METADATA:
+            sequences = self._sequences.setdefault((node, partition), Sequences(partition, node))
+            sequences.see(log, first)
+            self._prefix(partition).changed_from(
+                node, log.batches[first].base_offset if first < len(log.batches) else log.end_offset
+            )
+
+    def _prefix(self, partition: TopicPartition) -> "CommittedPrefix":
+        prefix = self._prefixes.get(partition)
+        if prefix is None:
+            prefix = self._prefixes[partition] = CommittedPrefix(partition)
+        return prefix
+
+    # what nodes tell
+
+    def _judge(self, told: Told) -> None:
+        node = self._nodes[told.machine]
+        match told.name:
+            case "high_watermark":
+                self._exposed(node, told)
+            case "quorum_leader":
+                self.committed.claimed(told.fields["leader"], told.fields["epoch"], node)
+            case "registered":
+                self._registered(node)
+            case _:
+                pass
+
+    def _exposed(self, node: int, told: Told) -> None:
+        """A leader says how far its partition is committed."""
+        fields = told.fields
+        partition = TopicPartition(fields["topic"], fields["partition"])
+        epoch, high_watermark = fields["leader_epoch"], fields["high_watermark"]
+        self._one_leader(partition, epoch, node)
+        self._stable_grows(partition, epoch, fields.get("last_stable_offset"))
+        log = self.replicas[node].logs.get(partition)
+        if log is None:
+            return
+        prefix = self._prefix(partition)
+        state = self.committed.state.partitions.get(partition)
+        if state is not None and self.committed.unclean.get(partition, -1) >= prefix.leader_epoch:
+            prefix.begin_anew(log)
+        prefix.exposed(node, log, epoch, high_watermark)
+        self._members_hold(partition, epoch, prefix)
+
+    def _one_leader(self, partition: TopicPartition, epoch: int, node: int) -> None:
+        other = self._leaders.setdefault((partition, epoch), node)
+        if other != node:
+            raise Violated("I10", f"{partition} is led by {other} and by {node} in leader epoch {epoch}")
+
+    def _stable_grows(self, partition: TopicPartition, epoch: int, last_stable_offset: int | None) -> None:
+        if last_stable_offset is None:
+            return
+        before = self._stable.get((partition, epoch), -1)
+        if last_stable_offset < before:
+            raise Violated(
+                "I18", f"{partition}: last stable offset went back from {before} to {last_stable_offset} in {epoch}"
+            )
+        self._stable[partition, epoch] = last_stable_offset
+
+    def _members_hold(self, partition: TopicPartition, epoch: int, prefix: "CommittedPrefix") -> None:
+        """I9: who is in the committed ISR holds what is committed."""
+        state = self.committed.state.partitions.get(partition)
+        if state is None or state.leader_epoch != epoch:
+            return
+        for member in state.isr:
+            if member in prefix.doubtful:
+                continue  # it lost data, and the controller may not know yet
+            log = self.replicas[member].logs.get(partition)
+            end_offset = log.end_offset if log is not None else 0
+            if end_offset < prefix.end_offset:
+                raise Violated(
+                    "I9",
+                    f"{partition}: {member} is in the ISR with log end {end_offset}, committed is {prefix.end_offset}",
+                )
+            if log is not None:
+                prefix.compare(member, log)
+
+    def _registered(self, node: int) -> None:
+        for prefix in self._prefixes.values():
+            prefix.doubtful.pop(node, None)
+        path = f"{self._data_directory}/{CLEAN_SHUTDOWN_FILE}"
+        if self._machines[node].disk.exists(path):
+            raise Violated("I20", f"broker {node} runs, and its log directory has a clean-shutdown file")
+
+
+class Batches:
+    """I14: within one leader epoch an offset is written once, so one (epoch, offset) is one batch everywhere."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self._partition = partition
+        self._known: dict[tuple[int, int], tuple[int, int, int]] = {}
+
+    def see(self, node: int, mark: BatchMark) -> None:
+        """Compare a batch with the first one seen of its epoch and offset."""
+        key = (mark.epoch, mark.base_offset)
+        known = self._known.setdefault(key, (mark.last_offset, mark.crc, node))
+        if known[:2] != (mark.last_offset, mark.crc):
+            raise Violated(
+                "I14",
+                f"{self._partition}: epoch {mark.epoch}, offset {mark.base_offset} is one batch on {known[2]} "
+                f"and another on {node}",
+            )
+
+
+class CommittedPrefix:
+    """I4, I5: what a leader exposed as committed stays, in every leader's log."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.leader_epoch = -1
+        self.batches: list[BatchMark] = []
+        self.end_offset = 0
+        self.verified: dict[int, int] = {}  # node -> offset up to which its log was found equal
+        self.doubtful: dict[int, None] = {}  # nodes that lost data since they registered
+
+    def changed_from(self, node: int, offset: int) -> None:
+        """A replica's log is other, or longer, from this offset on."""
+        if self.verified.get(node, 0) > offset:
+            self.verified[node] = offset
+
+    def begin_anew(self, log: ReplicaLog) -> None:
+        """Forget what an unclean election may have lost."""
+        self.verified.clear()
+        self.batches = [mark for mark in self.batches if mark.last_offset < log.end_offset]
+        self.end_offset = min(self.end_offset, log.end_offset)
+        common = 0
+        for mark in self.batches:
+            index = log.index_of(mark.base_offset)
+            if index >= len(log.batches) or log.batches[index] != mark:
+                break
+            common += 1
+        if common < len(self.batches):
+            self.end_offset = min(self.end_offset, self.batches[common].base_offset)
+            del self.batches[common:]
+
+    def exposed(self, node: int, log: ReplicaLog, epoch: int, high_watermark: int) -> None:
+        """A leader shows its high watermark."""
+        if epoch < self.leader_epoch:
+            return  # deposed, and does not know it
+        self.leader_epoch = epoch
+        if high_watermark > log.end_offset:
+            raise Violated("I4", f"{self.partition}: {node} exposes {high_watermark}, its log ends at {log.end_offset}")
+        if log.end_offset < self.end_offset:
+            raise Violated(
+                "I4",
+                f"{self.partition}: leader {node} of epoch {epoch} ends at {log.end_offset}; "
+                f"{self.end_offset} was exposed as committed",
+            )
+        self.compare(node, log)
+        if high_watermark > self.end_offset:
+            index = log.index_of(self.end_offset)
+            while index < len(log.batches) and log.batches[index].last_offset < high_watermark:
+                self.batches.append(log.batches[index])
+                index += 1
+            self.end_offset = high_watermark
+            self.verified[node] = high_watermark
+
+    def compare(self, node: int, log: ReplicaLog) -> None:
+        """Compare a replica with the committed batches, from where that was done last."""
+        start = self.verified.get(node, 0)
+        if start >= self.end_offset:
+            return
+        if log.batches and log.batches[0].base_offset > start:
+            start = log.batches[0].base_offset  # retention took what is before
+        for mark in self.batches[_first_reaching(self.batches, start) :]:
+            index = log.index_of(mark.base_offset)
+            if index >= len(log.batches) or log.batches[index] != mark:
+                found = log.batches[index] if index < len(log.batches) else None
+                raise Violated("I4", f"{self.partition}: committed {mark}, {node} has {found}")
+        self.verified[node] = self.end_offset
+
+
+class Sequences:
+    """I17: the sequences of an idempotent producer are gapless and unique in a replica's log."""
+
+    def __init__(self, partition: TopicPartition, node: int) -> None:
+        self._partition = partition
+        self._node = node
+        self._seen = 0  # batches of the log that are accounted for
+        self._next: dict[int, tuple[int, int]] = {}  # producer id -> epoch, next sequence
+
+    def see(self, log: ReplicaLog, first: int) -> None:
+        """Take new batches; after a cut, count again."""
+        if first < self._seen:
+            self._seen, self._next = 0, {}
+        for mark in log.batches[self._seen :]:
+            if mark.producer_id >= 0 and not mark.is_control:
+                self._take(mark)
+        self._seen = len(log.batches)
+
+    def _take(self, mark: BatchMark) -> None:
+        known = self._next.get(mark.producer_id)
+        if known is not None:
+            epoch, expected = known
+            if mark.producer_epoch > epoch:
+                expected = 0
+            if mark.producer_epoch < epoch or mark.first_sequence != expected:
+                raise Violated(
+                    "I17",
+                    f"{self._partition} on {self._node}: producer {mark.producer_id} epoch {mark.producer_epoch} has "
+                    f"sequence {mark.first_sequence} at {mark.base_offset}, expected {expected} of epoch {epoch}",
+                )
+        count = mark.last_offset - mark.base_offset + 1
+        following = (mark.first_sequence + count) % SEQUENCE_MODULUS
+        self._next[mark.producer_id] = (mark.producer_epoch, following)
+
+
+def _first_reaching(batches: list[BatchMark], offset: int) -> int:
+    """Return the index of the first batch that ends at or behind an offset."""
+    low, high = 0, len(batches)
+    while low < high:
+        middle = (low + high) // 2
+        if batches[middle].last_offset < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
