@@ -93,7 +93,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     if log.known:
         found += [_lost(sends, acknowledged, log), _lost_after_read(sends, reads, acknowledged, log, context)]
     elif acknowledged.any() or reads["value"].size:
-        found.append(anomalies("unjudged", detail=["no final log"]))
+        found.append(anomalies("unjudged", log_offset=[UNKNOWN]))
     figures = {
         "acknowledged, acks=all": int((acknowledged & (sends["acks"] == -1)).sum()),
         "acknowledged, acks=1": int((acknowledged & (sends["acks"] == 1)).sum()),
@@ -302,15 +302,18 @@ WITH final_polls AS (
   SELECT run_id, topic, partition, value, MIN(log_offset) AS log_offset
   FROM reads WHERE phase = 'tail' AND value IS NOT NULL GROUP BY run_id, topic, partition, value
 ), found AS (
-SELECT m.run_id, m.topic, m.partition, 'lost' AS kind, m.log_offset, m.value FROM missing m
+SELECT m.run_id, m.topic, m.partition, 'lost' AS kind, m.log_offset, m.value, CAST(NULL AS BIGINT) AS other_offset
+FROM missing m
 ANTI JOIN in_logs l
   ON m.run_id = l.run_id AND m.topic = l.topic AND m.partition = l.partition AND m.value = l.value
 UNION ALL
-SELECT m.run_id, m.topic, m.partition, 'unread', m.log_offset, m.value FROM missing m
+SELECT m.run_id, m.topic, m.partition, 'unread', m.log_offset, m.value, CAST(NULL AS BIGINT)
+FROM missing m
 SEMI JOIN in_logs l
   ON m.run_id = l.run_id AND m.topic = l.topic AND m.partition = l.partition AND m.value = l.value
 UNION ALL
-SELECT t.run_id, t.topic, t.partition, 'lost_after_read', t.log_offset, t.value FROM tail t
+SELECT t.run_id, t.topic, t.partition, 'lost_after_read', t.log_offset, t.value, CAST(NULL AS BIGINT)
+FROM tail t
 JOIN judged j ON t.run_id = j.run_id AND t.topic = j.topic AND t.partition = j.partition
 ANTI JOIN present p
   ON t.run_id = p.run_id AND t.topic = p.topic AND t.partition = p.partition AND t.value = p.value
@@ -318,19 +321,22 @@ ANTI JOIN acknowledged a
   ON t.run_id = a.run_id AND t.topic = a.topic AND t.partition = a.partition AND t.value = a.value
 ANTI JOIN uncommitted u ON t.run_id = u.run_id AND t.value = u.value
 UNION ALL
-SELECT DISTINCT r.run_id, r.topic, r.partition, 'phantom', r.log_offset, r.value FROM reads r
+SELECT DISTINCT r.run_id, r.topic, r.partition, 'phantom', r.log_offset, r.value, CAST(NULL AS BIGINT)
+FROM reads r
 JOIN complete_runs c ON r.run_id = c.run_id
 ANTI JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
 WHERE r.value IS NOT NULL
 UNION ALL
-SELECT DISTINCT r.run_id, r.topic, r.partition, 'refused_yet_written', r.log_offset, r.value FROM reads r
+SELECT DISTINCT r.run_id, r.topic, r.partition, 'refused_yet_written', r.log_offset, r.value, CAST(NULL AS BIGINT)
+FROM reads r
 JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
 WHERE s.outcome = 'fail'
 UNION ALL
-SELECT DISTINCT run_id, topic, partition, 'corrupt', log_offset, value FROM reads WHERE value IS NULL
+SELECT DISTINCT run_id, topic, partition, 'corrupt', log_offset, value, CAST(NULL AS BIGINT)
+FROM reads WHERE value IS NULL
 UNION ALL
 SELECT c.run_id, c.topic, c.partition, CASE WHEN i.value IS NULL THEN 'repeated' ELSE 'duplicate' END, c.log_offset,
-       c.value
+       c.value, o.first_offset
 FROM copies c
 JOIN (SELECT run_id, topic, partition, value, MIN(log_offset) AS first_offset FROM copies
       GROUP BY run_id, topic, partition, value) o
@@ -340,14 +346,16 @@ LEFT JOIN (SELECT run_id, topic, partition, value FROM sends
            WHERE worker_class LIKE 'idempotent%' OR worker_class LIKE 'transactional%' OR attempts = 1) i
   ON c.run_id = i.run_id AND c.topic = i.topic AND c.partition = i.partition AND c.value = i.value
 UNION ALL
-SELECT n.run_id, n.topic, n.partition, 'unjudged', NULL, NULL FROM (
+SELECT n.run_id, n.topic, n.partition, 'unjudged', CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT) FROM (
   SELECT run_id, topic, partition FROM acknowledged UNION SELECT run_id, topic, partition FROM reads
 ) n ANTI JOIN judged j ON n.run_id = j.run_id AND n.topic = j.topic AND n.partition = j.partition
 )
 SELECT f.run_id, f.topic, f.partition, f.kind, f.log_offset, f.value,
-       CASE WHEN f.kind IN ('lost', 'unread') OR s.acks = 0 THEN s.acks END AS acks, s.invoke_ns,
+       CASE WHEN f.kind IN ('lost', 'unread') OR (f.kind = 'lost_after_read' AND s.acks = 0) THEN s.acks END AS acks,
+       CASE WHEN f.kind IN ('lost', 'unread', 'lost_after_read', 'duplicate', 'repeated') THEN s.invoke_ns
+            END AS invoke_ns,
        CASE WHEN f.kind IN ('lost', 'unread') THEN s.complete_ns END AS at_ns,
        CASE WHEN f.kind IN ('lost', 'unread') THEN s.leader_epoch END AS leader_epoch,
-       CAST(NULL AS BIGINT) AS other_offset
+       f.other_offset
 FROM found f LEFT JOIN sends s ON f.run_id = s.run_id AND f.value = s.value
 """

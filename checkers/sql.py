@@ -5,7 +5,7 @@ final ISR and ELR), `committed` (run_id, value: sent in a committed transaction)
 anomalies are then judged by the very code that judges the kernels' anomalies, partition by partition.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from checkers.api import ANOMALY, Found, PartitionRows, properties
 from checkers.work import ROW, PartitionJudge, Row, committed_values, history_of, judge_item
-from results.recording import NO_PARTITION, TABLES
+from results.recording import NO_PARTITION, TABLES, DamagedRecording
 from results.store import Recording, partition_order
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ VIEWS: Final = ("sends", "polls", "reads", "watermarks", "logs")
 
 
 def small_views(run_dir: Path) -> dict[str, pa.Table]:
-    """Return the views that need more than SQL to make, for one run; its run_id is the folder's name."""
+    """Return the views that need more than SQL to make, for one run."""
     recording = Recording.open(run_dir, compare=False)
-    run = _run_name(run_dir)
+    run = recording.run_id
     history = history_of(recording)
     leaders = []
     for name in recording.partitions(*VIEWS):
@@ -48,10 +48,6 @@ def small_views(run_dir: Path) -> dict[str, pa.Table]:
     }
 
 
-def _run_name(run_dir: Path) -> str:
-    return str(run_dir)
-
-
 def findings_by_sql(spark: "SparkSession", items: Sequence[tuple[str, str]]) -> "DataFrame":
     """Return the findings of the SQL definitions; what concerns whole runs and has no SQL is judged as ever."""
     from checkers.engine import dataframe
@@ -61,8 +57,13 @@ def findings_by_sql(spark: "SparkSession", items: Sequence[tuple[str, str]]) -> 
     whole = dataframe(spark, [(str(run_dir), NO_PARTITION) for run_dir in run_dirs])
     if not sound:
         return whole
-    _make_views(spark, sound)
-    parts = [whole, *(_by_property(spark, name) for name, module in properties().items() if hasattr(module, "kernel"))]
+    recordings = {recording.run_id: recording for recording in (Recording.open(d, compare=False) for d in sound)}
+    if len(recordings) < len(sound):
+        raise DamagedRecording("", None, "two runs have the same run_id: judge them one by one")
+    _make_views(spark, list(recordings.values()))
+    folders = {run_id: str(recording.run_dir) for run_id, recording in recordings.items()}
+    names = [name for name, module in properties().items() if hasattr(module, "kernel")]
+    parts = [whole, *(_by_property(spark, name, folders) for name in names)]
     return reduce(lambda left, right: left.unionByName(right), parts)
 
 
@@ -70,25 +71,19 @@ def _looked_at(run_dir: Path) -> list[Row]:
     return judge_item(str(run_dir), NO_PARTITION)
 
 
-def _make_views(spark: "SparkSession", run_dirs: Sequence[Path]) -> None:
-    from pyspark.sql import functions
+def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     for name in VIEWS:
         plain = pa.schema([_plain(field) for field in TABLES[name].arrow])
-        frames = [
-            spark.read.schema(from_arrow_schema(plain))
-            .parquet(
-                *[str(path) for part in Recording.open(run_dir, compare=False).files[name].values() for path in part]
-            )
-            .withColumn("run_id", functions.lit(_run_name(run_dir)))
-            for run_dir in run_dirs
-        ]
-        reduce(lambda left, right: left.unionByName(right), frames).createOrReplaceTempView(name)
-    small = [small_views(run_dir) for run_dir in run_dirs]
+        paths = [str(path) for recording in recordings for part in recording.files[name].values() for path in part]
+        rows = spark.read.schema(from_arrow_schema(plain)).parquet(*paths)
+        # Every common table expression is computed anew wherever it is named: read the files once.
+        rows.coalesce(spark.sparkContext.defaultParallelism).cache().createOrReplaceTempView(name)
+    small = [small_views(recording.run_dir) for recording in recordings]
     for name in small[0]:
-        rows = pa.concat_tables([views[name] for views in small])
-        frame = spark.createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
+        together = pa.concat_tables([views[name] for views in small])
+        frame = spark.createDataFrame(together.to_pylist(), from_arrow_schema(together.schema))
         frame.createOrReplaceTempView(name)
 
 
@@ -96,23 +91,22 @@ def _plain(field: pa.Field) -> pa.Field:
     return pa.field(field.name, pa.string()) if pa.types.is_dictionary(field.type) else field
 
 
-def _by_property(spark: "SparkSession", name: str) -> "DataFrame":
+def _by_property(spark: "SparkSession", name: str, folders: Mapping[str, str]) -> "DataFrame":
     from pyspark.sql.pandas.types import from_arrow_schema
 
     anomalies = spark.sql(properties()[name].SQL)
-    return anomalies.groupBy("run_id", "topic", "partition").applyInArrow(_Judge(name), from_arrow_schema(ROW))
+    return anomalies.groupBy("run_id", "topic", "partition").applyInArrow(_judge(name, folders), from_arrow_schema(ROW))
 
 
-class _Judge:
-    """Judges one partition's anomalies of one property, as they came out of SQL."""
+def _judge(name: str, folders: Mapping[str, str]) -> Callable[[pa.Table], pa.Table]:
+    """Return what judges one partition's anomalies of one property, as they came out of SQL."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
+    def judge(rows: pa.Table) -> pa.Table:
         first = rows.slice(0, 1).to_pylist()[0]
-        answered = judged_answer(Path(first["run_id"]), f"{first['topic']}-{first['partition']}", self.name, rows)
+        answered = judged_answer(Path(folders[first["run_id"]]), f"{first['topic']}-{first['partition']}", name, rows)
         return pa.Table.from_pylist(answered, schema=ROW)
+
+    return judge
 
 
 def judged_answer(run_dir: Path, topic_partition: str, name: str, rows: pa.Table) -> list[Row]:

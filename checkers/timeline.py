@@ -184,6 +184,8 @@ class Timeline:
         if not self.entries:
             return _without_metadata(record, self.settings)
         start = self._position(record.invoke_ns, record.leader_epoch)
+        if record.acks == 1 and record.leader_epoch is None:
+            start = self._before_deposed(start, record.invoke_ns)
         exposed = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
@@ -201,6 +203,23 @@ class Timeline:
             last = bisect_right(self._epochs, leader_epoch)
             position = min(max(position, first), last)
         return max(position, 1)
+
+    def _before_deposed(self, position: int, invoke_ns: int) -> int:
+        """Return the position before the first election that the record's leader may not have heard of.
+
+        A deposed leader that is cut off or paused goes on to answer acks=1 until somebody tells it, and its answer
+        does not say in which epoch it was given. It has been told once it is back in the ISR; one that stayed in
+        the ISR learns at once, which is within the lag of observation.
+        """
+        for place in range(1, position):
+            before, entry = self.entries[place - 1].state, self.entries[place]
+            deposed = before.leader
+            if deposed in (NO_LEADER, entry.state.leader):
+                continue
+            recent = invoke_ns <= entry.at_ns + OBSERVATION_LAG_NS
+            if recent or all(deposed not in later.state.isr for later in self.entries[place:position]):
+                return place
+        return position
 
     def _exposure(self, record: Record, start: int) -> int | None:
         if record.exposed_ns is None:

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from checkers import engine
 from checkers.java import NoJava
 from checkers.spark import NoSpark
-from results.recording import DamagedRecording
 from results.store import Recording
 from results.verdict import Finding, RunVerdict, Verdict, save
 

@@ -214,3 +214,20 @@ def test_a_committed_transaction_promises_its_records(run: Run) -> None:
     run.final_read({})
 
     assert found(run.finish()) == [("lost", "violation", "", 0)]
+
+
+def test_a_deposed_leader_that_was_not_told_may_lose_what_it_answered(run: Run) -> None:
+    run.change(100, leader=2, isr=[2, 3])
+    run.send(0, 5000, acks=1)
+    run.final_read({})
+
+    assert found(run.finish()) == [("lost", "permitted", "R5", 0)]
+
+
+def test_a_deposed_leader_that_came_back_to_the_isr_was_told(run: Run) -> None:
+    run.change(100, leader=2, isr=[2, 3])
+    run.change(4000, isr=[1, 2, 3])
+    run.send(0, 5000, acks=1)
+    run.final_read({})
+
+    assert found(run.finish()) == [("lost", "violation", "", 0)]

@@ -1,0 +1,57 @@
+"""Spark, Spark SQL and the inline engine agree; one small session for the whole module."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers import engine
+from checkers.spark import NoSpark, session
+from checkers.work import work_items
+from tests.checkers.random_runs import random_run
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    with session("local[2]") as spark:
+        yield spark
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [random_run(folder / f"run-{seed}", seed) for seed in range(12)]
+
+
+def without_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["severity"] != "figures"]
+
+
+def test_one_spark_job_judges_many_runs_like_the_inline_engine(spark: Any, runs: list[Path]) -> None:
+    items = [item for run in runs for item in work_items(run)]
+
+    rows = engine.in_order(engine.with_spark(spark, "spark", items))
+
+    assert rows == engine.findings(runs, "inline")
+    assert len({row["run_dir"] for row in rows}) == len(runs)
+
+
+def test_the_sql_definitions_in_spark_find_the_same(spark: Any, runs: list[Path]) -> None:
+    items = [item for run in runs[:6] for item in work_items(run)]
+    # Generating and compiling code takes longer than these few rows.
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+
+    rows = engine.in_order(engine.with_spark(spark, "spark-sql", items))
+
+    expected = engine.findings(runs[:6], "inline")
+    assert without_figures(rows) == without_figures(expected)
+    assert without_figures(expected)
+
+
+def test_a_master_that_does_not_answer_is_one_line() -> None:
+    with pytest.raises(NoSpark, match="no Spark answers at spark:"), session("spark://127.0.0.1:9"):
+        pass
