@@ -32,7 +32,7 @@ CI: Final[Mapping[str, Any]] = {
 PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {"ci": CI, "kafka-defaults": {}}
 
 
-class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The wanted cluster. Brokers are numbered 1.., controllers 101.. (CONTRACT, names)."""
 
     brokers: int = 3

@@ -1,0 +1,207 @@
+"""The `tribunal` command: run, check, report, list.
+
+Exit codes: 0 PASS and PERMITTED (1 for PERMITTED with --strict), 1 VIOLATION, 2 INCONCLUSIVE, 3 ERROR, 64 wrong
+usage, 130 interrupted. What went wrong is one clear line on stderr; verdicts go to stdout.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, cast
+
+import msgspec
+import typer
+
+from clusters.api import ClusterError
+from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
+from harness.cli.screen import one_screen
+from harness.cli.session import conduct
+from harness.plan import Plan, made, read_plan, read_schedule
+from harness.schedule import BadScenario, duration, load
+from results.recording import DamagedRecording
+from results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, RunVerdict, worst
+
+# (typer brings its own click: its usage errors are reached through what it exports.)
+UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+ENGINES: Final = ("spark", "inline", "spark-sql")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Puts a replicated log on trial: runs clusters, hurts them, judges what clients saw.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Engine = Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 also when a loss was permitted.")]
+Out = Annotated[Path, typer.Option(help="Folder that the run's folder is made in.")]
+
+
+@app.command()
+def run(  # noqa: PLR0917 - options
+    scenario: Annotated[str | None, typer.Argument(help="Name of a scenario, or a .yaml file.")] = None,
+    cluster: Annotated[str, typer.Option(help="Kind of cluster.")] = "processes",
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of every choice; default: a new one.")] = None,
+    time: Annotated[str | None, typer.Option(help="How long faults go on, e.g. 45s; default: the scenario's.")] = None,
+    mutant: Annotated[list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override the scenario: name=value.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Run this plan.json again.")] = None,
+    schedule: Annotated[Path | None, typer.Option(help="Run this executed schedule.jsonl again.")] = None,
+    out: Out = Path("runs"),
+    engine: Engine = "spark",
+    strict: Strict = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines also on a terminal.")] = False,
+    json: Json = False,
+) -> None:
+    """Run a scenario against a cluster, judge what was recorded, and report it."""
+    _known_engine(engine)
+    chosen = _plan(scenario, cluster, seed, time, mutant or [], set_ or [], plan, schedule)
+    judged = conduct(chosen, out, engine, quiet=quiet)
+    if judged is None:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    _show([judged.verdict], json=json, run_dirs=[judged.run_dir], plan=chosen)
+    raise typer.Exit(judged.verdict.verdict.exit_code(strict=strict))
+
+
+@app.command()
+def check(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    engine: Engine = "spark",
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """Judge recordings again; writes each run's verdict.json."""
+    from harness.check import check as judge
+
+    _known_engine(engine)
+    verdicts = judge(_existing(runs), engine)
+    _show(verdicts, json=json, run_dirs=runs)
+    raise typer.Exit(worst(verdict.verdict for verdict in verdicts).exit_code(strict=strict))
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    json: Json = False,
+) -> None:
+    """Write a run's report.html from its verdict and its recording."""
+    from harness.cli.session import write_report
+
+    (folder,) = _existing([run])
+    path = write_report(folder)
+    typer.echo(msgspec.json.encode({"report": str(path)}).decode() if json else str(path))
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str, typer.Argument(help=", ".join(KINDS))],
+    json: Json = False,
+) -> None:
+    """List what there is: scenarios, faults, workloads, checkers, mutants or clusters."""
+    found = listing(kind)
+    if json:
+        typer.echo(msgspec.json.encode(found).decode())
+        return
+    width = max(map(len, found), default=0)
+    for name, about in found.items():
+        typer.echo(f"{name:<{width}}  {about}")
+
+
+def _plan(
+    scenario: str | None,
+    cluster: str,
+    seed: int | None,
+    time: str | None,
+    mutants: Sequence[str],
+    settings: Sequence[str],
+    plan: Path | None,
+    schedule: Path | None,
+) -> Plan:
+    """Return the plan that the options ask for."""
+    if sum(given is not None for given in (scenario, plan, schedule)) != 1:
+        raise UsageError("name a scenario, or give --plan or --schedule")
+    switched_on = tuple(mutant_named(name) for name in mutants)
+    if scenario is None:
+        again = read_plan(plan) if plan is not None else read_schedule(schedule or Path())
+        spec = msgspec.structs.replace(again.spec, mutants=switched_on or again.spec.mutants)
+        return msgspec.structs.replace(again, spec=spec)
+    wanted = load(scenario_file(scenario), _overrides(settings))
+    time_ms = None
+    if time is not None:
+        time_ms = duration(f"{time}s" if time.replace(".", "", 1).isdigit() else time, wanted.spec).most_ms
+    drawn = seed if seed is not None else fresh_seed()
+    return made(wanted, seed=drawn, cluster=cluster, time_ms=time_ms, mutants=switched_on)
+
+
+def fresh_seed() -> int:
+    """Return a seed nobody chose, short enough to be typed."""
+    from random import SystemRandom
+
+    return SystemRandom().randrange(1_000_000)
+
+
+def _overrides(settings: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--set {text!r}: write name=value, e.g. workload.rate=200")
+        found[name] = value
+    return found
+
+
+def _known_engine(engine: str) -> None:
+    if engine not in ENGINES:
+        raise UsageError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+
+
+def _existing(runs: Sequence[Path]) -> list[Path]:
+    for folder in runs:
+        if not folder.is_dir():
+            raise UsageError(f"no run in {str(folder)!r}: no such folder")
+    return list(runs)
+
+
+def _show(verdicts: Sequence[RunVerdict], *, json: bool, run_dirs: Sequence[Path], plan: Plan | None = None) -> None:
+    if json:
+        whole = verdicts[0] if len(verdicts) == 1 else list(verdicts)
+        typer.echo(msgspec.json.encode(whole).decode())
+        return
+    for verdict, folder in zip(verdicts, run_dirs, strict=True):
+        typer.echo(one_screen(verdict, folder, plan))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and end the process with the right exit code."""
+    sys.exit(exit_code(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def exit_code(arguments: Sequence[str]) -> int:
+    """Run the command; return its exit code, with what went wrong said in one line."""
+    try:
+        code = app(list(arguments), standalone_mode=False)
+    except UsageError as problem:
+        return _failed(problem.format_message() or "try tribunal --help", EXIT_USAGE)
+    except (Unknown, BadScenario) as problem:
+        return _failed(str(problem), EXIT_USAGE)
+    except (ClusterError, DamagedRecording) as problem:
+        return _failed(str(problem), EXIT_ERROR)
+    except OSError as problem:
+        return _failed(f"{problem.filename or 'the system'}: {problem.strerror or problem}", EXIT_ERROR)
+    except (KeyboardInterrupt, typer.Abort):
+        return EXIT_INTERRUPTED
+    except Exception:  # noqa: BLE001 - the top: a bug of ours is an ERROR, never a verdict's exit code
+        traceback.print_exc()
+        return _failed("this is a bug of the harness", EXIT_ERROR)
+    return code if isinstance(code, int) else 0
+
+
+def _failed(message: str, code: int) -> int:
+    typer.echo(f"tribunal: {message}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""A verdict on one screen, and what to do next."""
+
+from pathlib import Path
+from typing import Final
+
+from harness.plan import Plan
+from results.verdict import Finding, RunVerdict
+
+FINDINGS_SHOWN: Final = 5
+REASONS_SHOWN: Final = 6
+REASON_WIDTH: Final = 220
+
+
+def one_screen(verdict: RunVerdict, run_dir: Path, plan: Plan | None) -> str:
+    """Return the verdict as lines."""
+    lines = [f"{verdict.verdict}  {verdict.claim}"]
+    shown = verdict.violations or verdict.permitted
+    lines += [_finding(found) for found in shown[:FINDINGS_SHOWN]]
+    if len(shown) > FINDINGS_SHOWN:
+        lines.append(f"  … and {len(shown) - FINDINGS_SHOWN} more witnesses in {run_dir / 'verdict.json'}")
+    lines += [f"  ✗ {_short(reason)}" for reason in verdict.reasons[:REASONS_SHOWN]]
+    lines += _coverage(verdict)
+    report = run_dir / "report.html"
+    if report.exists():
+        lines.append(f"report    {report}")
+    if plan is not None:
+        lines.append(f"again     {again(plan, run_dir)}")
+    return "\n".join(lines)
+
+
+def _finding(found: Finding) -> str:
+    acks = {None: "", -1: "acks=all", 0: "acks=0", 1: "acks=1"}[found.acks]
+    at = f" acked {found.acknowledged_ns / 1e9:.3f} s" if found.acknowledged_ns is not None else ""
+    value = f" value {found.value}" if found.value is not None else ""
+    many = f"  ({found.count} alike)" if found.count > 1 else ""
+    rule = f"  [{found.rule}]" if found.rule else ""
+    return f"  {found.place}{value} {acks}{at}  {found.explanation}{rule}{many}"
+
+
+def _short(reason: str) -> str:
+    lines = reason.splitlines() or [""]
+    first = lines[0] if len(lines[0]) <= REASON_WIDTH else f"{lines[0][:REASON_WIDTH]} …"
+    return "\n".join([first, *lines[1:]])
+
+
+def _coverage(verdict: RunVerdict) -> list[str]:
+    faults = verdict.test.get("faults") or []
+    bit, healed = sum(bool(fault["bit"]) for fault in faults), sum(bool(fault["healed"]) for fault in faults)
+    judged = ", ".join(f"{count:,} {name}" for name, count in verdict.judged.items() if count)
+    lines = [f"coverage  faults {bit}/{len(faults)} effective, heals {healed}/{len(faults)}"] if faults else []
+    return [*lines, f"judged    {judged}"] if judged else lines
+
+
+def again(plan: Plan, run_dir: Path) -> str:
+    """Return the line to paste that runs the same plan again."""
+    return f"tribunal run --plan {run_dir / 'plan.json'}   (scenario {plan.scenario}, seed {plan.seed})"

@@ -1,0 +1,109 @@
+"""From a plan to a verdict in one go: the run on its event loop, then the judge, then the report.
+
+Ctrl-C and SIGTERM end the run at the next await: nodes are killed, the recording is closed. A second one ends the
+harness on the spot; nodes die with it (they are on a leash).
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+
+from clusters.api import ClusterError
+from harness.plan import Plan
+from harness.progress import Progress, shown_on
+from harness.run import Ending, Run, new_run_dir
+from results.verdict import EXIT_INTERRUPTED, RunVerdict, Verdict, save, worst
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A run and what was said of it."""
+
+    run_dir: Path
+    verdict: RunVerdict
+
+
+def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool) -> Judged | None:
+    """Run, judge, report; None when interrupted."""
+    run_dir = new_run_dir(plan, out)
+    title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {plan.spec.brokers} brokers "
+    title += f"{plan.spec.controllers} controllers  min ISR {plan.spec.min_insync_replicas}"
+    if plan.spec.mutants:
+        title += f"  mutants {', '.join(plan.spec.mutants)}"
+    with shown_on(title, quiet=quiet) as progress:
+        ending = _on_loop(plan, run_dir, progress)
+        if ending.interrupted:
+            progress.say(f"interrupted; what was recorded can be judged: tribunal check {run_dir}")
+            return None
+        progress.phase("check", 0)
+        verdict = judged(ending, engine)
+    write_report(run_dir)
+    return Judged(run_dir, verdict)
+
+
+def _on_loop(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_until_signalled(plan, run_dir, progress))
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(Run(plan, run_dir, progress).execute(), name="run")
+    signals = 0
+
+    def interrupt() -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            sys.stderr.write("interrupted again: leaving at once\n")
+            os._exit(EXIT_INTERRUPTED)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        # Cancelled before it could begin, or while it closed the recording.
+        return Ending(run_dir=run_dir, failure=None, interrupted=True)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def judged(ending: Ending, engine: str) -> RunVerdict:
+    """Judge a run; one that a node's death or the cluster ended early is an ERROR, unless a violation is proven."""
+    from harness.check import check
+
+    (verdict,) = check([ending.run_dir], engine)
+    if ending.failure is None:
+        return verdict
+    whole = msgspec.structs.replace(
+        verdict,
+        verdict=worst((verdict.verdict, Verdict.ERROR)),
+        claim=verdict.claim if verdict.verdict is Verdict.VIOLATION else "the run came to no good end",
+        reasons=[ending.failure, *verdict.reasons],
+    )
+    save(whole, ending.run_dir / "verdict.json")
+    return whole
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write report.html; `ClusterError` when the run was never judged."""
+    from results import report
+
+    if not (run_dir / "verdict.json").is_file():
+        raise ClusterError(f"{run_dir} has no verdict yet: tribunal check {run_dir}")
+    path: Path = report.write(run_dir)
+    return path

@@ -1,0 +1,131 @@
+"""What the nodes say, put into the recording while the run goes on and when it is over."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent
+from results.recording import TABLES, WORDS
+from results.store import Recorder
+
+COLLECT_MS: Final = 250
+SEGMENT_MS: Final = 5_000
+LOG_ROWS: Final = 100_000
+LIFE_EVENTS: Final = frozenset(WORDS["nodes", "event"])
+
+
+class Collector:
+    """Moves events and metadata from the cluster into the recording, and closes segments now and then."""
+
+    def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
+        self._cluster = cluster
+        self._recorder = recorder
+        self._task: asyncio.Task[None] | None = None
+        self._by_event: dict[str, Callable[[NodeEvent], None]] = {
+            "high_watermark": self._watermark,
+            "probe": self._probe,
+            **dict.fromkeys(LIFE_EVENTS, self._life),
+        }
+
+    def start(self) -> None:
+        """Collect from now on."""
+        self._task = asyncio.create_task(self._collect_always(), name="collector")
+
+    async def stop(self) -> None:
+        """Stop; what is there by now is collected."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self.collect()
+
+    async def _collect_always(self) -> None:
+        loop = asyncio.get_running_loop()
+        segment_due = loop.time() + SEGMENT_MS / 1000
+        while True:
+            self.collect()
+            if loop.time() >= segment_due:
+                segment_due = loop.time() + SEGMENT_MS / 1000
+                await asyncio.to_thread(self._recorder.close_segment)
+            await asyncio.sleep(COLLECT_MS / 1000)
+
+    def collect(self) -> None:
+        """Record what came since the last time."""
+        for event in self._cluster.drain_events():
+            record = self._by_event.get(event.name)
+            if record is not None:
+                record(event)
+        for entry in self._cluster.drain_metadata():
+            self._metadata(entry)
+
+    def _life(self, event: NodeEvent) -> None:
+        fields = event.fields
+        controller = event.node in self._cluster.spec.controller_ids
+        self._recorder.row(
+            "nodes",
+            node=event.node,
+            role="controller" if controller else "broker",
+            event=event.name,
+            broker_epoch=fields.get("broker_epoch"),
+            previous_broker_epoch=fields.get("previous_broker_epoch"),
+            incarnation=_text(fields.get("incarnation")),
+            pid=fields.get("pid"),
+            node_ns=event.node_ns,
+            at_ns=event.at_ns,
+            clock_offset_ns=0,  # harness and nodes read one clock: the machine's
+        )
+
+    def _watermark(self, event: NodeEvent) -> None:
+        wanted = TABLES["watermarks"].fields
+        columns = {name: _known(value) for name, value in event.fields.items() if name in wanted}
+        self._recorder.row("watermarks", observer=f"node-{event.node}", source="node", at_ns=event.at_ns, **columns)
+
+    def _probe(self, event: NodeEvent) -> None:
+        name, count = event.fields.get("name"), event.fields.get("count")
+        if isinstance(name, str) and isinstance(count, int):
+            self._recorder.row("probes", name=name, node=event.node, at_ns=event.at_ns, count=count)
+
+    def _metadata(self, entry: MetadataEntry) -> None:
+        self._recorder.row(
+            "metadata",
+            metadata_offset=entry.metadata_offset,
+            quorum_epoch=entry.quorum_epoch,
+            at_ns=entry.at_ns,
+            record_type=entry.record_type,
+            topic=entry.topic,
+            partition=entry.partition,
+            body=msgspec.json.encode(entry.body).decode(),
+        )
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _known(value: Any) -> Any:
+    """Return null for the protocol's -1: a recording writes unknown as null."""
+    return None if isinstance(value, int) and value < 0 else value
+
+
+def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder) -> int:
+    """Write the replicas' final logs; return how many records there were."""
+    schema = pa.schema(list(TABLES["logs"].fields.items()))
+    count = 0
+    while rows := list(islice(entries, LOG_ROWS)):
+        count += len(rows)
+        columns = dict(zip(LogEntry._fields, zip(*rows, strict=True), strict=True))
+        arrays = [_array(columns[name], schema.field(name).type) for name in schema.names]
+        recorder.write("logs", pa.Table.from_arrays(arrays, schema=schema))
+    return count
+
+
+def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, kind)

@@ -1,0 +1,172 @@
+"""Every choice of a run, made beforehand from its seed: the same scenario, seed and options give the same bytes.
+
+What depends on the cluster's state (who leads when a fault strikes) cannot be chosen beforehand: the plan holds
+the expression and the drawn fractions that choose among those who fit, the executed schedule holds who it was.
+"""
+
+import base64
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from clusters.spec import ClusterSpec
+from harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
+from harness.schedule import BadScenario, Scenario, Step
+from nemesis.targets import Target, draw
+
+PLAN_VERSION: Final = 1
+HEALING_MS: Final = 2_500  # what a fault's heal takes about, to know how many rounds fit the time
+ROUNDS_MAX: Final = 1_000
+
+
+class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault to come.
+
+    not_before_ms:  of the fault phase; None: as soon as the cluster is whole again and `after_ms` have passed.
+    must:           the run is no test without it (the scenario's first round).
+    """
+
+    index: int
+    kind: str
+    target: Target
+    options: dict[str, Any]
+    lasts_ms: int
+    after_ms: int
+    not_before_ms: int | None = None
+    must: bool = True
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with every choice made."""
+
+    plan_version: int = PLAN_VERSION
+    scenario: str
+    seed: int
+    cluster: str
+    cluster_id: str
+    mode: str = "kraft"
+    spec: ClusterSpec
+    workload: str
+    workload_plan: dict[str, Any]
+    time_ms: int
+    warm_up_ms: int
+    final_read_ms: int
+    faults: tuple[PlannedFault, ...]
+
+
+def chance(seed: int, purpose: str) -> Random:
+    """Return the stream of chance for one purpose: a new draw in one place shifts no other."""
+    return Random(f"{seed}/{purpose}")
+
+
+def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mutants: tuple[str, ...]) -> Plan:
+    """Make all choices."""
+    kind = one_of("cluster", cluster, all_clusters())
+    for planned in scenario.steps:
+        lacking = one_of("fault", planned.kind, faults()).NEEDS - kind.CAPABILITIES
+        if lacking:
+            raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {', '.join(sorted(lacking))}")
+    workload = one_of("workload", scenario.workload, all_workloads())
+    options = msgspec.convert(scenario.workload_options, workload.Options)
+    time_ms = scenario.time_ms if time_ms is None else time_ms
+    return Plan(
+        scenario=scenario.name,
+        seed=seed,
+        cluster=cluster,
+        cluster_id=base64.urlsafe_b64encode(chance(seed, "cluster id").randbytes(16)).decode().rstrip("="),
+        spec=msgspec.structs.replace(scenario.spec, mutants=(*scenario.spec.mutants, *mutants)),
+        workload=scenario.workload,
+        workload_plan=msgspec.to_builtins(workload.plan(options, chance(seed, "workload"))),
+        time_ms=time_ms,
+        warm_up_ms=scenario.warm_up_ms,
+        final_read_ms=scenario.final_read_ms,
+        faults=_rounds(scenario, seed, time_ms, partitions=getattr(options, "partitions", 1)),
+    )
+
+
+def _rounds(scenario: Scenario, seed: int, time_ms: int, partitions: int) -> tuple[PlannedFault, ...]:
+    """Draw rounds of the scenario's steps until the time is surely filled."""
+    random = chance(seed, "faults")
+    planned: list[PlannedFault] = []
+    filled_ms = 0
+    for number in range(ROUNDS_MAX):
+        steps = list(scenario.steps)
+        if scenario.shuffled:
+            random.shuffle(steps)
+        for step in steps:
+            planned.append(_fault(len(planned), step, random, partitions, must=number == 0))
+            filled_ms += planned[-1].lasts_ms + planned[-1].after_ms + HEALING_MS
+        if not steps or filled_ms >= time_ms:
+            break
+    return tuple(planned)
+
+
+def _fault(index: int, step: Step, random: Random, partitions: int, *, must: bool) -> PlannedFault:
+    return PlannedFault(
+        index=index,
+        kind=step.kind,
+        target=draw(step.target, partitions, random.random(), random.random()),
+        options=step.options,
+        lasts_ms=step.lasts.draw(random),
+        after_ms=step.after.draw(random),
+        must=must,
+    )
+
+
+class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of schedule.jsonl: what was really done, and when within the fault phase."""
+
+    index: int
+    kind: str
+    planned_target: str
+    resolved: int
+    role: str  # broker or controller
+    options: dict[str, Any]
+    started_ms: int
+    lasted_ms: int
+
+
+def encoded(plan: Plan) -> bytes:
+    """Return plan.json."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
+
+
+def read_plan(path: Path) -> Plan:
+    """Read plan.json; `BadScenario` in one line when it is none."""
+    try:
+        plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+    except OSError as problem:
+        raise BadScenario(f"{path}: {problem.strerror}") from None
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise BadScenario(f"{path}: not a plan: {problem}") from None
+    if plan.plan_version != PLAN_VERSION:
+        raise BadScenario(f"{path}: unknown plan version {plan.plan_version} (this is {PLAN_VERSION})")
+    if plan.workload not in all_workloads():
+        raise BadScenario(f"{path}: {nearest('workload', plan.workload, all_workloads())}")
+    return plan
+
+
+def read_schedule(path: Path) -> Plan:
+    """Return the plan beside an executed schedule, with its faults as they were: same nodes, same times."""
+    plan = read_plan(path.with_name("plan.json"))
+    try:
+        lines = [msgspec.json.decode(line, type=ExecutedFault) for line in path.read_bytes().splitlines() if line]
+    except OSError as problem:
+        raise BadScenario(f"{path}: {problem.strerror}") from None
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise BadScenario(f"{path}: not an executed schedule: {problem}") from None
+    again = tuple(
+        PlannedFault(
+            index=index,
+            kind=line.kind,
+            target=Target(text=f"{line.role} {line.resolved}", partition=None, pick=0.0),
+            options=line.options,
+            lasts_ms=line.lasted_ms,
+            after_ms=0,
+            not_before_ms=line.started_ms,
+        )
+        for index, line in enumerate(lines)
+    )
+    return msgspec.structs.replace(plan, faults=again)

@@ -1,0 +1,116 @@
+"""What a user sees while a run goes on: one live screen on a terminal, plain lines otherwise."""
+
+import sys
+from typing import Final, Protocol, Self
+
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+PHASES: Final = ("start", "warm-up", "faults", "heal", "quiesce", "final-read", "collect", "check")
+FAULTS_SHOWN: Final = 6
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """What is known right now."""
+
+    title: str
+    phase: str = ""
+    done: list[str] = []
+    elapsed_ms: int = 0
+    faults: list[str] = []
+    cluster: str = ""
+    load: str = ""
+
+
+class Progress(Protocol):
+    """Shows a run's progress."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+
+    def phase(self, name: str, elapsed_ms: int) -> None:
+        """Begin a phase."""
+
+    def say(self, line: str) -> None:
+        """Tell one thing that happened."""
+
+    def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
+        """Show how it stands."""
+
+
+class Plain:
+    """A line for each phase and each fault, on stderr: stdout belongs to the verdict."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+
+    def __enter__(self) -> Self:
+        self.say(self._title)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.stderr.flush()
+
+    def phase(self, name: str, elapsed_ms: int) -> None:
+        """Begin a phase."""
+        self.say(f"{elapsed_ms / 1000:6.1f} s  {name}")
+
+    def say(self, line: str) -> None:
+        """Tell one thing that happened."""
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
+        """Say nothing: lines are for what happened."""
+
+
+class Screen:
+    """A few lines that stay in place and change."""
+
+    def __init__(self, title: str) -> None:
+        self._status = Status(title=title)
+        self._live = Live(
+            console=Console(stderr=True), refresh_per_second=4, transient=True, get_renderable=self._lines
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def phase(self, name: str, elapsed_ms: int) -> None:
+        """Begin a phase."""
+        if self._status.phase:
+            self._status.done.append(self._status.phase)
+        self._status.phase, self._status.elapsed_ms = name, elapsed_ms
+
+    def say(self, line: str) -> None:
+        """Tell one thing that happened."""
+        self._status.faults.append(line)
+
+    def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
+        """Show how it stands."""
+        self._status.elapsed_ms, self._status.cluster, self._status.load = elapsed_ms, cluster, load
+
+    def _lines(self) -> Group:
+        status = self._status
+        marks = dict.fromkeys(status.done, "✓") | {status.phase: "▶"}
+        phases = "  ".join(f"{name} {marks.get(name, '·')}" for name in PHASES)
+        lines = [Text(f"{status.title}   {status.elapsed_ms / 1000:.1f} s", style="bold"), Text(f"phase    {phases}")]
+        lines += [Text(f"fault    {line}") for line in status.faults[-FAULTS_SHOWN:]]
+        lines += [Text(f"cluster  {status.cluster}"), Text(f"load     {status.load}")]
+        return Group(*lines)
+
+
+def shown_on(title: str, *, quiet: bool) -> Progress:
+    """Return the fitting display."""
+    if sys.stderr.isatty() and not quiet:
+        return Screen(title)
+    return Plain(title)

@@ -1,0 +1,419 @@
+"""One run: bring a cluster up, load it, hurt it one fault at a time, let it heal, read everything, put it down.
+
+The phases are warm-up, faults, heal, quiesce, final-read; each stands in the recording with what was completed
+in it. Before each fault the cluster must be whole: every broker unfenced, every ISR full. What goes wrong with the
+cluster ends the run early but not the recording: what was seen can be judged, and the reason is in the manifest.
+A cancelled run (Ctrl-C) does the same as fast as it can.
+"""
+
+import asyncio
+import hashlib
+import subprocess
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
+from clusters.clock import RunClock
+from harness.catalog import all_clusters, all_workloads, faults, one_of
+from harness.collect import Collector, record_final_logs
+from harness.plan import ExecutedFault, Plan, PlannedFault, encoded
+from harness.progress import Progress
+from nemesis.api import Effect
+from nemesis.targets import resolve
+from replog.config import DEFAULTS
+from results.store import Recorder
+from workloads.api import Stage
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+WHOLE_TIMEOUT_MS: Final = 20_000
+TARGET_TIMEOUT_MS: Final = 8_000
+WATCH_MS: Final = 50
+STATUS_MS: Final = 250
+QUIESCE_GRACE_MS: Final = 8_000
+CATCH_UP_MS: Final = 1_000
+# What the judge has to know of the nodes' settings besides those that the run set.
+JUDGED_SETTINGS: Final = (
+    "eligible.leader.replicas.enable",
+    "unclean.leader.election.enable",
+    "unclean.recovery.strategy",
+    "unclean.recovery.manager.enabled",
+)
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended, besides what it recorded."""
+
+    run_dir: Path
+    failure: str | None
+    interrupted: bool
+
+
+def run_id(plan: Plan) -> str:
+    """Return `<UTC time>-<scenario>-<cluster>-<seed>`."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return f"{stamp}-{plan.scenario}-{plan.cluster}-{plan.seed}"
+
+
+def new_run_dir(plan: Plan, out: Path) -> Path:
+    """Make the run's folder, with a number behind its name where two start in one second."""
+    name = run_id(plan)
+    for number in range(1_000):
+        folder = out / (name if number == 0 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise ClusterError(f"{out}: too many runs of this second")
+
+
+class Run:
+    """A run in progress."""
+
+    def __init__(self, plan: Plan, run_dir: Path, progress: Progress) -> None:
+        self.plan = plan
+        self.run_dir = run_dir
+        self.progress = progress
+        self.clock = RunClock()
+        self.recorder = Recorder(run_dir, run_dir.name)
+        self.workload = all_workloads()[plan.workload]
+        self.workload_plan = msgspec.convert(plan.workload_plan, self.workload.Plan)
+        self.failure: str | None = None
+        self._load: asyncio.Task[None] | None = None
+        self._faults_start_ns = 0
+
+    async def execute(self) -> Ending:
+        """Do all of it; whatever happens, the recording is closed and nothing stays running."""
+        (self.run_dir / "plan.json").write_bytes(encoded(self.plan))
+        (self.run_dir / "schedule.jsonl").touch()
+        interrupted = False
+        try:
+            await self._whole_run()
+        except asyncio.CancelledError:
+            interrupted = True
+        except ClusterError as problem:
+            self.failure = str(problem)
+        self.recorder.finish(self._manifest(interrupted=interrupted))
+        return Ending(run_dir=self.run_dir, failure=self.failure, interrupted=interrupted)
+
+    async def _whole_run(self) -> None:
+        self.progress.phase("start", self._elapsed_ms())
+        kind = one_of("cluster", self.plan.cluster, all_clusters())
+        cluster: Cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
+        stage = Stage(clients=cluster.clients, sink=self.recorder, now_ns=self.clock.now_ns)
+        collector = Collector(cluster, self.recorder)
+        collector.start()
+        status = asyncio.create_task(self._show(cluster, stage))
+        try:
+            await self._phases(cluster, stage)
+        finally:
+            status.cancel()
+            await asyncio.shield(self._put_down(cluster, stage, collector))
+
+    # --- the phases ------------------------------------------------------------------------
+
+    async def _phases(self, cluster: Cluster, stage: Stage) -> None:
+        await self.workload.prepare(stage, self.workload_plan, self.plan.spec.replication_factor)
+        await until(
+            lambda: self._topic_is_there(cluster), timeout_ms=WHOLE_TIMEOUT_MS, what="the topic", cluster=cluster
+        )
+        self._load = asyncio.create_task(self.workload.run(stage, self.workload_plan), name="workload")
+        async with self._phase("warm-up", stage):
+            await self._hold(cluster, self.plan.warm_up_ms)
+        async with self._phase("faults", stage):
+            await self._hurt(cluster)
+        async with self._phase("heal", stage):
+            await self._whole(cluster)
+        async with self._phase("quiesce", stage):
+            await self._quiesce(stage)
+        async with self._phase("final-read", stage):
+            unread = await self.workload.read_to_end(stage, self.workload_plan, self.plan.final_read_ms)
+        self._check(cluster)
+        if unread:
+            self.progress.say(f"not read to the end: {', '.join(map(str, unread))}")
+
+    def _topic_is_there(self, cluster: Cluster) -> bool:
+        wanted = self.workload.partitions(self.workload_plan)
+        return all(
+            partition in cluster.state.partitions and cluster.state.partitions[partition].leader >= 0
+            for partition in wanted
+        )
+
+    @asynccontextmanager
+    async def _phase(self, name: str, stage: Stage) -> AsyncGenerator[None]:
+        self.progress.phase(name, self._elapsed_ms())
+        start_ns, before = self.clock.now_ns(), stage.tally.copy()
+        try:
+            yield
+        finally:
+            self.recorder.row(
+                "phases", name=name, start_ns=start_ns, end_ns=self.clock.now_ns(), load=_load(stage.tally - before)
+            )
+
+    async def _hold(self, cluster: Cluster, duration_ms: int) -> None:
+        """Let time pass, unless a node dies by itself or the workload does."""
+        deadline = self.clock.now_ns() + duration_ms * 1_000_000
+        while (left_ns := deadline - self.clock.now_ns()) > 0:
+            self._check(cluster)
+            await asyncio.sleep(min(WATCH_MS / 1000, left_ns / 1_000_000_000))
+
+    def _check(self, cluster: Cluster) -> None:
+        if failures := cluster.failures():
+            raise ClusterError(failures[0])
+        if self._load is not None and self._load.done():
+            self._load.result()
+
+    async def _whole(self, cluster: Cluster) -> bool:
+        """Wait until every broker serves and every ISR is full; tell whether it came about."""
+        try:
+            await until(
+                lambda: cluster.state.whole(self.plan.spec),
+                timeout_ms=WHOLE_TIMEOUT_MS,
+                what="every ISR full",
+                cluster=cluster,
+            )
+        except Unsettled as problem:
+            self.progress.say(str(problem))
+            return False
+        return True
+
+    async def _quiesce(self, stage: Stage) -> None:
+        stage.stopping.set()
+        assert self._load is not None
+        delivery_ms = getattr(self.workload_plan, "delivery_timeout_ms", 10_000)
+        await asyncio.wait([self._load], timeout=(delivery_ms + QUIESCE_GRACE_MS) / 1000)
+        if not self._load.done():
+            raise ClusterError("the workload does not come to its end")
+        self._load.result()
+
+    # --- faults ----------------------------------------------------------------------------
+
+    async def _hurt(self, cluster: Cluster) -> None:
+        """Inject the planned faults one at a time, as long as there is time."""
+        self._faults_start_ns = self.clock.now_ns()
+        for planned in self.plan.faults:
+            in_time = self._faults_ms() < self.plan.time_ms
+            if in_time and await self._whole(cluster):
+                await self._hold(cluster, self._pause_before(planned))
+                await self._inject(cluster, planned)
+            elif planned.must:
+                why = "the cluster did not become whole" if in_time else "the time was over"
+                self._record_missed(planned, why)
+
+    def _faults_ms(self) -> int:
+        return (self.clock.now_ns() - self._faults_start_ns) // 1_000_000
+
+    def _pause_before(self, planned: PlannedFault) -> int:
+        until_ms = 0 if planned.not_before_ms is None else planned.not_before_ms - self._faults_ms()
+        return max(planned.after_ms, until_ms)
+
+    async def _inject(self, cluster: Cluster, planned: PlannedFault) -> None:
+        node = await self._target(cluster, planned)
+        role = "controller" if node in self.plan.spec.controller_ids else "broker"
+        module = faults()[planned.kind]
+        options = msgspec.convert(planned.options, module.Options)
+        planned_ns, started_ms = self.clock.now_ns(), self._faults_ms()
+        entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=planned_ns)
+        try:
+            async with module.fault(cluster, node, options) as effect:
+                entry.effect, entry.injected_ns = effect, self.clock.now_ns()
+                self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_bit(effect)}")
+                await self._hold(cluster, planned.lasts_ms)
+                lasted_ms = self._faults_ms() - started_ms
+                self._schedule(planned, node, role, started_ms, lasted_ms)
+            entry.healed_ns = self.clock.now_ns()
+        finally:
+            self._record_fault(entry, cluster)
+        self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s    healed  {_healed(entry.effect)}")
+
+    async def _target(self, cluster: Cluster, planned: PlannedFault) -> int:
+        topic = self.workload.partitions(self.workload_plan)[0].topic
+        deadline = self.clock.now_ns() + TARGET_TIMEOUT_MS * 1_000_000
+        while True:
+            try:
+                return resolve(planned.target, cluster, topic)
+            except ClusterError:
+                if self.clock.now_ns() > deadline:
+                    raise
+            await self._hold(cluster, WATCH_MS)
+
+    def _schedule(self, planned: PlannedFault, node: int, role: str, started_ms: int, lasted_ms: int) -> None:
+        line = ExecutedFault(
+            index=planned.index,
+            kind=planned.kind,
+            planned_target=planned.target.text,
+            resolved=node,
+            role=role,
+            options=planned.options,
+            started_ms=started_ms,
+            lasted_ms=lasted_ms,
+        )
+        with (self.run_dir / "schedule.jsonl").open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+    def _record_missed(self, planned: PlannedFault, why: str) -> None:
+        self.recorder.row(
+            "faults",
+            index=planned.index,
+            kind=planned.kind,
+            planned_target=planned.target.text,
+            proof=msgspec.json.encode({"missed": why}).decode(),
+            bit=False,
+            lost_from_offset=[],
+        )
+
+    def _record_fault(self, entry: "_Entry", cluster: Cluster) -> None:
+        effect = entry.effect
+        heal = effect.heal if effect else None
+        lost = [] if effect is None or not effect.lost_everything else _all_of(cluster, effect.node)
+        self.recorder.row(
+            "faults",
+            index=entry.planned.index,
+            kind=entry.planned.kind,
+            planned_target=_expression(entry.planned),
+            resolved_target=entry.target,
+            planned_ns=entry.planned_ns,
+            injected_ns=entry.injected_ns,
+            healed_ns=entry.healed_ns,
+            proof=_json(effect.proof.facts) if effect else None,
+            bit=effect.proof.holds if effect else False,
+            heal_proof=_json(heal.facts) if heal else None,
+            healed=heal.holds if heal else False,
+            lost_from_offset=lost,
+        )
+
+    # --- the end ---------------------------------------------------------------------------
+
+    async def _put_down(self, cluster: Cluster, stage: Stage, collector: Collector) -> None:
+        """End workload and nodes, and take what evidence is left."""
+        self.progress.phase("collect", self._elapsed_ms())
+        stage.stopping.set()
+        if self._load is not None and not self._load.done():
+            self._load.cancel()
+            await asyncio.wait([self._load], timeout=QUIESCE_GRACE_MS / 1000)
+        await asyncio.sleep(CATCH_UP_MS / 1000 if self.failure is None else 0)  # the last committed metadata arrives
+        try:
+            await cluster.shut_down()
+            await collector.stop()
+            await asyncio.to_thread(record_final_logs, cluster.final_logs(), self.recorder)
+        finally:
+            await cluster.close()
+
+    def _manifest(self, *, interrupted: bool) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "seed": plan.seed,
+            "scenario": plan.scenario,
+            "cluster": plan.cluster,
+            "mode": plan.mode,
+            "mutants": list(plan.spec.mutants),
+            "commit": commit(),
+            "lock_sha256": lock_sha256(),
+            "settings": settings(plan),
+            "interrupted": interrupted,
+            "failure": self.failure,
+        }
+
+    # --- showing ---------------------------------------------------------------------------
+
+    def _elapsed_ms(self) -> int:
+        return self.clock.now_ns() // 1_000_000
+
+    async def _show(self, cluster: Cluster, stage: Stage) -> None:
+        while True:
+            self.progress.update(self._elapsed_ms(), _state_line(cluster), _load_line(stage))
+            await asyncio.sleep(STATUS_MS / 1000)
+
+
+class _Entry:
+    """A fault on its way into the recording."""
+
+    def __init__(self, *, planned: PlannedFault, target: str, planned_ns: int) -> None:
+        self.planned = planned
+        self.target = target
+        self.planned_ns = planned_ns
+        self.injected_ns: int | None = None
+        self.healed_ns: int | None = None
+        self.effect: Effect | None = None
+
+
+def settings(plan: Plan) -> dict[str, Any]:
+    """Return the nodes' settings that say what a run promises."""
+    return {name: DEFAULTS[name] for name in JUDGED_SETTINGS} | plan.spec.node_settings()
+
+
+def commit() -> str:
+    """Return the commit the code is at, `unknown` outside a clone."""
+    try:
+        found = subprocess.run(  # noqa: S603 - fixed words
+            ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607
+            capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return found.stdout.strip()
+
+
+def lock_sha256() -> str:
+    """Return the lock file's hash, `unknown` where it is missing."""
+    try:
+        return hashlib.sha256((ROOT / "requirements.lock").read_bytes()).hexdigest()
+    except OSError:
+        return "unknown"
+
+
+def _json(facts: dict[str, Any]) -> str:
+    return msgspec.json.encode(facts).decode()
+
+
+def _expression(planned: PlannedFault) -> str:
+    chosen = "" if planned.target.partition is None else f" with p{planned.target.partition}"
+    return f"{planned.target.text}{chosen}"
+
+
+def _all_of(cluster: Cluster, node: int) -> list[dict[str, Any]]:
+    """Return every partition of a node as lost from offset 0."""
+    partitions: list[TopicPartition] = [
+        partition for partition, state in cluster.state.partitions.items() if node in state.replicas
+    ]
+    return [{"node": node, "topic": topic, "partition": number, "log_offset": 0} for topic, number in partitions]
+
+
+def _load(counts: Counter[tuple[int, str]]) -> list[dict[str, int]]:
+    levels = sorted({acks for acks, _ in counts})
+    words = ("ok", "fail", "info", "sent")
+    return [{"acks": acks, **{word: counts[acks, word] for word in words}} for acks in levels]
+
+
+def _bit(effect: Effect) -> str:
+    return "bit ✓" if effect.proof.holds else "no effect ✗"
+
+
+def _healed(effect: Effect | None) -> str:
+    return "✓" if effect is not None and effect.heal is not None and effect.heal.holds else "✗"
+
+
+def _state_line(cluster: Cluster) -> str:
+    state = cluster.state
+    parts = [f"controller {state.quorum_leader} e{state.quorum_epoch}"]
+    for partition, known in sorted(state.partitions.items()):
+        isr = ",".join(map(str, known.isr))
+        parts.append(f"p{partition.partition} L{known.leader} e{known.leader_epoch} ISR{{{isr}}}")
+    return "  ".join(parts)
+
+
+def _load_line(stage: Stage) -> str:
+    names = {-1: "all", 0: "0", 1: "1"}
+    parts = []
+    for acks in (-1, 1, 0):
+        words = " ".join(
+            f"{word} {stage.tally[acks, word]}" for word in ("ok", "sent", "fail", "info") if stage.tally[acks, word]
+        )
+        parts.append(f"acks={names[acks]} {words or '-'}")
+    return "   ".join([*parts, f"read {stage.read_count}"])
