@@ -27,6 +27,7 @@ import yaml
 from clusters.spec import PROFILES, ClusterSpec
 from harness.catalog import all_workloads, faults, nearest, one_of
 from nemesis.targets import BadTarget, parse
+from replog.config import DEFAULTS
 
 LINES_MAX: Final = 25
 TIMEOUTS: Final[Mapping[str, str]] = {
@@ -118,7 +119,8 @@ def overridden(content: dict[str, Any], overrides: Mapping[str, str]) -> dict[st
         if not rest:
             result[head] = value
             continue
-        inner = dict(result.get(head) or {})
+        present = result.get(head) or {}
+        inner = {"name": present} if isinstance(present, str) else dict(present)
         group, _, setting = rest.partition(".")
         if head == "cluster" and group == "settings" and setting:
             inner["settings"] = {**inner.get("settings", {}), setting: value}
@@ -163,6 +165,9 @@ def cluster_spec(given: Any) -> ClusterSpec:
     spec: ClusterSpec = _converted("cluster", given, ClusterSpec)
     if spec.profile not in PROFILES:
         raise nearest("profile", spec.profile, PROFILES)
+    for setting in spec.settings:
+        if setting not in DEFAULTS:
+            raise nearest("setting", setting, DEFAULTS)
     if not 1 <= spec.replication_factor <= spec.brokers <= 99:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
     if not 1 <= spec.controllers <= 99:

@@ -1,0 +1,100 @@
+"""A plan is its seed's: same in, same bytes out."""
+
+import msgspec
+import pytest
+
+from clusters.spec import ClusterSpec
+from harness.catalog import scenario_file
+from harness.plan import ExecutedFault, encoded, made, read_plan, read_schedule
+from harness.schedule import BadScenario, load
+from nemesis.targets import Target
+
+
+def a_plan(seed, *, time_ms=None, mutants=()):
+    scenario = load(scenario_file("produce-consume"), {})
+    return made(scenario, seed=seed, cluster="processes", time_ms=time_ms, mutants=mutants)
+
+
+def test_one_seed_gives_the_same_bytes():
+    assert encoded(a_plan(7)) == encoded(a_plan(7))
+
+
+def test_another_seed_gives_other_choices():
+    first, second = a_plan(7), a_plan(8)
+
+    assert first.faults != second.faults
+    assert first.cluster_id != second.cluster_id
+    assert first.workload_plan != second.workload_plan
+
+
+def test_every_fault_of_the_scenario_comes_in_the_first_round():
+    kinds = sorted(fault.kind for fault in a_plan(3).faults if fault.must)
+
+    assert kinds == ["isolate", "isolate", "kill", "pause", "wipe"]
+
+
+def test_more_time_brings_more_rounds_that_need_not_be():
+    short, long = a_plan(3, time_ms=10_000), a_plan(3, time_ms=120_000)
+
+    assert long.faults[: len(short.faults)] == short.faults
+    assert len(long.faults) > 2 * len(short.faults)
+    assert not long.faults[-1].must
+
+
+def test_a_mutant_changes_nothing_else():
+    plain, mutated = a_plan(3), a_plan(3, mutants=("m44_acks_local",))
+
+    assert mutated.spec.mutants == ("m44_acks_local",)
+    assert mutated.faults == plain.faults
+
+
+def test_a_plan_is_read_back_as_it_was(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(encoded(a_plan(5)))
+
+    assert encoded(read_plan(path)) == encoded(a_plan(5))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param(b"{", "not a plan", id="torn"),
+        pytest.param(b"[]", "not a plan", id="something else"),
+        pytest.param(encoded(a_plan(5)).replace(b'"plan_version": 1', b'"plan_version": 9'), "version 9", id="newer"),
+    ],
+)
+def test_what_is_no_plan_is_refused_in_one_line(tmp_path, content, reason):
+    path = tmp_path / "plan.json"
+    path.write_bytes(content)
+
+    with pytest.raises(BadScenario, match=reason):
+        read_plan(path)
+
+
+def test_an_executed_schedule_runs_again_on_the_same_nodes_at_the_same_times(tmp_path):
+    (tmp_path / "plan.json").write_bytes(encoded(a_plan(5)))
+    line = ExecutedFault(
+        index=0,
+        kind="isolate",
+        planned_target="leader(p*)",
+        resolved=2,
+        role="broker",
+        options={"from": "nodes"},
+        started_ms=1_234,
+        lasted_ms=2_000,
+    )
+    (tmp_path / "schedule.jsonl").write_bytes(msgspec.json.encode(line) + b"\n")
+
+    again = read_schedule(tmp_path / "schedule.jsonl")
+
+    (fault,) = again.faults
+    assert fault.target == Target(text="broker 2", partition=None, pick=0.0)
+    assert (fault.not_before_ms, fault.lasts_ms, fault.options) == (1_234, 2_000, {"from": "nodes"})
+    assert again.seed == 5
+
+
+def test_time_outs_of_the_ci_profile_fit_a_minute():
+    spec = ClusterSpec()
+
+    assert spec.timeout_ms("broker.session.timeout.ms") < 2_001
+    assert ClusterSpec(profile="kafka-defaults").timeout_ms("broker.session.timeout.ms") == 9_000

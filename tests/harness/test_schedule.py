@@ -1,0 +1,99 @@
+"""Scenario files: what they may say, and how a wrong one is answered."""
+
+import pytest
+
+from clusters.spec import ClusterSpec
+from harness.catalog import SCENARIOS, Unknown, scenario_file
+from harness.schedule import LINES_MAX, BadScenario, Duration, duration, load
+
+MINIMAL = """\
+scenario: small
+workload: produce-consume
+steps:
+  - {kill: random broker, for: 1s}
+"""
+
+
+def loaded(tmp_path, text, **overrides):
+    path = tmp_path / "small.yaml"
+    path.write_text(text)
+    return load(path, overrides)
+
+
+@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_shipped_scenario_is_sound_and_short(path):
+    assert load(path, {}).name == path.stem
+    assert len(path.read_text().splitlines()) <= LINES_MAX
+
+
+def test_a_small_scenario_has_defaults(tmp_path):
+    scenario = loaded(tmp_path, MINIMAL)
+
+    assert scenario.spec == ClusterSpec()
+    assert scenario.steps[0].lasts == Duration(1_000, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("300ms", Duration(300, 300), id="milliseconds"),
+        pytest.param("2.5s", Duration(2_500, 2_500), id="seconds"),
+        pytest.param("1m", Duration(60_000, 60_000), id="minutes"),
+        pytest.param("1..2s", Duration(1_000, 2_000), id="range"),
+        pytest.param("0.5..1.5x session", Duration(900, 2_700), id="of a time-out"),
+    ],
+)
+def test_durations(text, expected):
+    assert duration(text, ClusterSpec()) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        pytest.param("kill:", "kil:", "unknown fault 'kil'; did you mean kill", id="fault"),
+        pytest.param("for: 1s", "fro: 1s", "unknown option of kill: 'fro'", id="option of a fault"),
+        pytest.param("random broker", "leader(p9)", "partitions p0 to p5", id="partition"),
+        pytest.param("random broker", "broker 9", "brokers of this cluster are 1, 2, 3", id="node"),
+        pytest.param("random broker", "somebody", "is none of", id="target"),
+        pytest.param("1s", "soon", "duration 'soon'", id="duration"),
+        pytest.param("1s", "2..1s", "backwards", id="range"),
+        pytest.param("1s", "1x sesion", "did you mean session", id="time-out"),
+        pytest.param("workload: produce-consume", "workload: produce", "unknown workload 'produce'", id="workload"),
+        pytest.param("scenario:", "scenari:", "unknown word 'scenari'; did you mean scenario", id="word"),
+        pytest.param("workload: produce-consume\n", "", "'workload' is missing", id="missing"),
+        pytest.param("scenario: small", "cluster: {brokers: 2}", "3 replicas on 2 brokers", id="replicas"),
+        pytest.param("scenario: small", "cluster: {profile: cii}", "did you mean ci", id="profile"),
+        pytest.param("scenario: small", "cluster: {broker: 3}", "did you mean brokers", id="option of a cluster"),
+        pytest.param(
+            "scenario: small", "cluster: {settings: {min.isync.replicas: 1}}", "did you mean min.insync", id="setting"
+        ),
+        pytest.param("steps:", "order: random\nsteps:", "use fixed or shuffled", id="order"),
+        pytest.param("scenario: small", "scenario: [", "not YAML", id="not YAML"),
+        pytest.param("scenario: small\n", "scenario: small\n" + "# \n" * 25, "more than 25 lines", id="too long"),
+    ],
+)
+def test_a_wrong_scenario_is_answered_in_one_line(tmp_path, old, new, reason):
+    text = MINIMAL.replace(old, new)
+    if "scenario" not in text:
+        text += "scenario: small\n"
+
+    with pytest.raises(BadScenario, match=reason.replace("(", r"\(").replace(")", r"\)")) as caught:
+        loaded(tmp_path, text)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_override_the_file(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(MINIMAL)
+
+    scenario = load(path, {"workload.rate": "50", "time": "10s", "cluster.settings.broker.session.timeout.ms": "1000"})
+
+    assert scenario.workload_options["rate"] == 50
+    assert scenario.time_ms == 10_000
+    assert scenario.spec.timeout_ms("broker.session.timeout.ms") == 1_000
+
+
+def test_an_unknown_scenario_names_near_ones():
+    with pytest.raises(Unknown, match="did you mean produce-consume"):
+        scenario_file("produce-consum")

@@ -1,0 +1,47 @@
+"""Targets: whom an expression means, at the moment it is asked."""
+
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from clusters.api import ClusterError, ClusterSpec, ClusterState, PartitionState, TopicPartition
+from nemesis.targets import draw, parse, resolve
+
+
+def a_cluster(leader=2, isr=(1, 2, 3), quorum_leader=102):
+    partition = PartitionState(leader=leader, leader_epoch=1, partition_epoch=1, replicas=(1, 2, 3), isr=isr)
+    state = ClusterState(quorum_leader=quorum_leader, partitions={TopicPartition("t", 0): partition})
+    return SimpleNamespace(spec=ClusterSpec(), state=state)
+
+
+def meant(text, cluster, pick=0.0):
+    return resolve(draw(parse(text, ClusterSpec(), 6), 6, 0.0, pick), cluster, "t")
+
+
+@pytest.mark.parametrize(
+    ("text", "pick", "node"),
+    [
+        pytest.param("leader(p0)", 0.9, 2, id="leader"),
+        pytest.param("follower(p0)", 0.0, 1, id="first follower"),
+        pytest.param("follower(p*)", 0.9, 3, id="last follower of the drawn partition"),
+        pytest.param("isr_member(p0)", 0.5, 2, id="ISR member"),
+        pytest.param("random broker", 0.99, 3, id="broker"),
+        pytest.param("random  controller", 0.0, 101, id="controller"),
+        pytest.param("active controller", 0.0, 102, id="active controller"),
+        pytest.param("broker 1", 0.7, 1, id="by id"),
+    ],
+)
+def test_a_target_is_found(text, pick, node):
+    assert meant(text, a_cluster(), pick) == node
+
+
+def test_a_leader_that_is_missing_is_no_target():
+    with pytest.raises(ClusterError, match="fits no node"):
+        meant("leader(p0)", a_cluster(leader=-1))
+
+
+def test_the_plan_draws_the_partition():
+    drawn = {draw("leader(p*)", 6, Random(seed).random(), 0.0).partition for seed in range(40)}
+
+    assert drawn == set(range(6))
