@@ -224,15 +224,22 @@ class LeaderState:
             effects.extend(self._advance(now_ms))
         return effects
 
+    def on_brokers(self, now_ms: int) -> Sequence[Effect]:
+        """Look again after brokers were fenced or unfenced: whoever is not eligible is waited for no more."""
+        return self._advance(now_ms)
+
     def on_tick(self, now_ms: int) -> Sequence[Effect]:
         """Propose to drop all members that lag; one change in flight (SPEC 3.6.2)."""
-        if self.pending is not None or self.state.recovery is LeaderRecoveryState.RECOVERING:
-            return []
+        if self.state.recovery is LeaderRecoveryState.RECOVERING:
+            return self.propose_recovered()
+        effects: list[Effect] = list(self._advance(now_ms))
+        if self.pending is not None:
+            return effects
         remaining = tuple(member for member in self.state.isr if not self._lags(member, now_ms))
-        if len(remaining) == len(self.state.isr):
-            return []
-        # A shrink leaves the maximal ISR as it is: until the controller agrees, the laggards are electable.
-        return [self._propose(remaining, self.state.recovery, maximal_isr=self.state.isr)]
+        if len(remaining) < len(self.state.isr):
+            # A shrink leaves the maximal ISR as it is: until the controller agrees, the laggards are electable.
+            effects.append(self._propose(remaining, self.state.recovery, maximal_isr=self.state.isr))
+        return effects
 
     def propose_recovered(self) -> Sequence[Effect]:
         """Tell the controller that recovery from an unclean election is done (KIP-704, SPEC 3.10.3)."""

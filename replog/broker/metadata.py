@@ -66,7 +66,7 @@ class BrokerMetadata:
         self.brokers: dict[NodeId, BrokerView] = {}
         self._change = Change(partitions={}, topics={}, brokers=False)
 
-    def replay(self, base_offset: int, records: Iterable[tuple[int, r.MetadataRecord]]) -> None:
+    def replay(self, records: Iterable[tuple[int, r.MetadataRecord]]) -> None:
         """Apply committed records and note what they touch."""
         for offset, record in records:
             self._note(record)

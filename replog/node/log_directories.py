@@ -7,7 +7,14 @@ deleted, because the metadata might be the part that is wrong.
 
 import msgspec
 
-from replog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, CorruptCheckpoint, read_offsets
+from replog.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    CorruptCheckpoint,
+    read_offsets,
+    write_offsets,
+)
 from replog.log.clean_shutdown import LogDirectory, shutdown, startup, write_checkpoints
 from replog.log.log import Log
 from replog.log.settings import LogSettings
@@ -34,6 +41,7 @@ class LogDirectories:
         self.defaults = defaults
         self.logs: dict[TopicPartition, StoredLog] = {}
         self.previous_broker_epoch = NO_BROKER_EPOCH
+        self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def open(self) -> None:
         """Open all logs there are; to be called once, before anything else (SPEC 3.11.1, 3.11.2)."""
@@ -120,18 +128,22 @@ class LogDirectories:
         if stored is not None:
             stored.high_watermark = high_watermark
 
-    def write_checkpoints(self) -> None:
-        """Write all checkpoints of all directories."""
+    def write_high_watermarks(self) -> None:
+        """Checkpoint the high watermarks of all directories in which one moved (SPEC 3.5.7)."""
         for directory in self._directories():
-            write_checkpoints(self.world.disk, directory)
+            if self._written.get(directory.path) != directory.high_watermarks:
+                self._written[directory.path] = dict(directory.high_watermarks)
+                write_offsets(self.world.disk, f"{directory.path}/{HIGH_WATERMARKS}", directory.high_watermarks)
 
     async def flush(self) -> None:
-        """Make durable what is not yet, without holding up the event loop."""
+        """Make durable what is not yet, without holding up the event loop, and checkpoint how far that is."""
         for stored in list(self.logs.values()):
             flush = stored.log.begin_flush()
             if flush.files:
                 await self.world.disk.sync_in_background(flush.files)
                 stored.log.complete_flush(flush)
+        for directory in self._directories():
+            write_checkpoints(self.world.disk, directory)
 
     def close_in_order(self, broker_epoch: BrokerEpoch) -> None:
         """Close everything and say so for the next start; a directory that fails gets no such word."""

@@ -13,8 +13,8 @@ from replog.broker.fetcher import FetchSource, FetchState, Remedy
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.errors import Error
 from replog.log.batch import CorruptBatch
-from replog.node import tasks
 from replog.node.replicas import Replica, Replicas
+from replog.node.tasks import Tasks
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, TopicIdPartition
 from replog.wire.apis import Api
 from replog.wire.messages import list_offsets
@@ -60,30 +60,35 @@ class SourceLoop:
         self.source = FetchSource(fetching.limits.backoff_ms)
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._is_running = False
+        self._stopped = False
 
     def follow(self, replica: Replica) -> None:
         """Begin, or begin again in a new leader epoch."""
         assert replica.partition.state is not None
         self.source.follow(replica.name, replica.key.topic_id, replica.partition.state.leader_epoch)
         self._changed.set()
-        if self._task is None:
-            self._task = tasks.start(self._run())
+        if not self._is_running:
+            self._is_running = True
+            self.fetching.tasks.start(self._run())
 
     def forget(self, replica: Replica) -> None:
         """Follow no more here."""
         self.source.forget(replica.name)
         self._changed.set()
 
+    def wake(self) -> None:
+        """Look again at what is due."""
+        self._changed.set()
+
     def stop(self) -> None:
         """End the loop."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        self._stopped = True
+        self._changed.set()
         self._disconnect()
 
     async def _run(self) -> None:
-        while True:
+        while not self._stopped:
             due = self.source.due(self.world.clock.now_ms()) if self.fetching.may_fetch else []
             if not due:
                 await self._idle()
@@ -259,8 +264,9 @@ class SourceLoop:
 class ReplicaFetching:
     """All loops of a broker."""
 
-    def __init__(self, replicas: Replicas, limits: FetchLimits) -> None:
+    def __init__(self, replicas: Replicas, limits: FetchLimits, tasks: Tasks) -> None:
         self.replicas = replicas
+        self.tasks = tasks
         self.limits = limits
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
         self._loops: dict[NodeId, SourceLoop] = {}
@@ -287,6 +293,12 @@ class ReplicaFetching:
         loop = self._followed.pop(replica, None)
         if loop is not None:
             loop.forget(replica)
+
+    def registered(self, broker_epoch: BrokerEpoch) -> None:
+        """Fetch with this epoch from now on."""
+        self.broker_epoch = broker_epoch
+        for loop in self._loops.values():
+            loop.wake()
 
     def stop(self) -> None:
         """End all loops."""

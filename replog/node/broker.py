@@ -1,0 +1,391 @@
+"""A broker: its listener, its logs, its seat as observer of the metadata quorum, its life with the controller.
+
+Everything is put together here and nothing is decided here: requests go to the API that answers them, committed
+metadata to the hosting, time to the cores. `start` returns when the broker is under way; `stop` asks the controller for
+leave and closes in order. Dropping a broker without `stop` is what a crash is.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from replog.broker import lifecycle as life
+from replog.broker.lifecycle import Lifecycle, Phase
+from replog.broker.metadata import BrokerMetadata
+from replog.config import Endpoint, NodeConfig
+from replog.controller.features import SUPPORTED
+from replog.controller.records import MetadataRecord
+from replog.errors import Error
+from replog.log.log import Log
+from replog.log.settings import LogSettings
+from replog.node.cluster import ClusterApi
+from replog.node.controller_link import ControllerLink, NoController
+from replog.node.fetch import FetchApi
+from replog.node.forwarding import FAILED, Forwarding
+from replog.node.hosting import Hosting
+from replog.node.log_directories import LogDirectories
+from replog.node.metadata_log import directory_id_of, open_metadata_log
+from replog.node.offsets import OffsetsApi
+from replog.node.produce import ProduceApi
+from replog.node.producer_ids import ProducerIds
+from replog.node.proposals import ProposalChannel
+from replog.node.quorum import QuorumNode, SnapshotReader
+from replog.node.replicas import Replicas
+from replog.node.replication import FetchLimits, ReplicaFetching
+from replog.node.server import Server, ServerLimits, ServerRequest
+from replog.node.tasks import Tasks
+from replog.ports import World
+from replog.types import NodeId, QuorumEpoch
+from replog.wire.apis import BROKER_APIS, Api
+from replog.wire.messages import broker_heartbeat as hb
+from replog.wire.messages import broker_registration as reg
+from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
+
+LISTENER: Final = "PLAINTEXT"
+LIFE_RETRY_MS: Final = 200
+REQUEST_TIMEOUT_MS: Final = 5_000
+
+Handle = Callable[[ServerRequest], None]
+
+
+class BrokerFailed(Exception):
+    """The broker cannot go on; the message says why."""
+
+
+class Broker:
+    """One broker process, or one of many in a simulation."""
+
+    def __init__(self, world: World, config: NodeConfig, *, quorum: QuorumNode | None = None) -> None:
+        """Prepare; a combined node hands in its quorum seat and tells this broker what is committed."""
+        self.world = world
+        self.config = config
+        self.tasks = Tasks()
+        self.incarnation = world.entropy.uuid()
+        self.metadata = BrokerMetadata(config.node_id)
+        self.directories = LogDirectories(world, config.log_dirs, LogSettings.of_broker(config))
+        self.replicas = Replicas(world, self.metadata)
+        self.hosting = Hosting(config, self.replicas, self.directories)
+        self.link = ControllerLink(world, f"broker-{config.node_id}", self._leader, open_timeout_ms=REQUEST_TIMEOUT_MS)
+        self.proposals = ProposalChannel(self.replicas, self.link, self.tasks)
+        self.fetching = ReplicaFetching(self.replicas, _limits(config), self.tasks)
+        self.replicas.proposals = self.proposals
+        self.replicas.replication = self.fetching
+        cluster = ClusterApi(config, self.replicas, self.directories, self.link, self.tasks)
+        self.handlers = self._handlers(cluster)
+        self.server = Server(world, BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features)
+        self.is_serving = False
+        self.quorum: QuorumNode | None = quorum
+        self._owns_quorum = quorum is None
+        self._metadata_log: Log | None = None
+        self.lifecycle: Lifecycle | None = None
+        self._life_changed = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    # --- life ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the logs, watch the metadata, register; serving begins once the metadata is caught up."""
+        self.directories.open()
+        self.world.journal.event("start", node=self.config.node_id, role="broker", incarnation=str(self.incarnation))
+        self.lifecycle = Lifecycle(
+            incarnation=self.incarnation,
+            previous_broker_epoch=self.directories.previous_broker_epoch,
+            heartbeat_interval_ms=self.config.integer("broker.heartbeat.interval.ms"),
+            registration_timeout_ms=self.config.integer("initial.broker.registration.timeout.ms"),
+            shutdown_timeout_ms=self.config.integer("controlled.shutdown.timeout.ms"),
+            retry_ms=LIFE_RETRY_MS,
+            now_ms=self.world.clock.now_ms(),
+        )
+        if self.quorum is None:
+            self._metadata_log = open_metadata_log(self.world, self.config)
+            self.quorum = QuorumNode(self.world, self.config, self._metadata_log, self)
+            self.quorum.start()
+        self._start_timers()
+        self.tasks.start(self._live(self.lifecycle))
+
+    async def stop(self) -> None:
+        """Hand leaderships over, stop serving, close the logs in order (SPEC 3.11.4)."""
+        assert self.lifecycle is not None
+        for effect in self.lifecycle.begin_shutdown(self.world.clock.now_ms()):
+            await self._perform(effect)
+        self._life_changed.set()
+        await self._stopped.wait()
+        for timer in self._timers.values():
+            timer.cancel()
+        self.fetching.stop()
+        self.server.stop()
+        self.replicas.close()
+        self.tasks.cancel()
+        self.link.drop()
+        if self._owns_quorum and self.quorum is not None:
+            await self.quorum.stop()
+            if self._metadata_log is not None:
+                self._metadata_log.close()
+        self._note_high_watermarks()
+        self.directories.close_in_order(self.hosting.broker_epoch)
+        self.world.journal.event("stop", node=self.config.node_id, role="broker")
+
+    async def _live(self, lifecycle: Lifecycle) -> None:
+        """Do what the life cycle wants when it wants it, one request at a time."""
+        while lifecycle.phase is not Phase.STOPPED:
+            if self.quorum is not None:
+                lifecycle.on_metadata(self.quorum.applied_offset - 1, self.world.clock.now_ms())
+            for effect in lifecycle.on_tick(self.world.clock.now_ms()):
+                await self._perform(effect)
+            await self._rest(lifecycle)
+
+    async def _rest(self, lifecycle: Lifecycle) -> None:
+        if lifecycle.phase is Phase.STOPPED or self._life_changed.is_set():
+            self._life_changed.clear()
+            return
+        next_ms = lifecycle.next_ms
+        delay_ms = None if next_ms is None else max(0, next_ms - self.world.clock.now_ms())
+        try:
+            async with asyncio.timeout(None if delay_ms is None else delay_ms / 1000):
+                await self._life_changed.wait()
+        except TimeoutError:
+            return
+        self._life_changed.clear()
+
+    async def _perform(self, effect: life.Effect) -> None:
+        match effect:
+            case life.Register():
+                await self._register(effect)
+            case life.Beat():
+                await self._beat(effect)
+            case life.Registered():
+                self._registered(effect)
+            case life.Unfenced():
+                self.world.journal.log("info", "unfenced")
+            case life.Fenced():
+                self.world.journal.log("warning", "fenced by the controller")
+                self.world.journal.probe("broker_fenced")
+            case life.Stop():
+                self._stopped.set()
+            case life.Give():
+                raise BrokerFailed(effect.reason)
+
+    async def _register(self, effect: life.Register) -> None:
+        assert self.lifecycle is not None
+        body = reg.BrokerRegistrationRequest(
+            broker_id=self.config.node_id,
+            cluster_id=self.config.cluster_id,
+            incarnation_id=effect.incarnation,
+            listeners=[reg.Listener(name=LISTENER, host=self.config.advertised.host, port=self.config.advertised.port)],
+            features=_features(),
+            rack=self.config.text("broker.rack") or None,
+            log_dirs=[directory_id_of(self.world.disk, path) for path in self.directories.paths],
+            previous_broker_epoch=effect.previous_broker_epoch,
+        )
+        answer = await self._ask(Api.BROKER_REGISTRATION, body)
+        if answer is None:
+            effects = self.lifecycle.on_no_answer(self.world.clock.now_ms())
+        else:
+            if answer.error_code not in (Error.NONE, Error.NOT_CONTROLLER):
+                self.world.journal.log("warning", f"registration: {answer.error_code.name}")
+            effects = self.lifecycle.on_registration_answer(
+                answer.error_code, answer.broker_epoch, self.world.clock.now_ms()
+            )
+        for following in effects:
+            await self._perform(following)
+
+    async def _beat(self, effect: life.Beat) -> None:
+        assert self.lifecycle is not None
+        if not effect.want_fence:
+            await self._serve()
+        body = hb.BrokerHeartbeatRequest(
+            broker_id=self.config.node_id,
+            broker_epoch=effect.broker_epoch,
+            current_metadata_offset=effect.metadata_offset,
+            want_fence=effect.want_fence,
+            want_shut_down=effect.want_shutdown,
+        )
+        answer = await self._ask(Api.BROKER_HEARTBEAT, body)
+        if answer is None:
+            effects = self.lifecycle.on_no_answer(self.world.clock.now_ms())
+        else:
+            effects = self.lifecycle.on_heartbeat_answer(
+                answer.error_code,
+                is_caught_up=answer.is_caught_up,
+                is_fenced=answer.is_fenced,
+                should_shut_down=answer.should_shut_down,
+                now_ms=self.world.clock.now_ms(),
+            )
+        for following in effects:
+            await self._perform(following)
+
+    async def _ask(self, api: Api, body: Any) -> Any | None:
+        """Ask the active controller; None when it cannot be had or is no longer active."""
+        timeout_ms = max(self.config.integer("broker.heartbeat.interval.ms"), 1000)
+        try:
+            answer = await self.link.send(api, body, timeout_ms=min(timeout_ms, REQUEST_TIMEOUT_MS))
+        except NoController:
+            return None
+        if answer.error_code is Error.NOT_CONTROLLER:
+            self.link.drop()
+            return None
+        return answer
+
+    def _registered(self, effect: life.Registered) -> None:
+        self.world.journal.log("info", f"registered with broker epoch {effect.broker_epoch}")
+        self.hosting.broker_epoch = effect.broker_epoch
+        self.proposals.broker_epoch = effect.broker_epoch
+        for replica in self.replicas:
+            if replica.partition.leadership is not None:
+                replica.partition.leadership.broker_epoch = effect.broker_epoch
+        self.fetching.registered(effect.broker_epoch)
+        self.hosting.update()
+
+    async def _serve(self) -> None:
+        """Open the listener: not before the metadata tells of the present, or clients would learn the past."""
+        if not self.is_serving and self.hosting.has_begun:
+            await self.server.start(self.config.listener)
+            self.is_serving = True
+
+    # --- metadata ------------------------------------------------------------------------
+
+    def on_committed(self, base_offset: int, epoch: int, records: list[tuple[int, bytes]]) -> None:
+        """Apply one committed batch."""
+        if records:
+            self.metadata.replay([(offset, _record(value)) for offset, value in records])
+        self._applied(base_offset + len(records) - 1)
+
+    def on_snapshot(self, reader: SnapshotReader) -> None:
+        """Start over from a snapshot."""
+        self.metadata.restore(reader.end_offset - 1, (_record(value) for value in reader))
+        self._applied(reader.end_offset - 1)
+
+    def on_leading(self, epoch: QuorumEpoch, next_offset: int) -> None:
+        """Take no notice: a combined node's controller acts."""
+
+    def on_resigned(self, epoch: QuorumEpoch) -> None:
+        """Take no notice."""
+
+    def on_leader_changed(self, leader: NodeId, epoch: QuorumEpoch) -> None:
+        """Ask the new leader at once what the old one may have left unanswered."""
+        self._life_changed.set()
+
+    def _applied(self, last_offset: int) -> None:
+        self.hosting.update()
+        if self.lifecycle is not None:
+            before = self.lifecycle.next_ms
+            self.lifecycle.on_metadata(last_offset, self.world.clock.now_ms())
+            if self.lifecycle.next_ms != before:
+                self._life_changed.set()
+
+    def _leader(self) -> tuple[NodeId, Endpoint | None]:
+        if self.quorum is None:
+            return NodeId(-1), None
+        node, _, endpoint = self.quorum.leader
+        if endpoint is None:
+            endpoint = next((voter.endpoint for voter in self.config.voters if voter.node_id == node), None)
+        return node, endpoint
+
+    # --- requests ------------------------------------------------------------------------
+
+    def _handlers(self, cluster: ClusterApi) -> dict[Api, Handle]:
+        fetch = FetchApi(
+            self.replicas,
+            rack=self.config.text("broker.rack"),
+            consumer_bytes_max=self.config.integer("fetch.max.bytes"),
+            replica_bytes_max=self.config.integer("replica.fetch.response.max.bytes"),
+        )
+        offsets = OffsetsApi(self.replicas, self.tasks, lambda: self.hosting.broker_epoch)
+        producer_ids = ProducerIds(self.link, self.tasks, self.config.node_id, lambda: self.hosting.broker_epoch)
+        forwarding = Forwarding(self.world, self.link, self.tasks)
+        return {
+            **dict.fromkeys(FAILED, forwarding.handle),
+            Api.PRODUCE: ProduceApi(self.replicas).handle,
+            Api.FETCH: fetch.handle,
+            Api.LIST_OFFSETS: offsets.list_offsets,
+            Api.OFFSET_FOR_LEADER_EPOCH: offsets.end_of_epochs,
+            Api.DELETE_RECORDS: offsets.delete_records,
+            Api.GET_REPLICA_LOG_INFO: offsets.log_info,
+            Api.METADATA: cluster.metadata,
+            Api.DESCRIBE_CLUSTER: cluster.describe_cluster,
+            Api.DESCRIBE_TOPIC_PARTITIONS: cluster.describe_topic_partitions,
+            Api.DESCRIBE_CONFIGS: cluster.describe_configs,
+            Api.DESCRIBE_LOG_DIRS: cluster.describe_log_dirs,
+            Api.FIND_COORDINATOR: cluster.find_coordinator,
+            Api.INIT_PRODUCER_ID: producer_ids.init,
+        }
+
+    def _handle(self, request: ServerRequest) -> None:
+        handler = self.handlers.get(request.api)
+        if handler is None:
+            request.close(f"{request.api.name} is not answered by brokers")
+        else:
+            handler(request)
+
+    # --- time ----------------------------------------------------------------------------
+
+    def _start_timers(self) -> None:
+        config = self.config
+        # SPEC 0.2: the ISR is looked at every half of the allowed lag.
+        self._every("isr", max(1, config.integer("replica.lag.time.max.ms") // 2), self._tick_leaders)
+        checkpoint_ms = config.integer("replica.high.watermark.checkpoint.interval.ms")
+        self._every("checkpoint", checkpoint_ms, self._checkpoint)
+        self._every("flush", config.integer("log.flush.offset.checkpoint.interval.ms"), self._flush)
+        self._every("retention", config.integer("log.retention.check.interval.ms"), self._retain)
+
+    def _every(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
+        def fire() -> None:
+            self._timers[name] = asyncio.get_running_loop().call_later(interval_ms / 1000, fire)
+            action()
+
+        self._timers[name] = asyncio.get_running_loop().call_later(interval_ms / 1000, fire)
+
+    def _tick_leaders(self) -> None:
+        now_ms = self.world.clock.now_ms()
+        for replica in self.replicas:
+            leadership = replica.partition.leadership
+            if leadership is not None:
+                self.replicas.perform(replica, list(leadership.on_tick(now_ms)))
+
+    def _note_high_watermarks(self) -> None:
+        for replica in self.replicas:
+            self.directories.note_high_watermark(replica.name, replica.partition.high_watermark)
+
+    def _checkpoint(self) -> None:
+        self._note_high_watermarks()
+        self.directories.write_high_watermarks()
+        self._trim_metadata()
+
+    def _flush(self) -> None:
+        self.tasks.start(self.directories.flush())
+
+    def _retain(self) -> None:
+        wall_ms = self.world.clock.wall_ms()
+        for replica in self.replicas:
+            log = replica.partition.log
+            log.delete_old_segments(wall_ms, replica.partition.high_watermark)
+            log.expire_producers(wall_ms)
+
+    def _trim_metadata(self) -> None:
+        """Write a snapshot when much metadata has come since the last, so that the log of it can go."""
+        if not self._owns_quorum or self.quorum is None or self.metadata.image.in_transaction:
+            return
+        if self.quorum.bytes_since_snapshot > self.config.integer("metadata.log.max.record.bytes.between.snapshots"):
+            self.quorum.take_snapshot([encode_metadata_record(record) for record in self.metadata.image.snapshot()])
+
+
+def _record(value: bytes) -> MetadataRecord:
+    return cast(MetadataRecord, decode_metadata_record(value))
+
+
+def _limits(config: NodeConfig) -> FetchLimits:
+    return FetchLimits(
+        wait_ms_max=config.integer("replica.fetch.wait.max.ms"),
+        backoff_ms=config.integer("replica.fetch.backoff.ms"),
+        bytes_min=config.integer("replica.fetch.min.bytes"),
+        partition_bytes_max=config.integer("replica.fetch.max.bytes"),
+        bytes_max=config.integer("replica.fetch.response.max.bytes"),
+    )
+
+
+def _features() -> list[reg.Feature]:
+    return [
+        reg.Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
+        for name, levels in SUPPORTED.items()
+    ]

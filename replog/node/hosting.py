@@ -1,0 +1,126 @@
+"""From committed metadata to hosted replicas: who appears, changes role, gets new settings, goes (SPEC 3.1).
+
+Nothing is acted upon before this broker's own registration is visible in the image: only then does the image tell of the
+present (see `replog.broker.metadata`). From then on every committed batch is acted upon when it comes, in order.
+"""
+
+from collections.abc import Iterable
+
+from replog.broker.metadata import Assigned, BrokerMetadata, Change, Removed
+from replog.broker.partition import Partition
+from replog.broker.topic_settings import TopicSettings
+from replog.config import NodeConfig
+from replog.node.log_directories import LogDirectories, StoredLog
+from replog.node.replicas import Replica, Replicas
+from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicIdPartition, TopicPartition
+
+
+class Hosting:
+    """Keeps the hosted replicas as the metadata wants them."""
+
+    def __init__(self, config: NodeConfig, replicas: Replicas, directories: LogDirectories) -> None:
+        self.config = config
+        self.replicas = replicas
+        self.directories = directories
+        self.metadata: BrokerMetadata = replicas.metadata
+        self.world = replicas.world
+        self.settings = TopicSettings(config.values)
+        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.has_begun = False
+
+    def update(self) -> None:
+        """Act upon what changed since the last call."""
+        if not self.has_begun:
+            if not self._knows_this_life():
+                return
+            self._begin()
+        change = self.metadata.take_change()
+        if change is not None:
+            self._apply(change)
+
+    def _knows_this_life(self) -> bool:
+        registered = self.metadata.image.brokers.get(self.replicas.node_id)
+        return registered is not None and registered.epoch == self.broker_epoch != NO_BROKER_EPOCH
+
+    def _begin(self) -> None:
+        """Act for the first time: whatever the image holds is new, whatever it does not hold is stray."""
+        self.has_begun = True
+        assigned = {self._name(key): key for key in self.metadata.assigned()}
+        for name in list(self.directories.logs):
+            if not self._belongs(name, assigned.get(name)):
+                self.directories.put_aside(name)
+        self._act(assigned.values())
+
+    def _belongs(self, name: TopicPartition, key: TopicIdPartition | None) -> bool:
+        # A log without an id was created by a life that ended before it could write one down: it is empty.
+        return key is not None and self.directories.logs[name].log.topic_id in (None, key.topic_id)
+
+    def _apply(self, change: Change) -> None:
+        self._apply_settings(change)
+        self._act(change.partitions)
+        if change.brokers:
+            now_ms = self.world.clock.now_ms()
+            for replica in self.replicas:
+                if replica.partition.leadership is not None:
+                    self.replicas.perform(replica, list(replica.partition.leadership.on_brokers(now_ms)))
+
+    def _apply_settings(self, change: Change) -> None:
+        now_ms = self.world.clock.now_ms()
+        for replica in self.replicas:
+            topic = replica.name.topic
+            if (change.topics is None or topic in change.topics) and topic in self.metadata.image.topics_by_name:
+                minimum = self.settings.min_insync_replicas(self.metadata.image, topic)
+                self.replicas.perform(replica, replica.partition.on_min_insync_replicas(minimum, now_ms))
+                replica.partition.log.settings = self.settings.of_log(self.metadata.image, topic)
+
+    def _act(self, keys: Iterable[TopicIdPartition]) -> None:
+        for action in self.metadata.actions(keys):
+            match action:
+                case Assigned():
+                    self._assign(action)
+                case Removed():
+                    self._remove(action.key)
+
+    def _assign(self, assigned: Assigned) -> None:
+        replica = self.replicas.find_by_id(assigned.key) or self._host(assigned)
+        clock = self.world.clock
+        effects = replica.partition.on_metadata(
+            assigned.state, broker_epoch=self.broker_epoch, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()
+        )
+        self.replicas.perform(replica, effects)
+
+    def _host(self, assigned: Assigned) -> Replica:
+        stored = self._stored(assigned)
+        partition = Partition(
+            name=assigned.name,
+            topic_id=assigned.key.topic_id,
+            node_id=self.replicas.node_id,
+            log=stored.log,
+            high_watermark=stored.high_watermark,
+            brokers=self.metadata.brokers,
+            lag_ms_max=self.config.integer("replica.lag.time.max.ms"),
+            refuses_while_recovering=self.config.text("leader.recovery") != "off",
+        )
+        partition.min_insync_replicas = self.settings.min_insync_replicas(self.metadata.image, assigned.name.topic)
+        replica = Replica(assigned.key, partition)
+        self.replicas.add(replica)
+        return replica
+
+    def _stored(self, assigned: Assigned) -> StoredLog:
+        settings = self.settings.of_log(self.metadata.image, assigned.name.topic)
+        stored = self.directories.find(assigned.name)
+        if stored is None:
+            stored = self.directories.create(assigned.name, settings)
+        stored.log.settings = settings
+        if stored.log.topic_id is None:
+            stored.log.assign_topic_id(assigned.key.topic_id)
+        return stored
+
+    def _remove(self, key: TopicIdPartition) -> None:
+        replica = self.replicas.find_by_id(key)
+        if replica is not None:
+            self.replicas.remove(replica)
+            self.directories.delete(replica.name)
+
+    def _name(self, key: TopicIdPartition) -> TopicPartition:
+        return TopicPartition(self.metadata.image.topics[key.topic_id].name, key.partition)
