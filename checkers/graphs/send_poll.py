@@ -81,23 +81,36 @@ class LogHistory:
 
     def _number_messages(self) -> None:
         """Give each (key, value) a number: columns `sent` and `seen` point at it."""
-        both = np.stack(
-            [np.concatenate([self.sends.key, self.reads.key]), np.concatenate([self.sends.value, self.reads.value])],
-            axis=1,
-        )
-        if len(both):
-            pairs, number = np.unique(both, axis=0, return_inverse=True)
-        else:
-            pairs, number = both.astype(np.int64), np.empty(0, dtype=np.int64)
-        number = number.reshape(-1)
-        self.message_key, self.message_value = pairs[:, 0], pairs[:, 1]
+        key = np.concatenate([self.sends.key, self.reads.key])
+        value = np.concatenate([self.sends.value, self.reads.value])
+        _, first, number = np.unique(packed(key, value), return_index=True, return_inverse=True)
+        self.message_key, self.message_value = key[first], value[first]
         self.sent, self.seen = number[: len(self.sends.key)], number[len(self.sends.key) :]
-        self.writer = np.full(len(pairs), -1, dtype=np.int64)
+        self.writer = np.full(len(first), -1, dtype=np.int64)
         self.writer[self.sent] = self.sends.operation
 
     def name(self, key: int) -> str:
         """Return a key as the history calls it."""
         return str(list(self.keys)[key])
+
+
+def packed(*columns: Integers) -> Integers:
+    """Return one number a row that sorts like the rows: sorting integers is ten times faster than sorting rows."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    span = 1
+    for column in columns:
+        low = int(column.min()) if len(column) else 0
+        width = int(column.max()) - low + 1 if len(column) else 1
+        if span * width >= 1 << 62:
+            # Too wide to pack: ranks are as good as values.
+            _, rank = np.unique(column, return_inverse=True)
+            _, code = np.unique(code, return_inverse=True)
+            low, width, span = 0, len(code) + 1, len(code) + 1
+            code = code * width + rank
+        else:
+            code = code * width + (column - low)
+        span *= width
+    return code
 
 
 def _sent(value: Any) -> tuple[Any, int]:
@@ -122,12 +135,8 @@ class Order:
         key = np.concatenate([sends.key[known], reads.key[placed]])
         offset = np.concatenate([sends.offset[known], reads.offset[placed]])
         message = np.concatenate([history.sent[known], history.seen[placed]])
-        table = (
-            np.unique(np.stack([key, offset, message], axis=1), axis=0)
-            if len(key)
-            else np.empty((0, 3), dtype=np.int64)
-        )
-        key, offset, message = table[:, 0], table[:, 1], table[:, 2]
+        _, once = np.unique(packed(key, offset, message), return_index=True)
+        key, offset, message = key[once], offset[once], message[once]
         new = np.ones(len(key), dtype=bool)
         new[1:] = (key[1:] != key[:-1]) | (offset[1:] != offset[:-1])
         self._contradictions(history, found, key, offset, message, new)
