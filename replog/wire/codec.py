@@ -81,7 +81,10 @@ def request_start(frame: Buffer) -> RequestStart:
 
 
 def decode_request(frame: Buffer) -> Request:
-    """Read a request without its 4-byte length; records in it are views into the frame."""
+    """Read a request without its 4-byte length; records in it are views into the frame.
+
+    Bytes behind the body are ignored, as Kafka's brokers do: librdkafka 2.16 sends three of them with Metadata v13.
+    """
     start = request_start(frame)
     try:
         api = Api(start.api_key)
@@ -94,7 +97,7 @@ def decode_request(frame: Buffer) -> Request:
         client_id, position = _read_client_id(frame, position)
     if is_flexible(api, start.version):
         position = skip_tagged_fields(frame, position)
-    body = decode(body_type, start.version, frame, position)
+    body = decode(body_type, start.version, frame, position, whole=False)
     return Request(api, start.version, start.correlation_id, client_id, body)
 
 

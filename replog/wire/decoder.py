@@ -44,8 +44,8 @@ class MalformedMessage(ValueError):
     """Bytes that are no message of the version they claim to be; the text says why."""
 
 
-def decode(of: type[msgspec.Struct], version: int, data: Buffer, position: int = 0) -> Any:
-    """Read a top-level message that fills the buffer from `position` to its end."""
+def decode(of: type[msgspec.Struct], version: int, data: Buffer, position: int = 0, *, whole: bool = True) -> Any:
+    """Read a top-level message from `position` on; `whole`: it must reach to the end of the buffer."""
     end = len(data)
     function = decoder_for(of, version)
     try:
@@ -54,7 +54,7 @@ def decode(of: type[msgspec.Struct], version: int, data: Buffer, position: int =
         raise
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
         raise MalformedMessage(f"{of.__name__} v{version}: {problem}") from None
-    if position != end:
+    if whole and position != end:
         raise MalformedMessage(f"{of.__name__} v{version}: {end - position} bytes left over")
     return message
 

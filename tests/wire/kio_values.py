@@ -28,7 +28,20 @@ from replog.errors import Error
 from replog.types import ZERO_UUID
 from replog.wire.apis import Api, request_type, response_type
 from replog.wire.layout import fields_of
+from replog.wire.records import consumer_protocol, control
 
+DATA = {
+    "consumer_protocol_assignment": consumer_protocol.ConsumerProtocolAssignment,
+    "consumer_protocol_subscription": consumer_protocol.ConsumerProtocolSubscription,
+    "control_record_type_schema": control.ControlRecordTypeSchema,
+    "end_txn_marker": control.EndTxnMarker,
+    "k_raft_version_record": control.KRaftVersionRecord,
+    "leader_change_message": control.LeaderChangeMessage,
+    "snapshot_footer_record": control.SnapshotFooterRecord,
+    "snapshot_header_record": control.SnapshotHeaderRecord,
+    "voters_record": control.VotersRecord,
+}
+OTHER_NAMES = {"kraft_version": "k_raft_version", "kraft_version_feature": "k_raft_version_feature", "type": "type_"}
 BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 WORDS = ("", "a", "topic-1", "größer", "x" * 200)
 
@@ -50,6 +63,25 @@ def kio_type(api: Api, kind: str, version: int) -> Any:
         value
         for value in vars(module).values()
         if dataclasses.is_dataclass(value) and value.__module__ == module.__name__ and value.__type__.name == kind
+    )
+
+
+def all_data() -> list[tuple[str, int]]:
+    """Return every (kio package, version) of a record or protocol message that is also ours."""
+    return [
+        (name, int(info.name[1:]))
+        for name in DATA
+        for info in pkgutil.iter_modules(importlib.import_module(f"kio.schema.{name}").__path__)
+    ]
+
+
+def kio_data(name: str, version: int) -> Any:
+    """Return kio's dataclass of a record."""
+    module = importlib.import_module(f"kio.schema.{name}.v{version}.data")
+    return next(
+        value
+        for value in vars(module).values()
+        if dataclasses.is_dataclass(value) and value.__module__ == module.__name__ and value.__type__.name == "data"
     )
 
 
@@ -122,6 +154,7 @@ def as_ours(message: Any, of: Any, version: int) -> Any:
     values = {}
     for field in fields_of(of, version):
         name = field.name if hasattr(message, field.name) else field.name.removesuffix("_ms")
+        name = name if hasattr(message, name) else OTHER_NAMES[name]
         values[field.name] = _our_value(getattr(message, name), field, version)
     return of(**values)
 

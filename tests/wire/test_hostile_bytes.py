@@ -23,7 +23,7 @@ from replog.wire.decoder import MAX_ITEMS, read_unsigned_varint
 from replog.wire.encoder import unsigned_varint
 from replog.wire.framing import Frames
 from replog.wire.messages.fetch import FetchResponse
-from replog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from replog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from replog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from replog.wire.records.metadata import NoOpRecord, PartitionChangeRecord, decode_metadata_record
 from tests.wire.kio_values import all_messages, as_ours, drawn, kio_type, our_type
@@ -84,10 +84,16 @@ def test_every_message_with_a_flipped_byte_is_a_message_or_malformed():
                 continue
 
 
-def test_bytes_left_over_are_malformed():
-    frame = encode_request(Api.METADATA, 12, 1, "x", MetadataRequest())[4:]
+def test_bytes_behind_an_answer_are_malformed():
+    frame = encode_response(Api.METADATA, 12, 1, MetadataResponse())[4:]
     with pytest.raises(MalformedMessage, match="1 bytes left over"):
-        decode_request(frame + b"\0")
+        decode_response(Api.METADATA, 12, frame + b"\0")
+
+
+def test_bytes_behind_a_request_are_ignored():
+    """As Kafka does. These are librdkafka 2.16.0's: all topics, and three bytes that mean nothing."""
+    frame = b"\0\3\0\x0d\0\0\0\3\0\7rdkafka\0" + b"\0\0\0\0" + b"\1\0\0"
+    assert decode_request(frame).body == MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
 @pytest.mark.parametrize("version", [8, 12])
