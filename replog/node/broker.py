@@ -7,7 +7,7 @@ leave and closes in order. Dropping a broker without `stop` is what a crash is.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from replog.broker import lifecycle as life
 from replog.broker.lifecycle import Lifecycle, Phase
@@ -371,7 +371,7 @@ class Broker:
 
 
 def _record(value: bytes) -> MetadataRecord:
-    return cast(MetadataRecord, decode_metadata_record(value))
+    return decode_metadata_record(value)
 
 
 def _limits(config: NodeConfig) -> FetchLimits:

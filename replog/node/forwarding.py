@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from replog.errors import Error
-from replog.node import tasks
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.server import ServerRequest
+from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.wire.apis import Api
 from replog.wire.messages import (
@@ -40,13 +40,14 @@ Failed = Callable[[Any, Error], msgspec.Struct]
 class Forwarding:
     """The way of admin requests through this broker."""
 
-    def __init__(self, world: World, link: ControllerLink) -> None:
+    def __init__(self, world: World, link: ControllerLink, tasks: Tasks) -> None:
         self.world = world
+        self.tasks = tasks
         self.link = link
 
     def handle(self, request: ServerRequest) -> None:
         """Pass the request on; the answer comes later."""
-        tasks.start(self._forward(request))
+        self.tasks.start(self._forward(request))
 
     async def _forward(self, request: ServerRequest) -> None:
         body, api = request.body, request.api

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Final
 
 from replog.errors import Error
-from replog.node import tasks
 from replog.node.replicas import Replica, Replicas
 from replog.node.server import ServerRequest
+from replog.node.tasks import Tasks
 from replog.types import ZERO_UUID, BrokerEpoch
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import get_replica_log_info as li
@@ -22,8 +22,9 @@ LOW_WATERMARK_POLL_MS: Final = 20
 class OffsetsApi:
     """Answers about where logs begin and end."""
 
-    def __init__(self, replicas: Replicas, broker_epoch: Callable[[], BrokerEpoch]) -> None:
+    def __init__(self, replicas: Replicas, tasks: Tasks, broker_epoch: Callable[[], BrokerEpoch]) -> None:
         self.replicas = replicas
+        self.tasks = tasks
         self.clock = replicas.world.clock
         self.broker_epoch = broker_epoch
 
@@ -98,7 +99,7 @@ class OffsetsApi:
 
     def delete_records(self, request: ServerRequest) -> None:
         """Raise log starts; answer when all live replicas have followed, or time is over (SPEC 3.9.6)."""
-        tasks.start(self._delete_records(request))
+        self.tasks.start(self._delete_records(request))
 
     async def _delete_records(self, request: ServerRequest) -> None:
         body: dr.DeleteRecordsRequest = request.body
@@ -109,7 +110,7 @@ class OffsetsApi:
             self._log_start(topic, partition.partition_index) if error is Error.NONE else -1
             for (topic, partition), error in zip(wanted, errors, strict=True)
         ]
-        while not self._followed(wanted, errors, targets) and self.clock.now_ms() < deadline_ms:
+        while not self._followed(wanted, errors, targets) and self.clock.now_ms() < deadline_ms:  # noqa: ASYNC110 - rare
             await asyncio.sleep(LOW_WATERMARK_POLL_MS / 1000)
         results: dict[str, list[dr.DeleteRecordsPartitionResult]] = {}
         for (topic, partition), error, target in zip(wanted, errors, targets, strict=True):

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Final
 
 from replog.errors import Error
-from replog.node import tasks
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.server import ServerRequest
-from replog.ports import World
+from replog.node.tasks import Tasks
 from replog.types import BrokerEpoch, NodeId
 from replog.wire.apis import Api
 from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -21,10 +20,10 @@ class ProducerIds:
     """The block of ids in use and the request for the next."""
 
     def __init__(
-        self, world: World, link: ControllerLink, node_id: NodeId, broker_epoch: Callable[[], BrokerEpoch]
+        self, link: ControllerLink, tasks: Tasks, node_id: NodeId, broker_epoch: Callable[[], BrokerEpoch]
     ) -> None:
-        self.world = world
         self.link = link
+        self.tasks = tasks
         self.node_id = node_id
         self.broker_epoch = broker_epoch
         self._next = 0
@@ -40,7 +39,7 @@ class ProducerIds:
         elif self._next < self._end:
             request.reply(InitProducerIdResponse(producer_id=self._take()))
         else:
-            tasks.start(self._init_later(request))
+            self.tasks.start(self._init_later(request))
 
     async def _init_later(self, request: ServerRequest) -> None:
         async with self._allocating:

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from replog.broker.isr import AlterPartitionAnswer, Proposal
 from replog.errors import Error
-from replog.node import tasks
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.replicas import Replica, Replicas
+from replog.node.tasks import Tasks
 from replog.types import (
     BrokerEpoch,
     LeaderEpoch,
@@ -40,13 +40,14 @@ Sent = dict[TopicIdPartition, tuple[Replica, Proposal]]
 class ProposalChannel:
     """The queue of proposals and the one request under way."""
 
-    def __init__(self, replicas: Replicas, link: ControllerLink) -> None:
+    def __init__(self, replicas: Replicas, link: ControllerLink, tasks: Tasks) -> None:
         self.replicas = replicas
+        self.tasks = tasks
         self.link = link
         self.clock = replicas.world.clock
         self.broker_epoch = BrokerEpoch(-1)
         self._queue: Sent = {}
-        self._task: asyncio.Task[None] | None = None
+        self._is_running = False
 
     def submit(self, replica: Replica, proposal: Proposal, after_ms: int) -> None:
         """Send the proposal, not before `after_ms` from now."""
@@ -54,21 +55,16 @@ class ProposalChannel:
             asyncio.get_running_loop().call_later(after_ms / 1000, self.submit, replica, proposal, 0)
             return
         self._queue[replica.key] = (replica, proposal)
-        if self._task is None:
-            self._task = tasks.start(self._run())
-
-    def stop(self) -> None:
-        """Send nothing more."""
-        if self._task is not None:
-            self._task.cancel()
-        self._queue.clear()
+        if not self._is_running:
+            self._is_running = True
+            self.tasks.start(self._run())
 
     async def _run(self) -> None:
         # Once around the loop: proposals of one metadata batch or one tick go together.
         await asyncio.sleep(0)
         while batch := self._take():
             await self._exchange(batch)
-        self._task = None
+        self._is_running = False
 
     def _take(self) -> Sent:
         queue, self._queue = self._queue, {}

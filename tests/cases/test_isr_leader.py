@@ -91,7 +91,9 @@ def test_isr_leader(case: dict[str, Any]) -> None:
         "last_caught_up_ms": leader.followers[when["replica"]].last_caught_up_ms if history else None,
         "hwm": leader.high_watermark,
     }
-    assert {key: found[key] for key in then} == {key: sorted(v) if isinstance(v, list) else v for key, v in then.items()}
+    assert {key: found[key] for key in then} == {
+        key: sorted(v) if isinstance(v, list) else v for key, v in then.items()
+    }
 
 
 def leader_of(given: dict[str, Any], *, started_ms: int) -> LeaderState:

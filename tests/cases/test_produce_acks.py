@@ -9,6 +9,7 @@ from replog.broker.isr import Proposal
 from replog.broker.partition import Partition
 from replog.broker.purgatory import DelayedProduce, ProduceQueue, ProduceResult
 from replog.errors import Error
+from replog.wire.messages.produce import TopicProduceData
 from tests.cases.cases import load, only
 from tests.cases.replicas import NODE, NOW_MS, WALL_MS, a_log, a_replica, fetched_by, record_batch, state, told
 
@@ -67,7 +68,7 @@ def response(replica: Partition, given: dict[str, Any], when: dict[str, Any]) ->
     assert replica.leadership is not None
     if when["acks"] != -1:
         return None if when["acks"] == 0 else "NONE"
-    result = ProduceResult("t", 0, None, last_offset=0)
+    result = ProduceResult(TopicProduceData(name="t"), 0, None, last_offset=0)
     queue = ProduceQueue()
     op = DelayedProduce([result], NOW_MS, lambda _: None)
     queue.add(op, result)
