@@ -11,7 +11,7 @@ Words: `position` is where a batch starts in its buffer or file; `size` is heade
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct as Layout
 from typing import Final, NamedTuple
@@ -348,6 +348,37 @@ def records(view: Buffer, header: BatchHeader | None = None) -> Iterator[Record]
             yield record
     except (IndexError, ValueError) as problem:
         raise CorruptBatch("records", header.position, str(problem)) from None
+
+
+def filtered(view: Buffer, header: BatchHeader, keep: Callable[[Record], bool]) -> tuple[bytes, int]:
+    """Return the batch with only the records to keep, and how many those are: what compaction does.
+
+    Offsets, sequences and the extent of the batch stay; a batch may become empty. Raises as `records` does.
+    """
+    content = _decompressed(memoryview(view)[header.position + HEADER_BYTES : header.end], header)
+    kept = bytearray()
+    position = count = 0
+    max_timestamp_ms = NO_TIMESTAMP
+    for _ in range(header.count):
+        start = position
+        record, position = _record_at(content, position, header)
+        if keep(record):
+            kept += content[start:position]
+            count += 1
+            max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)
+    if count == 0 or header.is_log_append_time:
+        max_timestamp_ms = header.max_timestamp_ms
+    batch = sealed(
+        _compressed(kept, header.codec),
+        count=count,
+        last_offset_delta=header.last_offset_delta,
+        timestamps_ms=(header.base_timestamp_ms, max_timestamp_ms),
+        base_offset=header.base_offset,
+        leader_epoch=header.leader_epoch,
+        producer=(header.producer_id, header.producer_epoch, header.base_sequence),
+        attributes=header.attributes,
+    )
+    return batch, count
 
 
 def control_type(view: Buffer, header: BatchHeader) -> int:

@@ -452,7 +452,7 @@ class Log:
     def _first_may_go(self, now_ms: int, high_watermark: int) -> bool:
         first = self.segments[0]
         end = self.segments[1].base_offset if len(self.segments) > 1 else self.log_end_offset
-        if first.size == 0 or end > high_watermark:
+        if end == first.base_offset or end > high_watermark:
             return False
         if end <= self.log_start_offset and len(self.segments) > 1:
             return True

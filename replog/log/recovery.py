@@ -8,7 +8,7 @@ be cut, unless the disk damaged it: then the log ends there all the same, becaus
 that shut down uncleanly, and KIP-966 lets nobody trust it before it has caught up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -18,13 +18,14 @@ from replog.log.batch import BatchHeader, CorruptBatch, end_transaction, has_val
 from replog.log.checkpoints import CorruptCheckpoint
 from replog.log.epochs import EpochCache
 from replog.log.producers import CorruptSnapshot, ProducerStates
-from replog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, SCAN_BYTES, CorruptIndex, Segment, file_name
+from replog.log.segment import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SCAN_BYTES, CorruptIndex, Segment, file_name
 from replog.log.settings import LogSettings
 from replog.ports import Disk
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
-TEMPORARY_SUFFIXES: Final = (".cleaned", ".deleted", ".swap", ".tmp")
+CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+TEMPORARY_SUFFIXES: Final = (CLEANED_SUFFIX, ".deleted", ".swap", ".tmp")
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -53,11 +54,14 @@ class Recovery:
         self.settings = settings
         self.now_ms = now_ms
         self.cut: Cut | None = None
+        self.gaps_allowed = settings.compacts
 
     def run(self, *, recover: bool, recovery_point: int, log_start_offset: int) -> Opened:
         """Open all segments; scan those that cannot be believed."""
         make_durable_directory(self.disk, self.directory)
         self._remove_temporaries()
+        # What was compacted once keeps its holes, whatever the topic's policy is now.
+        self.gaps_allowed |= self.disk.exists(f"{self.directory}/{CLEANER_FILE}")
         segments = [self._segment(base_offset) for base_offset in self._base_offsets()]
         if not segments:
             segments = [self._segment(log_start_offset)]
@@ -67,8 +71,11 @@ class Recovery:
         scan_from = segments[first_scanned].base_offset if first_scanned < len(segments) else segments[-1].next_offset
         producers = load_producers(self.disk, self.directory, segments[:first_scanned], scan_from, self.now_ms)
         if first_scanned < len(segments):
+            checkpointed = dict(epochs)
             epochs.truncate_from_end(scan_from)
             segments = self._scan(segments, first_scanned, epochs, producers)
+            if self.gaps_allowed:
+                epochs = with_known_starts(epochs, checkpointed)
         epochs.truncate_from_end(segments[-1].next_offset)
         return Opened(segments, epochs, producers, self.cut)
 
@@ -134,7 +141,7 @@ class Recovery:
         segment.reset()
         end = 0
         try:
-            for header, view in verified(segment, gaps_allowed=self.settings.compacts):
+            for header, view in verified(segment, gaps_allowed=self.gaps_allowed):
                 marker = end_transaction(view, header) if header.is_control else None
                 position = end
                 end += header.size
@@ -167,6 +174,15 @@ def assign(epochs: EpochCache, header: BatchHeader) -> bool:
         and header.leader_epoch != epochs.latest
         and epochs.assign(header.leader_epoch, header.base_offset)
     )
+
+
+def with_known_starts(scanned: EpochCache, checkpointed: Mapping[int, int]) -> EpochCache:
+    """Return the scanned epochs, beginning where the checkpoint says: compaction may have taken their first batches."""
+    epochs = EpochCache()
+    for epoch, start in scanned:
+        known = checkpointed.get(epoch, start)
+        epochs.assign(epoch, known if epochs.latest_start < known < start else start)
+    return epochs
 
 
 def verified(segment: Segment, *, gaps_allowed: bool) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -17,13 +17,14 @@ from itertools import pairwise
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
-from replog.log.batch import HEADER_BYTES, OVERHEAD_BYTES, BatchHeader, CorruptBatch, header_at
+from replog.log.batch import HEADER_BYTES, OVERHEAD_BYTES, BatchHeader, CorruptBatch, batches, header_at
 from replog.ports import Buffer, Disk, File
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+CLEANED_SUFFIX: Final = ".cleaned"
 INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)  # `.index` goes first, comes last
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 SCAN_BYTES: Final = 1 << 20
@@ -122,6 +123,30 @@ class Segment:
                 self.disk.remove(self.path(suffix))
         self.disk.sync_directory(self.directory)
         self.has_durable_indexes = False
+
+    def replace_content(self, content: Buffer) -> None:
+        """Put other batches of the same extent in the place of these, durably; aborted transactions stay.
+
+        A crash leaves the old file or the new one, perhaps without indexes: then it is scanned.
+        """
+        cleaned = self.path(LOG_SUFFIX) + CLEANED_SUFFIX
+        file = self.disk.open(cleaned, create=True)
+        file.truncate(0)
+        file.append(content)
+        file.sync()
+        file.close()
+        self.forget_durable_indexes()
+        self.file.close()
+        self.disk.rename(cleaned, self.path(LOG_SUFFIX))
+        self.disk.sync_directory(self.directory)
+        self.file = self.disk.open(self.path(LOG_SUFFIX))
+        self.size = len(content)
+        aborted = self.aborted
+        self.reset()
+        self.aborted = aborted
+        for header in batches(content):
+            self.note(header, header.base_offset, header.position)
+        self.write_indexes()
 
     def remove(self) -> None:
         """Remove all files of the segment, durably."""

@@ -23,6 +23,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     deletes: bool = True
     compacts: bool = False
     tombstone_retention_ms: int = 86400000
+    cleanable_share_min: float = 0.5
     producer_expiration_ms: int = 86400000
 
     @classmethod

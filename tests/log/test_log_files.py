@@ -22,7 +22,7 @@ def test_index_entries_name_the_last_offset_of_the_batch_at_their_position() -> 
     """DumpLogSegments, dumpIndex: otherwise "Mismatches in"."""
     disk, log = _closed()
 
-    for segment in log.segments:
+    for segment in log.segments[:-1]:
         stored = disk.read_file(segment.path(".log"))
         last_offsets = {header.position: header.last_offset for header in batches(stored)}
         entries = list(struct.iter_unpack(">ii", disk.read_file(segment.path(".index"))))

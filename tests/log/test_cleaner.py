@@ -1,0 +1,165 @@
+"""Compaction keeps the last value of each key, the offsets, and whatever is not decided yet."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clusters.simulated.disk import PowerLost, SimulatedDisk
+from replog.log.batch import TRANSACTIONAL, NewRecord, batches, build, end_transaction_marker, records
+from replog.log.cleaner import Cleaner, cleaned_to
+from replog.log.log import Log
+from replog.log.settings import LogSettings
+from replog.log.validation import Origin
+from tests.log.batches import a_disk, content, opened, state
+
+COMPACT = LogSettings(
+    segment_bytes=500,
+    index_interval_bytes=150,
+    compacts=True,
+    deletes=False,
+    tombstone_retention_ms=1000,
+    timestamp_after_ms_max=1 << 40,
+)
+keys = st.sampled_from([b"a", b"b", b"c"])
+values = st.none() | st.binary(min_size=1, max_size=60)
+puts = st.lists(st.tuples(keys, values, st.booleans()), min_size=1, max_size=40)
+
+
+def _put(log: Log, key: bytes, value: bytes | None, *, timestamp_ms: int = 0, **fields: object) -> None:
+    sent = build([NewRecord(key, value)], timestamp_ms=timestamp_ms, **fields)
+    answer = log.append_as_leader(sent, leader_epoch=0, now_ms=0)
+    assert not isinstance(answer, int), answer
+
+
+def _clean(log: Log, now_ms: int = 0):
+    log.flush()
+    return Cleaner(log, high_watermark=log.log_end_offset, now_ms=now_ms).run()
+
+
+def _read(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
+    buffer = content(log)
+    return [
+        (record.offset, record.key, record.value)
+        for header in batches(buffer)
+        if not header.is_control
+        for record in records(buffer, header)
+    ]
+
+
+def _last_values(found: list[tuple[int, bytes | None, bytes | None]]) -> dict[bytes | None, tuple[int, bytes]]:
+    last = {key: (offset, value) for offset, key, value in found}
+    return {key: (offset, value) for key, (offset, value) in last.items() if value is not None}
+
+
+def _filled(history: list[tuple[bytes, bytes | None, bool]], disk: SimulatedDisk | None = None) -> Log:
+    log = opened(disk or a_disk(), COMPACT)
+    sequence = 0
+    for key, value, idempotent in history:
+        if idempotent:
+            _put(log, key, value, producer=(1, 0, sequence))
+            sequence += 1
+        else:
+            _put(log, key, value)
+    log.roll(now_ms=0)
+    return log
+
+
+@given(puts, st.booleans())
+@settings(max_examples=100)
+def test_the_last_value_of_each_key_stays(history: list[tuple[bytes, bytes | None, bool]], late: bool) -> None:
+    log = _filled(history)
+    before, end_offset = _read(log), log.log_end_offset
+
+    _clean(log, now_ms=5000 if late else 0)
+
+    after = _read(log)
+    assert _last_values(after) == _last_values(before)
+    assert set(after) <= set(before)
+    assert log.log_end_offset == end_offset
+    wanted = [entry for entry in before if entry[0] == max(o for o, key, _ in before if key == entry[1])]
+    assert after == [entry for entry in wanted if not (late and entry[2] is None)]
+
+
+@given(puts)
+@settings(max_examples=60)
+def test_a_cleaned_log_opens_as_it_was(history: list[tuple[bytes, bytes | None, bool]]) -> None:
+    disk = a_disk()
+    log = _filled(history, disk)
+    _clean(log, now_ms=5000)
+    before = state(log)
+
+    scanned = opened(disk, COMPACT, recover=True)
+    assert state(scanned) == before
+    # The policy may have changed since: the holes have not.
+    plain = opened(disk, LogSettings(segment_bytes=500, index_interval_bytes=150), recover=True)
+    assert state(plain) == before
+    assert plain.cut is None
+
+
+def test_cleaning_stops_at_what_is_not_decided() -> None:
+    """Below the high watermark, the last stable offset and the flushed offset only."""
+    log = _filled([(b"a", b"1" * 60, False)] * 12)
+    log.flush()
+    before = content(log)
+
+    assert Cleaner(log, high_watermark=2, now_ms=0).run() is None
+    assert content(log) == before
+    cleaned = Cleaner(log, high_watermark=7, now_ms=0).run()
+    assert cleaned is not None
+    assert cleaned.end_offset <= 7
+    assert content(log).endswith(before[-300:])
+
+
+def test_an_open_transaction_holds_the_cleaner_back() -> None:
+    log = opened(a_disk(), COMPACT)
+    _put(log, b"a", b"t", producer=(7, 0, 0), attributes=TRANSACTIONAL)
+    for _ in range(20):
+        _put(log, b"a", b"x" * 60)
+
+    assert _clean(log) is None
+
+
+def test_aborted_records_go_and_stand_for_no_key() -> None:
+    log = opened(a_disk(), COMPACT)
+    _put(log, b"a", b"good")
+    _put(log, b"a", b"aborted", producer=(7, 0, 0), attributes=TRANSACTIONAL)
+    sent = end_transaction_marker(producer_id=7, producer_epoch=0, committed=False, coordinator_epoch=0, timestamp_ms=0)
+    log.append_as_leader(sent, leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
+    _put(log, b"b", b"other")
+    log.roll(now_ms=0)
+
+    _clean(log)
+
+    assert [(key, value) for _, key, value in _read(log)] == [(b"a", b"good"), (b"b", b"other")]
+
+
+def test_cleaning_waits_until_enough_is_dirty() -> None:
+    log = _filled([(b"a", b"x" * 60, False), (b"b", b"y" * 60, False)] * 12)
+
+    first = _clean(log)
+    second = _clean(log)
+
+    assert first is not None
+    assert first.bytes_after < first.bytes_before / 2
+    assert cleaned_to(log) == first.end_offset
+    assert second is None
+
+
+def test_a_power_failure_while_cleaning_loses_no_last_value() -> None:
+    history = [(b"%d" % (index % 5), b"v%d" % index * 12, index % 3 == 0) for index in range(30)]
+    wanted = _last_values(_read(_filled(history)))
+
+    for operation in range(200):
+        disk = a_disk(operation)
+        log = _filled(history, disk)
+        log.flush()
+        disk.crash_at(operation)
+        try:
+            Cleaner(log, high_watermark=log.log_end_offset, now_ms=0).run()
+        except PowerLost:
+            disk.power_on()
+            again = opened(disk, COMPACT, recover=True, recovery_point=log.flushed_offset)
+            assert _last_values(_read(again)) == wanted, operation
+            assert again.log_end_offset == 30
+            continue
+        break
+    assert 20 < operation < 199
