@@ -60,7 +60,8 @@ class Cluster:
                 request.reply_nothing()
             case Api.PRODUCE:
                 told = PartitionProduceResponse(error_code=error, base_offset=40)
-                request.reply(ProduceResponse(responses=[TopicProduceResponse(partition_responses=[told])]))
+                topic = TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=[told])
+                request.reply(ProduceResponse(responses=[topic]))
             case Api.FETCH:
                 read = PartitionData(error_code=error, records=b"batch", high_watermark=41)
                 request.reply(FetchResponse(responses=[FetchableTopicResponse(partitions=[read])]))

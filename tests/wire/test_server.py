@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from io import StringIO
+from random import Random
 
 import pytest
 import uvloop
@@ -434,3 +436,25 @@ def test_requests_may_come_one_byte_at_a_time():
         writer.close()
 
     serve(scenario)
+
+
+def test_strangers_do_no_harm_to_others():
+    """A hundred connections of random bytes, some of them cut off, beside one that goes on working."""
+    random = Random("strangers")
+
+    async def scenario(setup: Setup) -> None:
+        connection = await setup.connection()
+        for n in range(100):
+            _, writer = await setup.socket()
+            length = random.choice((random.randrange(-5, 300), random.getrandbits(31)))
+            key, version = random.choice((0, 1, 3, 18, 52, 99)), random.randrange(20)
+            header = struct.pack(">ihh", length, key, version)
+            writer.write(header[: random.choice((3, 8, 8, 8))] + random.randbytes(random.randrange(300)))
+            writer.close()
+            answer = await connection.send(Api.METADATA, metadata_of(str(n)), timeout_ms=TIMEOUT_MS)
+            assert answer.cluster_id == str(n)
+        await setup.until(lambda: len(setup.server.connections) == 1)
+        assert setup.server.held_bytes == 0
+        connection.close()
+
+    serve(scenario, lambda request: echo(request) if request.api is Api.METADATA else request.reply_nothing())
