@@ -29,6 +29,7 @@ from clusters.api import (
 from clusters.list_offsets import Leaders, fenced_offsets
 
 POLL_MS: Final = 3
+CONSUME_MS: Final = 12  # few polls with many records rather than many with few
 PURGE_POLLS: Final = 50
 QUIET: Final = logging.getLogger("librdkafka")
 QUIET.addHandler(logging.NullHandler())
@@ -211,7 +212,7 @@ class ConfluentConsumer:
                 return self._polls(messages)
             if asyncio.get_running_loop().time() >= deadline:
                 return []
-            await asyncio.sleep(POLL_MS / 1000)
+            await asyncio.sleep(CONSUME_MS / 1000)
 
     def _polls(self, messages: Sequence[Message]) -> list[PartitionPoll]:
         found: dict[TopicPartition, PartitionPoll] = {}

@@ -39,7 +39,7 @@ class MetadataView:
     def __init__(self, state: ClusterState, wall_start_ms: float) -> None:
         self.state = state
         self.next_offset = 0
-        self.last_epoch = -1
+        self.last_epoch = 0  # of an empty log (SPEC 1.10.1 refuses a negative one)
         self._wall_start_ms = wall_start_ms
         self._image = Image()
         self._entries: list[MetadataEntry] = []
@@ -167,6 +167,8 @@ class MetadataObserver:
     def _request(self) -> FetchRequest:
         partition = FetchPartition(
             partition=0,
+            # Unknown at first: the refusal names it.
+            current_leader_epoch=self.view.state.quorum_epoch,
             fetch_offset=self.view.next_offset,
             last_fetched_epoch=self.view.last_epoch,
             partition_max_bytes=FETCH_BYTES,

@@ -89,17 +89,17 @@ def plan(options: Options, random: Random) -> Plan:
 
 async def run(stage: Stage, chosen: Plan) -> None:
     """Produce and follow until told to stop; returns when every send's fate is written down."""
-    readers = asyncio.gather(
-        *(_follow(stage, chosen, FIRST_READER + number) for number in range(chosen.readers)),
-        _observe_offsets(stage, chosen),
-    )
+    followers = [_follow(stage, chosen, FIRST_READER + number) for number in range(chosen.readers)]
+    readers = [asyncio.create_task(reader) for reader in (*followers, _observe_offsets(stage, chosen))]
     try:
         await asyncio.gather(*(_produce(stage, chosen, worker) for worker in chosen.workers))
     finally:
-        readers.cancel()
-        await asyncio.wait([readers])
-    if not readers.cancelled():
-        readers.result()  # a reader that failed by itself is a bug of ours
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+    for reader in readers:
+        if not reader.cancelled():
+            reader.result()  # it ended by itself, which is a bug of ours
 
 
 async def _produce(stage: Stage, chosen: Plan, worker_plan: WorkerPlan) -> None:
