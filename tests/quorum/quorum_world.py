@@ -37,6 +37,7 @@ from replog.quorum.voters import ReplicaKey, voter_set
 from replog.types import NO_NODE, NodeId
 
 CLUSTER = "tribunal-test"
+REPEAT_MS = 1500
 
 
 class Broken(AssertionError):
@@ -128,6 +129,7 @@ class World:
         self.events = 0
         self.standard_votes = 0
         self.transcript: list[str] | None = None
+        self._said_ms: dict[str, int] = {}
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
         self._leaders: dict[int, NodeId] = {}
@@ -489,7 +491,8 @@ class World:
     def describe(self) -> str:
         return "; ".join(
             f"{member.node_id} {type(member.core.role).__name__} epoch {member.core.epoch} leader "
-            f"{member.core.leader_id} log {member.core.log.end} committed {member.core.high_watermark}"
+            f"{member.core.leader_id} log ({member.core.log.last_epoch}, {member.core.log.end_offset}) "
+            f"committed {member.core.high_watermark}"
             for member in self.alive()
             if member.core is not None
         )
@@ -497,11 +500,14 @@ class World:
     # --- transcript
 
     def note(self, line: str, message: Request | Reply | None = None) -> None:
-        """Write a line of the transcript; fetches are left out unless they say no."""
+        """Write a line of the transcript. Left out: fetches, unless they diverge, and what was said a moment ago."""
         if self.transcript is None or isinstance(message, FetchRequest):
             return
-        if isinstance(message, FetchAnswer) and not message.error and message.diverging is None:
+        if isinstance(message, FetchAnswer) and message.diverging is None:
             return
+        if message is not None and self.now_ms - self._said_ms.get(line, -REPEAT_MS) < REPEAT_MS:
+            return
+        self._said_ms[line] = self.now_ms
         self.transcript.append(f"{self.now_ms:>6} ms  {line}")
 
     def _who(self, leader_id: NodeId) -> str:
