@@ -1,0 +1,114 @@
+"""A broker's life with its controller (SPEC 2.3, 3.11)."""
+
+from uuid import UUID
+
+import pytest
+
+from replog.broker.lifecycle import Beat, Fenced, Give, Lifecycle, Phase, Register, Registered, Stop, Unfenced
+from replog.errors import Error
+
+INCARNATION = UUID(int=5)
+
+
+def a_life(previous: int = -1) -> Lifecycle:
+    return Lifecycle(
+        incarnation=INCARNATION,
+        previous_broker_epoch=previous,
+        heartbeat_interval_ms=2000,
+        registration_timeout_ms=60_000,
+        shutdown_timeout_ms=30_000,
+        retry_ms=200,
+        now_ms=0,
+    )
+
+
+def beaten(life: Lifecycle, error: Error = Error.NONE, **said: bool) -> list[object]:
+    told = {"is_caught_up": True, "is_fenced": False, "should_shut_down": False} | said
+    return list(life.on_heartbeat_answer(error, now_ms=10, **told))
+
+
+def a_ready_life() -> Lifecycle:
+    life = a_life()
+    life.on_tick(0)
+    life.on_registration_answer(Error.NONE, 40, 1)
+    life.on_metadata(40, 2)
+    life.on_tick(2)
+    beaten(life, is_fenced=True)
+    life.on_tick(10)
+    beaten(life)
+    return life
+
+
+def test_it_registers_with_the_epoch_of_the_life_that_ended_cleanly() -> None:
+    life = a_life(previous=7)
+
+    assert life.on_tick(0) == [Register(incarnation=INCARNATION, previous_broker_epoch=7)]
+    assert life.on_tick(1) == []  # one request at a time
+
+
+def test_it_asks_to_stay_fenced_until_it_has_caught_up() -> None:
+    life = a_life()
+    life.on_tick(0)
+    assert life.on_registration_answer(Error.NONE, 40, 1) == [Registered(broker_epoch=40, previous_broker_epoch=-1)]
+    assert life.on_tick(1) == [Beat(broker_epoch=40, metadata_offset=-1, want_fence=True, want_shutdown=False)]
+    beaten(life, is_caught_up=False, is_fenced=True)
+
+    life.on_metadata(41, 50)
+    assert life.on_tick(50) == [Beat(broker_epoch=40, metadata_offset=41, want_fence=True, want_shutdown=False)]
+    beaten(life, is_caught_up=True, is_fenced=True)
+
+    assert life.on_tick(50) == [Beat(broker_epoch=40, metadata_offset=41, want_fence=False, want_shutdown=False)]
+    assert beaten(life) == [Unfenced()]
+    assert life.phase is Phase.READY
+
+
+def test_a_lost_session_changes_neither_epoch_nor_incarnation() -> None:
+    life = a_ready_life()
+    life.on_tick(5000)
+
+    assert beaten(life, is_fenced=True) == [Fenced()]
+    assert life.on_tick(9000) == [Beat(broker_epoch=40, metadata_offset=40, want_fence=False, want_shutdown=False)]
+
+
+@pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED])
+def test_a_controller_that_forgot_the_broker_makes_it_register_again(error: Error) -> None:
+    life = a_ready_life()
+    life.on_tick(5000)
+    beaten(life, error)
+
+    assert life.on_tick(5001) == [Register(incarnation=INCARNATION, previous_broker_epoch=40)]
+
+
+def test_a_predecessors_session_is_waited_out_but_not_for_ever() -> None:
+    life = a_life()
+    life.on_tick(0)
+    assert life.on_registration_answer(Error.DUPLICATE_BROKER_REGISTRATION, -1, 1) == []
+    assert life.on_tick(100) == []
+    assert life.on_tick(201) == [Register(incarnation=INCARNATION, previous_broker_epoch=-1)]
+
+    assert isinstance(life.on_registration_answer(Error.DUPLICATE_BROKER_REGISTRATION, -1, 60_001)[0], Give)
+
+
+def test_it_leaves_when_the_controller_lets_it_go() -> None:
+    life = a_ready_life()
+
+    assert life.begin_shutdown(100) == []
+    assert life.on_tick(100) == [Beat(broker_epoch=40, metadata_offset=40, want_fence=False, want_shutdown=True)]
+    assert beaten(life, should_shut_down=False) == []
+    life.on_tick(400)
+    assert beaten(life, should_shut_down=True) == [Stop(agreed=True)]
+
+
+def test_it_leaves_anyhow_when_time_is_up() -> None:
+    life = a_ready_life()
+    life.begin_shutdown(100)
+    life.on_tick(100)
+    life.on_no_answer(200)
+
+    assert life.on_tick(30_100) == [Stop(agreed=False)]
+
+
+def test_a_broker_that_never_registered_just_stops() -> None:
+    life = a_life()
+
+    assert life.begin_shutdown(5) == [Stop(agreed=False)]
