@@ -12,7 +12,7 @@ using it.
 """
 
 import base64
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -242,7 +242,8 @@ class Log:
         log_append_time_ms: int,
     ) -> Appended:
         self._latest_ms = max(self._latest_ms, now_ms)
-        rolled = self._must_roll(size, headers, now_ms)
+        last_offset = base_offsets[-1] + headers[-1].last_offset_delta
+        rolled = self._must_roll(size, last_offset, headers[-1].max_timestamp_ms, now_ms)
         if rolled:
             self.roll(now_ms)
         segment = self.segments[-1]
@@ -307,8 +308,9 @@ class Log:
         """Return the aborted transactions that overlap a range, for a read_committed answer (SPEC 4.2.9)."""
         overlapping: list[AbortedTransaction] = []
         for segment in self.segments[self._segment_index(offset) :]:
-            for aborted in segment.aborted:
-                if aborted.last_offset >= offset and aborted.first_offset < end_offset:
+            first = bisect_left(segment.aborted, offset, key=_marker_offset)  # in the order of their markers
+            for aborted in segment.aborted[first:]:
+                if aborted.first_offset < end_offset:
                     overlapping.append(aborted)
                 if aborted.last_stable_offset >= end_offset:
                     return overlapping
@@ -407,15 +409,14 @@ class Log:
         self.disk.sync_directory(self.directory)
         return segment
 
-    def _must_roll(self, size: int, headers: list[BatchHeader], now_ms: int) -> bool:
+    def _must_roll(self, size: int, last_offset: int, latest_ms: int, now_ms: int) -> bool:
         segment = self.segments[-1]
         if segment.size == 0:
             return False
         if segment.size + size > self.settings.segment_bytes or segment.index_bytes >= self.settings.index_bytes_max:
             return True
-        if headers[-1].last_offset_delta + self.log_end_offset - segment.base_offset > RELATIVE_OFFSET_MAX - size:
+        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        latest_ms = headers[-1].max_timestamp_ms
         if segment.first_timestamp_ms is not None and segment.first_timestamp_ms >= 0 and latest_ms >= 0:
             return latest_ms - segment.first_timestamp_ms > self.settings.segment_ms
         return now_ms - segment.created_ms > self.settings.segment_ms
@@ -574,6 +575,10 @@ class Log:
 
 def _base_offset(segment: Segment) -> int:
     return segment.base_offset
+
+
+def _marker_offset(aborted: AbortedTransaction) -> int:
+    return aborted.last_offset
 
 
 def _restamped(view: memoryview, headers: list[BatchHeader], now_ms: int) -> tuple[memoryview, list[BatchHeader]]:

@@ -86,7 +86,8 @@ class Recovery:
 
     def _base_offsets(self) -> list[int]:
         names = self.disk.list_directory(self.directory)
-        return sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX))
+        stems = (name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX))
+        return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def _segment(self, base_offset: int) -> Segment:
         interval = self.settings.index_interval_bytes

@@ -5,11 +5,13 @@ A leader answers a producer with an error code and appends nothing. A follower t
 """
 
 from enum import Enum, auto
+from typing import Final
 
 from replog.errors import Error
 from replog.log.batch import (
     CODEC_MASK,
     CONTROL,
+    HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
     NO_TIMESTAMP,
@@ -23,9 +25,11 @@ from replog.log.batch import (
     end_transaction,
     has_valid_crc,
 )
+from replog.log.segment import RELATIVE_OFFSET_MAX
 from replog.log.settings import LogSettings
 
-LAST_CODEC = max(Codec)
+LAST_CODEC: Final = max(Codec)
+RECORD_BYTES_MIN: Final = 7
 
 
 class Origin(Enum):
@@ -51,6 +55,8 @@ def admitted(view: memoryview, settings: LogSettings, *, origin: Origin, now_ms:
         return Error.INVALID_RECORD if is_old_format(view) else Error.CORRUPT_MESSAGE
     if not headers or (len(headers) > 1 and any(header.producer_id >= 0 for header in headers)):
         return Error.INVALID_RECORD  # SPEC 4.1.7: one batch with sequences a partition
+    if sum(header.last_offset_delta for header in headers) + len(headers) > RELATIVE_OFFSET_MAX:
+        return Error.INVALID_RECORD  # the index of one segment could not name them all
     return Error.RECORD_LIST_TOO_LARGE if len(view) > settings.segment_bytes else headers
 
 
@@ -65,8 +71,11 @@ def _client_error(header: BatchHeader, settings: LogSettings, now_ms: int) -> Er
         return Error.MESSAGE_TOO_LARGE
     if attributes & CONTROL or header.count <= 0 or header.count != header.last_offset_delta + 1:
         return Error.INVALID_RECORD
-    if attributes & CODEC_MASK > LAST_CODEC:
+    codec = attributes & CODEC_MASK
+    if codec > LAST_CODEC:
         return Error.UNSUPPORTED_COMPRESSION_TYPE
+    if not codec and header.count * RECORD_BYTES_MIN > header.length + OVERHEAD_BYTES - HEADER_BYTES:
+        return Error.INVALID_RECORD  # it claims offsets for records it cannot hold
     if header.producer_id >= 0:
         if header.base_sequence < 0 or header.producer_epoch < 0:
             return Error.INVALID_RECORD

@@ -72,6 +72,7 @@ old_format[16] = 1
         pytest.param(bytes(old_format), Error.INVALID_RECORD, id="magic 1"),
         pytest.param(a_batch(b"v" * 2000, timestamp_ms=now), Error.MESSAGE_TOO_LARGE, id="too large"),
         pytest.param(_with_count(2), Error.INVALID_RECORD, id="fewer records than offsets"),
+        pytest.param(_with_count(3), Error.INVALID_RECORD, id="more records than bytes"),
         pytest.param(_with_count(0), Error.INVALID_RECORD, id="no records"),
         pytest.param(_with_count(-1), Error.INVALID_RECORD, id="negative count"),
         pytest.param(a_batch(timestamp_ms=now, attributes=CONTROL), Error.INVALID_RECORD, id="control batch"),
@@ -114,6 +115,27 @@ def test_unknown_codecs_are_refused(codec: int) -> None:
     )
 
     assert log.append_as_leader(batch, leader_epoch=0, now_ms=0) is Error.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_more_offsets_than_an_index_can_name_are_refused() -> None:
+    log = opened(a_disk())
+    append(log, b"a")
+    giant = sealed(
+        b"?",
+        count=1 << 30,
+        last_offset_delta=(1 << 30) - 1,
+        timestamps_ms=(0, 0),
+        base_offset=0,
+        leader_epoch=-1,
+        producer=(-1, -1, -1),
+        attributes=1,
+    )
+
+    assert log.append_as_leader(giant * 3, leader_epoch=0, now_ms=0) is Error.INVALID_RECORD
+    for _ in range(3):
+        assert isinstance(log.append_as_leader(giant, leader_epoch=0, now_ms=0), Appended)
+    log.close()
+    assert [segment.base_offset for segment in log.segments] == [0, 1 + (1 << 30)]
 
 
 def test_timestamps_at_the_limits_are_fine() -> None:

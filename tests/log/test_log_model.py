@@ -1,9 +1,13 @@
 """Any history of a log leaves what a plain list of batches would hold, before and after it is opened again."""
 
-from hypothesis import given, settings
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.log.batches import DIRECTORY, a_disk, content, opened, state
+from replog.log.log import Log
+from replog.node.world import RealDisk
+from tests.log.batches import DIRECTORY, SMALL, a_disk, content, opened, state
 from tests.log.histories import Model, Operation, headers, histories, perform
 
 
@@ -69,6 +73,32 @@ def test_opening_again_changes_nothing(history: list[Operation]) -> None:
 
     bare = opened(disk, recovery_point=model.end, log_start_offset=model.start)
     assert state(bare) == before
+
+
+@given(histories)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_files_are_the_same_on_a_real_disk(tmp_path: Path, history: list[Operation]) -> None:
+    simulated, log, model = _run(history)
+    log.close()
+    disk = RealDisk()
+    directory = f"{tmp_path}/{len(list(tmp_path.iterdir()))}/t-0"
+    real, model = _opened_at(disk, directory), Model()
+    for operation in history:
+        model.perform(operation, perform(real, operation, model))
+    real.close()
+
+    names = simulated.list_directory(DIRECTORY)
+    assert disk.list_directory(directory) == names
+    assert [disk.read_file(f"{directory}/{name}") for name in names] == [
+        simulated.read_file(f"{DIRECTORY}/{name}") for name in names
+    ]
+    again = _opened_at(disk, directory)
+    assert content(again) == model.content
+    again.close_files()
+
+
+def _opened_at(disk: RealDisk, directory: str) -> Log:
+    return Log.open(disk, directory, SMALL, recover=False, recovery_point=0, log_start_offset=0, now_ms=0)
 
 
 @given(histories)
