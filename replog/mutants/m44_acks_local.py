@@ -4,14 +4,14 @@ Evidence: acknowledged records are lost when the leader dies or is cut off befor
 The sanity mutant: a harness that does not find it within one run is blind.
 """
 
-from replog.broker.isr import Leadership
+from replog.broker.isr import LeaderState
 from replog.errors import Error
 
 
 def install() -> None:
     """Let no acks=all append wait for the high watermark."""
 
-    def produce_outcome(self: Leadership, last_offset: int) -> Error | None:
+    def produce_outcome(self: LeaderState, last_offset: int) -> Error | None:
         return Error.NONE
 
-    Leadership.produce_outcome = produce_outcome  # type: ignore[method-assign]
+    LeaderState.produce_outcome = produce_outcome  # type: ignore[method-assign]

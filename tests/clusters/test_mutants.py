@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from harness.catalog import Unknown, mutant_named, mutants
-from replog.broker.isr import Leadership
+from replog.broker.isr import LeaderState
 from replog.errors import Error
 
 
@@ -24,9 +24,9 @@ def test_every_mutant_says_what_it_is():
 
 
 def test_m44_answers_before_anybody_replicated(monkeypatch):
-    monkeypatch.setattr(Leadership, "produce_outcome", Leadership.produce_outcome)
+    monkeypatch.setattr(LeaderState, "produce_outcome", LeaderState.produce_outcome)
     importlib.import_module("replog.mutants.m44_acks_local").install()
 
-    outcome = Leadership.produce_outcome(Leadership.__new__(Leadership), 10)
+    outcome = LeaderState.produce_outcome(LeaderState.__new__(LeaderState), 10)
 
     assert outcome is Error.NONE
