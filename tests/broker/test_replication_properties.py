@@ -24,13 +24,14 @@ WALL_MS = 1_700_000_000_000
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("produce"), st.integers(1, 3)),
-        st.tuples(st.just("fetch"), st.sampled_from(NODES)),
+        *[st.tuples(st.just("fetch"), st.sampled_from(NODES))] * 3,
         st.tuples(st.just("kill"), st.sampled_from(NODES)),
         st.tuples(st.just("revive"), st.sampled_from(NODES)),
         st.tuples(st.just("elect"), st.sampled_from(NODES)),
         st.tuples(st.just("lag"), st.just(0)),
     ),
-    max_size=60,
+    min_size=20,
+    max_size=80,
 )
 
 
@@ -194,7 +195,7 @@ class Replicas:
             self.act(self.state.leader, leader.leadership.on_tick(self.now_ms))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(EVENTS)
 def test_what_was_committed_survives_any_kills_and_clean_elections(events: list[tuple[str, int]]) -> None:
     replicas = Replicas()
