@@ -24,10 +24,11 @@ def log_entries(node: int, log_dir: Path) -> Iterator[LogEntry]:
     """Yield every record of a node's replicas by partition and offset; a log ends at its first damaged batch."""
     for topic, partition, folder in partition_directories(log_dir):
         for segment in sorted(folder.glob("*.log")):
-            yield from _segment_entries(node, topic, partition, segment.read_bytes())
+            yield from segment_entries(node, topic, partition, segment.read_bytes())
 
 
-def _segment_entries(node: int, topic: str, partition: int, content: bytes) -> Iterator[LogEntry]:
+def segment_entries(node: int, topic: str, partition: int, content: bytes) -> Iterator[LogEntry]:
+    """Yield the records of one segment, up to its first damaged batch."""
     try:
         for header in batch.batches(content):
             for record in batch.records(content, header):

@@ -1,1 +1,18 @@
-"""The deterministic world: loop, network, disks, clocks, all from one seed."""
+"""The simulated world: the same nodes, clients and faults on one deterministic loop in virtual time."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clusters.clock import RunClock
+from clusters.spec import ClusterSpec
+
+if TYPE_CHECKING:
+    from clusters.simulated.cluster import SimulatedCluster
+
+
+async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> "SimulatedCluster":
+    """Start a cluster in the simulation whose loop is running (see `cluster.launch`)."""
+    # Imported here: who wants only a simulated disk should not have to load all of replog.
+    from clusters.simulated import cluster
+
+    return await cluster.launch(spec, directory, clock, cluster_id)

@@ -14,6 +14,7 @@ from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
 from clusters.simulated.violation import Violated
 from replog.types import METADATA_TOPIC, TopicPartition
 
+Life = tuple[int, int]  # node id, incarnation of its process
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
 
 
@@ -41,7 +42,7 @@ class CommittedMetadata:
         self._marks: list[BatchMark] = []
         self._end_offset = 0
         self._leaders: dict[int, int] = {}  # quorum epoch -> leader
-        self._watermarks: dict[tuple[int, int], int] = {}  # (node, life) -> high watermark
+        self._watermarks: dict[Life, int] = {}
         self._broker_epochs: dict[int, int] = {}
         self._partitions: dict[TopicPartition, PartitionState] = {}
 
@@ -60,15 +61,18 @@ class CommittedMetadata:
         if other != leader:
             raise Violated("I1", f"quorum epoch {epoch} is led by {other}, and by {leader} according to {node}")
 
-    def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[int, QuorumSeat]) -> None:
-        """Take what has been committed since the last call."""
-        for node, seat in seats.items():
+    def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[Life, QuorumSeat]) -> None:
+        """Take what has been committed since the last call.
+
+        seats:  the living nodes' places in the quorum.
+        """
+        for (node, incarnation), seat in seats.items():
             high_watermark = seat.high_watermark
-            key = (node, id(seat))
+            key = (node, incarnation)
             if high_watermark != self._watermarks.get(key, -1):
                 self._moved(node, key, high_watermark, replicas[node].logs.get(METADATA))
 
-    def _moved(self, node: int, key: tuple[int, int], high_watermark: int, log: ReplicaLog | None) -> None:
+    def _moved(self, node: int, key: Life, high_watermark: int, log: ReplicaLog | None) -> None:
         before = self._watermarks.get(key, -1)
         if high_watermark < before:
             raise Violated("I3", f"metadata high watermark of {node} went back from {before} to {high_watermark}")

@@ -115,6 +115,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.now_ns = 0
         self.event_count = 0
         self.stop_at_event: int | None = None
+        self.owner: object = None  # whatever was built around this loop
         self.trace = Trace()
         self.failures: list[Failure] = []
         self.on_failure: Callable[[Failure], None] | None = None
@@ -448,9 +449,16 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     async def shutdown_asyncgens(self) -> None:
         """Nothing to shut down: generators of the dead stay where they are."""
 
-    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> NoReturn:
-        """Refuse: threads have no place in a deterministic world."""
-        self.refuse(f"run_in_executor({getattr(func, '__qualname__', func)})")
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
+        """Serve the harness at once, in this thread; refuse simulated processes."""
+        if PROCESS.get(self.root) is not self.root:
+            self.refuse(f"run_in_executor({getattr(func, '__qualname__', func)})")
+        future: Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as problem:  # noqa: BLE001  # as an executor: the caller gets it
+            future.set_exception(problem)
+        return future
 
     def refuse(self, what: str) -> NoReturn:
         """Refuse something real: raise with the caller's place, and end the run even if somebody catches it."""

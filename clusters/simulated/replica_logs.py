@@ -86,7 +86,7 @@ class ReplicaLogs:
 
     def was_cut(self, path: str, size: int) -> None:
         """Drop what was cut away."""
-        partition = self._partition(path)
+        partition = self.partition_of(path)
         if partition in self.logs:
             self.logs[partition].cut(path, size)
             self._grown[path] = None
@@ -109,7 +109,7 @@ class ReplicaLogs:
             return self._read_all()
         touched: dict[TopicPartition, None] = {}
         for path in sorted(self._grown):
-            partition = self._partition(path)
+            partition = self.partition_of(path)
             if partition is not None:
                 self._read(self.logs.setdefault(partition, ReplicaLog()), path)
                 touched[partition] = None
@@ -122,7 +122,7 @@ class ReplicaLogs:
         before = list(self.logs)
         self.logs.clear()
         for path in self._disk.files_below(self._data_directory):
-            partition = self._partition(path)
+            partition = self.partition_of(path)
             if partition is not None:
                 self._read(self.logs.setdefault(partition, ReplicaLog()), path)
         return list(dict.fromkeys([*before, *self.logs]))
@@ -158,7 +158,7 @@ class ReplicaLogs:
             log.ends.append((path, end))
             position = end
 
-    def _partition(self, path: str) -> TopicPartition | None:
+    def partition_of(self, path: str) -> TopicPartition | None:
         """Return whose log file this is; None for files that are none, or of a log put aside."""
         folder, _, name = path.rpartition("/")
         parent, _, folder_name = folder.rpartition("/")

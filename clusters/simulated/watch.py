@@ -25,7 +25,7 @@ I6, I19 and the readers' half of I18 are claims about clients; they are checked 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from clusters.simulated.committed import CommittedMetadata, QuorumSeat
+from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
 from clusters.simulated.violation import Violated
 from clusters.simulated.world import Machine, Simulation, Told
@@ -45,11 +45,13 @@ class Watch:
         machines: Mapping[int, Machine],
         data_directory: str,
         committed: CommittedMetadata,
-        seats: Callable[[], Mapping[int, QuorumSeat]],
+        seats: Callable[[], Mapping[Life, QuorumSeat]],
+        *,
+        elr_enabled: bool,
     ) -> None:
         """Follow these machines.
 
-        seats:  the living nodes' places in the quorum, by node id.
+        seats:  the living nodes' places in the quorum.
         """
         self.committed = committed
         self.replicas = {node: ReplicaLogs(machine.disk, data_directory) for node, machine in machines.items()}
@@ -57,6 +59,7 @@ class Watch:
         self._machines = machines
         self._data_directory = data_directory
         self._seats = seats
+        self._elr_enabled = elr_enabled
         self._nodes = {machine.name: node for node, machine in machines.items()}
         self._scheduled = False
         self._told: list[Told] = []
@@ -74,6 +77,7 @@ class Watch:
         """Know that a node's disk may have lost what it held (power failure, wipe, damage)."""
         for prefix in self._prefixes.values():
             prefix.doubtful[node] = None
+            prefix.lossy[node] = None
 
     def catch_up(self) -> None:
         """Look at everything that changed; raises `Violated`."""
@@ -149,11 +153,15 @@ class Watch:
         if log is None:
             return
         prefix = self._prefix(partition)
-        state = self.committed.state.partitions.get(partition)
-        if state is not None and self.committed.unclean.get(partition, -1) >= prefix.leader_epoch:
+        if epoch > prefix.leader_epoch and self._may_have_lost(node, partition, prefix):
             prefix.begin_anew(log)
         prefix.exposed(node, log, epoch, high_watermark)
         self._members_hold(partition, epoch, prefix)
+
+    def _may_have_lost(self, node: int, partition: TopicPartition, prefix: "CommittedPrefix") -> bool:
+        """Tell whether a loss of committed records by this new leader may be permitted (rules R1-R4, roughly)."""
+        was_unclean = self.committed.unclean.get(partition, -1) > prefix.leader_epoch
+        return was_unclean or (not self._elr_enabled and node in prefix.lossy)
 
     def _one_leader(self, partition: TopicPartition, epoch: int, node: int) -> None:
         other = self._leaders.setdefault((partition, epoch), node)
@@ -225,6 +233,7 @@ class CommittedPrefix:
         self.end_offset = 0
         self.verified: dict[int, int] = {}  # node -> offset up to which its log was found equal
         self.doubtful: dict[int, None] = {}  # nodes that lost data since they registered
+        self.lossy: dict[int, None] = {}  # nodes that ever lost data
 
     def changed_from(self, node: int, offset: int) -> None:
         """A replica's log is other, or longer, from this offset on."""
@@ -234,17 +243,14 @@ class CommittedPrefix:
     def begin_anew(self, log: ReplicaLog) -> None:
         """Forget what an unclean election may have lost."""
         self.verified.clear()
-        self.batches = [mark for mark in self.batches if mark.last_offset < log.end_offset]
-        self.end_offset = min(self.end_offset, log.end_offset)
         common = 0
         for mark in self.batches:
             index = log.index_of(mark.base_offset)
             if index >= len(log.batches) or log.batches[index] != mark:
                 break
             common += 1
-        if common < len(self.batches):
-            self.end_offset = min(self.end_offset, self.batches[common].base_offset)
-            del self.batches[common:]
+        del self.batches[common:]
+        self.end_offset = self.batches[-1].last_offset + 1 if self.batches else 0
 
     def exposed(self, node: int, log: ReplicaLog, epoch: int, high_watermark: int) -> None:
         """A leader shows its high watermark."""

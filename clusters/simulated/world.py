@@ -6,7 +6,7 @@ A machine has an address, a clock, a disk and at most one living process; proces
 """
 
 from asyncio import CancelledError, Future, Task
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final
@@ -20,6 +20,7 @@ from clusters.simulated.network import Host, ProcessNetwork, SimulatedNetwork
 from clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock, Process
 from replog.ports import Clock, Disk, Entropy, Journal, Network, World
 
+LINES_KEPT: Final = 40
 EPOCH_MS: Final = 1_790_000_000_000  # wall time at virtual time 0: a Tuesday in September 2026
 
 
@@ -53,6 +54,7 @@ class Simulation:
     def __init__(self, seed: int | str) -> None:
         self.seed = seed
         self.loop = SimulatedLoop.create(seed)
+        self.loop.owner = self
         self.network = SimulatedNetwork(self.loop)
         self.machines: dict[str, Machine] = {}
         self.told: list[Told] = []
@@ -97,6 +99,7 @@ class Machine:
         self.disk = SimulatedDisk(loop.random(f"{name}/disk"), MachineTime(self))
         self.disk.on_crash_point = self.power_fail
         self.streams: dict[str, Random] = {}
+        self.lines: deque[str] = deque(maxlen=LINES_KEPT)
 
     @property
     def running(self) -> bool:
@@ -122,6 +125,18 @@ class Machine:
         # The harness' context: the callback must run although the process may be killed by then.
         task.add_done_callback(lambda done: self._ended(process, done, ended), context=loop.root.context.copy())
         return ended
+
+    def open_world(self) -> "SimulatedWorld":
+        """Return the machine's doors for the harness itself: to format its disk, or to act as its clients."""
+        process = self.simulation.loop.new_process(f"{self.name}#0", rank=self.rank, clock=self.clock)
+        return SimulatedWorld(self, process)
+
+    def say(self, level: str, message: str) -> None:
+        """Keep a line for people: the last ones always, all of them if somebody wants them."""
+        line = f"{self.simulation.loop.now_ns / NS_PER_S:.6f} {self.name} {level} {message}"
+        self.lines.append(line)
+        if self.simulation.log_lines is not None:
+            self.simulation.log_lines.append(line)
 
     def kill(self) -> None:
         """Kill -9: the disk's cache and the kernel live on; the kernel closes the connections."""
@@ -255,10 +270,8 @@ class SimulatedJournal:
         self._simulation = machine.simulation
 
     def log(self, level: str, message: str) -> None:
-        """Keep a line for people, if somebody wants them."""
-        lines = self._simulation.log_lines
-        if lines is not None:
-            lines.append(f"{self._simulation.loop.now_ns / NS_PER_S:.6f} {self._machine.name} {level} {message}")
+        """Keep a line for people."""
+        self._machine.say(level, message)
 
     def event(self, name: str, **fields: object) -> None:
         """Record a fact."""

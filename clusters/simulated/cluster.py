@@ -1,0 +1,331 @@
+"""A cluster in the simulated world: the unchanged nodes of replog, each on a machine of its own.
+
+It offers what every cluster offers (`clusters.api`), and more, because a simulated world can be hurt in ways a real one
+cannot: `power_fail`, disks (`machine(node).disk.faults`), clocks, single messages (`simulation.network.frames`).
+Clients live together on one machine, `clients`. Whoever runs it must do so inside the loop of a
+`Simulation` (`running.py`); the metadata's committed state is read from the disks, without asking anybody.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from clusters.api import (
+    CLIENTS,
+    ClusterError,
+    ClusterSpec,
+    ClusterState,
+    CutMode,
+    Link,
+    LogEntry,
+    MetadataEntry,
+    NodeEvent,
+    Proof,
+    until,
+)
+from clusters.clock import RunClock
+from clusters.final_logs import segment_entries
+from clusters.simulated.clients import SimulatedClients
+from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from clusters.simulated.loop import Failure
+from clusters.simulated.network import Host
+from clusters.simulated.node import SimulatedNode
+from clusters.simulated.watch import Watch
+from clusters.simulated.world import EPOCH_MS, Machine, Simulation, Told
+from replog.config import DEFAULTS, Endpoint
+from replog.types import METADATA_TOPIC
+
+CAPABILITIES: Final = frozenset(
+    {"start", "stop", "kill", "pause", "wipe", "cut", "power_fail", "disk", "clock", "frames"}
+)
+ELR_SETTING: Final = "eligible.leader.replicas.enable"
+PORT: Final = 9092
+DATA: Final = "/data"
+SERVING_TIMEOUT_MS: Final = 30_000
+REGISTERED_TIMEOUT_MS: Final = 60_000
+STOP_TIMEOUT_MS: Final = 30_000
+CLIENTS_RANK: Final = 1_000
+
+
+class SimulatedCluster:
+    """A cluster of simulated machines; see `clusters.api.Cluster`."""
+
+    kind = "simulated"
+    capabilities = CAPABILITIES
+
+    def __init__(self, spec: ClusterSpec, simulation: Simulation, clock: RunClock, cluster_id: str) -> None:
+        self.spec = spec
+        self.simulation = simulation
+        self.clock = clock
+        self.cluster_id = cluster_id
+        simulation.network.frames.on = True
+        self.nodes = {node: self._new_node(node) for node in spec.node_ids}
+        machines = {node: one.machine for node, one in self.nodes.items()}
+        self.committed = CommittedMetadata({node: machine.disk for node, machine in machines.items()}, EPOCH_MS)
+        elr_enabled = bool(spec.node_settings().get(ELR_SETTING, DEFAULTS[ELR_SETTING]))
+        self.watch = Watch(simulation, machines, DATA, self.committed, self._seats, elr_enabled=elr_enabled)
+        self.state: ClusterState = self.committed.state
+        self._client_machine = simulation.add_machine("clients", "10.0.255.1", CLIENTS_RANK)
+        self._node_of = {machine.name: node for node, machine in machines.items()}
+        self._told_count = 0
+        self._own_events: list[NodeEvent] = []
+        self._failures: list[str] = []
+        self.clients: SimulatedClients
+        simulation.loop.on_failure = self._failed
+
+    def now_ns(self) -> int:
+        """Return the run's clock."""
+        return self.clock.now_ns()
+
+    def machine(self, node: int) -> Machine:
+        """Return the machine of a node, to be hurt in ways only simulated ones can be."""
+        return self._node(node).machine
+
+    # --- begin and end ---------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Format and start all of it; return when every broker is unfenced."""
+        self._open_clients()
+        for node in self.nodes.values():
+            node.format()
+        for node in self.nodes.values():
+            self._begin(node)
+        await until(
+            lambda: self.state.whole(self.spec),
+            timeout_ms=REGISTERED_TIMEOUT_MS,
+            what="all brokers registered and unfenced",
+            cluster=self,
+        )
+
+    def _open_clients(self) -> None:
+        """Have a machine whose process does nothing: clients run in the harness, in its name."""
+        world = self._client_machine.open_world()
+        bootstrap = [Endpoint(self.nodes[broker].machine.host.address, PORT) for broker in self.spec.broker_ids]
+        self.clients = SimulatedClients(world, bootstrap, self.state)
+
+    def _new_node(self, node: int) -> SimulatedNode:
+        role = "controller" if node in self.spec.controller_ids else "broker"
+        machine = self.simulation.add_machine(f"{role}-{node}", _address(node), node)
+        return SimulatedNode(node, machine, self._settings(node, role))
+
+    def _settings(self, node: int, role: str) -> dict[str, Any]:
+        voters = ",".join(f"{voter}@{_address(voter)}:{PORT}" for voter in self.spec.controller_ids)
+        return {
+            "process.roles": role,
+            "node.id": node,
+            "cluster.id": self.cluster_id,
+            "listeners": f"{_address(node)}:{PORT}",
+            "controller.quorum.voters": voters,
+            "log.dirs": DATA,
+            **self.spec.node_settings(),
+        }
+
+    def _begin(self, node: SimulatedNode) -> None:
+        ended = node.start()
+        ended.add_done_callback(lambda done: self._ended(node, done.result()))
+
+    def _ended(self, node: SimulatedNode, problem: BaseException | None) -> None:
+        """Mourn a node that nobody asked to end."""
+        if node.asked_to_stop and problem is None:
+            return
+        self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_words()}")
+        self._tell(node.node, "exit", reason=repr(problem))
+
+    def _failed(self, failure: Failure) -> None:
+        """End the node whose callback failed; an error of the harness itself ends the run."""
+        for node in self.nodes.values():
+            if failure.process is node.machine.process:
+                node.fail(failure)
+                return
+        if failure.exception is not None:
+            raise failure.exception
+
+    async def shut_down(self) -> None:
+        """End every node at once; disks stay readable."""
+        for node in self.nodes.values():
+            if node.machine.running:
+                node.machine.kill()
+        self.watch.catch_up()
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        await self.shut_down()
+
+    # --- hurting ---------------------------------------------------------------------------
+
+    def _node(self, node: int) -> SimulatedNode:
+        try:
+            return self.nodes[node]
+        except KeyError:
+            raise ClusterError(f"there is no node {node}; nodes are {sorted(self.nodes)}") from None
+
+    async def start(self, node: int) -> None:
+        """Start a node that is down; return when it accepts connections."""
+        one = self._node(node)
+        one.machine.power_on()
+        self._begin(one)
+        await until(
+            lambda: PORT in one.machine.host.listeners,
+            timeout_ms=SERVING_TIMEOUT_MS,
+            what=f"node {node} serves",
+            cluster=self,
+        )
+
+    async def stop(self, node: int) -> None:
+        """Ask a node to end in good order and wait for it."""
+        one = self._node(node)
+        one.stop()
+        await until(lambda: not one.machine.running, timeout_ms=STOP_TIMEOUT_MS, what=f"node {node} ends")
+
+    async def kill(self, node: int) -> Proof:
+        """Kill -9."""
+        machine = self.machine(node)
+        incarnation = machine.incarnations
+        machine.kill()
+        self._tell(node, "killed", pid=incarnation)
+        return self._gone(node, {"pid": incarnation})
+
+    async def power_fail(self, node: int) -> Proof:
+        """Take the power away: silence, and what was not synced is at the mercy of coins."""
+        machine = self.machine(node)
+        before = self._log_ends(node)
+        machine.power_fail()
+        self.watch.lost_data(node)
+        self._tell(node, "killed", pid=machine.incarnations)
+        return self._gone(node, {"log_end_offsets_before": before, "log_end_offsets_after": self._log_ends(node)})
+
+    def _gone(self, node: int, facts: dict[str, Any]) -> Proof:
+        machine = self.machine(node)
+        holds = not machine.running and PORT not in machine.host.listeners
+        return Proof(holds=holds, facts={**facts, "process": "gone", "port": "refuses"})
+
+    async def pause(self, node: int) -> Proof:
+        """SIGSTOP."""
+        machine = self.machine(node)
+        machine.pause()
+        return Proof(holds=machine.running, facts={"state": "stopped"})
+
+    async def resume(self, node: int) -> Proof:
+        """SIGCONT."""
+        machine = self.machine(node)
+        machine.resume()
+        return Proof(holds=machine.running, facts={"state": "running"})
+
+    async def wipe(self, node: int) -> Proof:
+        """Empty the disk of a node that is down, formatted again."""
+        one = self._node(node)
+        if one.machine.running:
+            raise ClusterError(f"node {node} runs: kill it before its disk is wiped")
+        before, old_directory_id = self._log_ends(node), one.directory_id
+        one.machine.power_on()
+        one.machine.disk.wipe(DATA)
+        self.watch.lost_data(node)
+        one.format()
+        after = self._log_ends(node)
+        return Proof(
+            holds=bool(before) and not any(after.values()) and old_directory_id != one.directory_id,
+            facts={
+                "log_end_offsets_before": before,
+                "log_end_offsets_after": after or dict.fromkeys(before, 0),
+                "directory_id_before": str(old_directory_id),
+                "directory_id_after": str(one.directory_id),
+            },
+        )
+
+    def _log_ends(self, node: int) -> dict[str, int]:
+        self.watch.catch_up()
+        logs = self.watch.replicas[node].logs
+        return {str(name): log.end_offset for name, log in logs.items() if name.topic != METADATA_TOPIC}
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Cut links."""
+        pairs = self._pairs(links)
+        self.simulation.network.cut(pairs, mode)
+        facts = {str(link): self._is_cut(pair) for link, pair in zip(links, pairs, strict=True)}
+        return Proof(holds=all(facts.values()), facts={"cut": facts, "mode": mode.value})
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Undo cuts."""
+        pairs = self._pairs(links)
+        self.simulation.network.heal(pairs)
+        facts = {str(link): not self._is_cut(pair) for link, pair in zip(links, pairs, strict=True)}
+        return Proof(holds=all(facts.values()), facts={"passes": facts})
+
+    def _pairs(self, links: Sequence[Link]) -> list[tuple[Host, Host]]:
+        return [(self._host(link.source), self._host(link.target)) for link in links]
+
+    def _host(self, node: int) -> Host:
+        return self._client_machine.host if node == CLIENTS else self.machine(node).host
+
+    def _is_cut(self, pair: tuple[Host, Host]) -> bool:
+        return self.simulation.network.link(*pair).cut is not None
+
+    # --- seeing ----------------------------------------------------------------------------
+
+    def alive(self, node: int) -> bool:
+        """Tell whether the node's process exists."""
+        return self.machine(node).running
+
+    def failures(self) -> list[str]:
+        """Return what went wrong with nodes that nobody hurt."""
+        return list(self._failures)
+
+    def drain_events(self) -> list[NodeEvent]:
+        """Return what nodes told since the last call."""
+        told = self.simulation.told[self._told_count :]
+        self._told_count = len(self.simulation.told)
+        own, self._own_events = self._own_events, []
+        events = [self._event(one) for one in told if one.machine in self._node_of]
+        return sorted(own + events, key=lambda event: event.at_ns)
+
+    def drain_metadata(self) -> list[MetadataEntry]:
+        """Return committed metadata records since the last call."""
+        return self.committed.drain()
+
+    def final_logs(self) -> Iterator[LogEntry]:
+        """Read every replica's log from the simulated disks."""
+        for node in self.spec.broker_ids:
+            disk = self.machine(node).disk
+            for path in disk.files_below(DATA):
+                partition = self.watch.replicas[node].partition_of(path)
+                content = disk.content(path)
+                if partition is not None and content is not None and not partition.topic.startswith("__"):
+                    yield from segment_entries(node, *partition, bytes(content))
+
+    def _event(self, told: Told) -> NodeEvent:
+        fields = {name: value for name, value in told.fields.items() if name != "node"}
+        return NodeEvent(
+            node=self._node_of[told.machine],
+            name=told.name,
+            node_ns=told.node_ns,
+            at_ns=told.at_ns - self.clock.start_ns,
+            fields={name: str(value) if isinstance(value, UUID) else value for name, value in fields.items()},
+        )
+
+    def _tell(self, node: int, name: str, **fields: Any) -> None:
+        at_ns = self.clock.now_ns()
+        self._own_events.append(NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields))
+
+    def _seats(self) -> Mapping[Life, QuorumSeat]:
+        return {
+            (node, one.machine.incarnations): one.quorum
+            for node, one in self.nodes.items()
+            if one.machine.running and one.quorum is not None
+        }
+
+
+def _address(node: int) -> str:
+    return f"10.0.0.{node}"
+
+
+async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> SimulatedCluster:
+    """Start a cluster in the simulation whose loop is running; the directory gets nothing."""
+    loop = asyncio.get_running_loop()
+    simulation = getattr(loop, "owner", None)
+    if not isinstance(simulation, Simulation):
+        raise ClusterError("a simulated cluster runs inside a simulation: tribunal run --cluster simulated")
+    cluster = SimulatedCluster(spec, simulation, clock, cluster_id)
+    await cluster.open()
+    return cluster

@@ -1,0 +1,99 @@
+"""One node of replog on one simulated machine: the shell as it is, started, stopped and mourned from outside."""
+
+import asyncio
+from asyncio import Future, Task
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from replog.node.controller import ControllerNode
+
+from clusters.simulated.committed import QuorumSeat
+from clusters.simulated.loop import Failure
+from clusters.simulated.world import Machine
+from replog.config import NodeConfig
+from replog.node.broker import Broker
+from replog.node.metadata_log import directory_id_of
+from replog.ports import World
+
+LAST_LINES: Final = 12
+
+
+class Shell(Protocol):
+    """A broker or a controller."""
+
+    @property
+    def quorum(self) -> QuorumSeat | None:
+        """Its seat in the quorum, None while it has none."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    async def stop(self) -> None:
+        """End in good order."""
+
+
+class SimulatedNode:
+    """A machine that runs a broker or a controller."""
+
+    def __init__(self, node: int, machine: Machine, settings: Mapping[str, Any]) -> None:
+        self.node = node
+        self.machine = machine
+        self.config = NodeConfig(settings)
+        self.asked_to_stop = False
+        self.shell: Shell | None = None
+        self._stop: asyncio.Event | None = None
+        self._main: Task[None] | None = None
+        self._formatted = 0
+
+    @property
+    def quorum(self) -> QuorumSeat | None:
+        """Its seat in the quorum, None while it has none."""
+        return self.shell.quorum if self.shell is not None else None
+
+    @property
+    def directory_id(self) -> UUID:
+        """The id that formatting gave its log directory."""
+        return directory_id_of(self.machine.disk, self.config.metadata_log_dir)
+
+    def format(self) -> None:
+        """Prepare an empty disk as `python -m replog format` does."""
+        world = self.machine.open_world()
+        directory_id = world.entropy.uuid()
+        lines = ["version=1", f"cluster.id={self.config.cluster_id}", f"node.id={self.node}"]
+        lines.append(f"directory.id={directory_id}")
+        for path in self.config.log_dirs:
+            world.disk.make_directory(path)
+            world.disk.replace_file(f"{path}/meta.properties", "".join(f"{line}\n" for line in lines).encode())
+            world.disk.sync_directory("")
+
+    def start(self) -> "Future[BaseException | None]":
+        """Start a process; the future says how it ended if it ends by itself."""
+        self.asked_to_stop = False
+        self.shell = None
+        return self.machine.start(self._run)
+
+    def stop(self) -> None:
+        """Ask for an end in good order (SIGTERM)."""
+        self.asked_to_stop = True
+        assert self._stop is not None
+        self._stop.set()
+
+    def fail(self, failure: Failure) -> None:
+        """End the process for an error that nobody caught, as the real one does."""
+        if self._main is not None and failure.process is self.machine.process:
+            self.machine.say("error", f"{failure.message}: {failure.exception!r}")
+            self._main.cancel()
+
+    def last_words(self) -> str:
+        """Return what it logged last."""
+        return "\n".join(list(self.machine.lines)[-LAST_LINES:])
+
+    async def _run(self, world: World) -> None:
+        self._main = asyncio.current_task()
+        self._stop = asyncio.Event()
+        shell: Shell = (Broker if "broker" in self.config.roles else ControllerNode)(world, self.config)
+        self.shell = shell
+        await shell.start()
+        await self._stop.wait()
+        await shell.stop()

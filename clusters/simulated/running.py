@@ -1,0 +1,20 @@
+"""Runs the harness' own coroutine inside a simulation, from a seed."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from clusters.simulated.guard import sealed
+from clusters.simulated.world import Simulation
+
+T = TypeVar("T")
+
+
+def run_simulated(seed: int | str, main: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, Simulation]:
+    """Run `main()` on a simulated loop in a sealed world; return its result and the simulation, for its traces.
+
+    Clocks made in `main` show virtual time from 0 on.
+    """
+    with sealed(Simulation(seed)) as simulation:
+        result: T = simulation.run(main())
+        simulation.loop.trace_hash()
+        return result, simulation

@@ -1,0 +1,248 @@
+"""Each invariant beside its nearest innocent neighbour."""
+
+from random import Random
+
+import pytest
+
+from clusters.api import PartitionState
+from clusters.simulated.committed import CommittedMetadata
+from clusters.simulated.disk import SimulatedDisk
+from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from clusters.simulated.violation import Violated
+from clusters.simulated.watch import Batches, CommittedPrefix, Sequences
+from replog.log import batch
+from replog.types import TopicPartition
+
+P = TopicPartition("t", 0)
+
+
+def mark(base, last, epoch, crc=0, producer=-1, producer_epoch=0, sequence=-1):
+    return BatchMark(base, last, epoch, crc, producer, producer_epoch, sequence, False)
+
+
+def log(*marks):
+    one = ReplicaLog()
+    for number, each in enumerate(marks):
+        one.batches.append(each)
+        one.ends.append(("/data/t-0/0.log", 100 * (number + 1)))
+    return one
+
+
+def records(*values, offset, epoch, producer=(-1, -1, -1)):
+    entries = [batch.NewRecord(None, value) for value in values]
+    return batch.build(entries, timestamp_ms=0, base_offset=offset, leader_epoch=epoch, producer=producer)
+
+
+def violates(invariant):
+    return pytest.raises(Violated, match=f"^{invariant}:")
+
+
+# I14
+
+
+def test_an_offset_of_an_epoch_is_one_batch_on_all_replicas():
+    seen = Batches(P)
+    seen.see(1, mark(0, 4, 1, crc=7))
+    seen.see(2, mark(0, 4, 1, crc=7))
+    seen.see(2, mark(0, 4, 2, crc=8))
+
+    with violates("I14"):
+        seen.see(3, mark(0, 4, 1, crc=8))
+
+
+# I4
+
+
+def test_what_was_exposed_is_in_the_next_leaders_log():
+    prefix = CommittedPrefix(P)
+    first = log(mark(0, 4, 1), mark(5, 9, 1))
+    prefix.exposed(1, first, 1, 10)
+    prefix.exposed(2, log(mark(0, 4, 1), mark(5, 9, 1), mark(10, 10, 2)), 2, 10)
+
+    with violates("I4"):
+        prefix.exposed(3, log(mark(0, 4, 1)), 3, 5)
+
+
+def test_uncommitted_batches_may_be_replaced():
+    prefix = CommittedPrefix(P)
+    prefix.exposed(1, log(mark(0, 4, 1), mark(5, 9, 1)), 1, 5)
+    prefix.exposed(2, log(mark(0, 4, 1), mark(5, 7, 2)), 2, 8)
+
+    with violates("I4"):
+        prefix.exposed(3, log(mark(0, 4, 1), mark(5, 7, 3, crc=1)), 3, 8)
+
+
+def test_a_deposed_leader_is_not_believed():
+    prefix = CommittedPrefix(P)
+    prefix.exposed(2, log(mark(0, 4, 2)), 2, 5)
+    prefix.exposed(1, log(mark(0, 2, 1)), 1, 3)
+
+    with violates("I4"):
+        prefix.exposed(3, log(mark(0, 4, 2)), 3, 9)
+
+
+def test_after_an_unclean_election_the_prefix_begins_anew():
+    prefix = CommittedPrefix(P)
+    prefix.exposed(1, log(mark(0, 4, 1), mark(5, 9, 1)), 1, 10)
+    shorter = log(mark(0, 4, 1), mark(5, 6, 2))
+    prefix.begin_anew(shorter)
+    prefix.exposed(3, shorter, 2, 7)
+
+    assert [one.base_offset for one in prefix.batches] == [0, 5]
+    with violates("I4"):
+        prefix.exposed(3, log(mark(0, 4, 1)), 3, 5)
+
+
+def test_a_change_below_what_was_compared_is_compared_again():
+    prefix = CommittedPrefix(P)
+    same = log(mark(0, 4, 1), mark(5, 9, 1))
+    prefix.exposed(1, same, 1, 10)
+    prefix.compare(2, same)
+    other = log(mark(0, 4, 1), mark(5, 9, 2))
+    prefix.changed_from(2, 5)
+
+    with violates("I4"):
+        prefix.compare(2, other)
+
+
+# I17
+
+
+def test_sequences_are_gapless():
+    good = log(mark(0, 4, 1, producer=9, sequence=0), mark(5, 6, 1, producer=9, sequence=5))
+    Sequences(P, 1).see(good, 0)
+
+    with violates("I17"):
+        Sequences(P, 1).see(log(*good.batches, mark(7, 7, 1, producer=9, sequence=8)), 0)
+    with violates("I17"):
+        Sequences(P, 1).see(log(*good.batches, mark(7, 8, 1, producer=9, sequence=5)), 0)
+
+
+def test_sequences_wrap_and_begin_again_with_an_epoch():
+    top = 2**31 - 2
+    sequences = Sequences(P, 1)
+    sequences.see(
+        log(
+            mark(0, 1, 1, producer=9, sequence=top),
+            mark(2, 2, 1, producer=9, sequence=0),
+            mark(3, 3, 1, producer=9, producer_epoch=1, sequence=0),
+        ),
+        0,
+    )
+
+
+def test_after_a_cut_sequences_are_counted_again():
+    sequences = Sequences(P, 1)
+    one = log(mark(0, 4, 1, producer=9, sequence=0), mark(5, 6, 1, producer=9, sequence=5))
+    sequences.see(one, 0)
+    one.cut("/data/t-0/0.log", 100)
+    one.batches.append(mark(5, 5, 2, producer=9, sequence=5))
+    one.ends.append(("/data/t-0/0.log", 150))
+    sequences.see(one, one.lowest_change)
+
+    assert one.lowest_change == 0
+
+
+# committed metadata
+
+
+def state(**changes):
+    fields = {"leader": 1, "leader_epoch": 5, "partition_epoch": 7, "replicas": (1, 2, 3), "isr": (1, 2)} | changes
+    return PartitionState(**fields)
+
+
+@pytest.mark.parametrize(
+    ("invariant", "now"),
+    [
+        pytest.param(None, state(leader_epoch=6, partition_epoch=8), id="a new leader"),
+        pytest.param(None, state(leader=-1, isr=(), elr=(1,)), id="nobody leads"),
+        pytest.param("I2", state(leader_epoch=4), id="leader epoch goes back"),
+        pytest.param("I2", state(partition_epoch=6), id="partition epoch goes back"),
+        pytest.param("I7", state(isr=(1, 4)), id="stranger in the ISR"),
+        pytest.param("I7", state(elr=(2,)), id="in ISR and ELR"),
+        pytest.param("I10", state(leader=3), id="leader outside of the ISR"),
+        pytest.param("I12", state(recovering=True), id="recovering with company"),
+    ],
+)
+def test_committed_partition_states(invariant, now):
+    committed = CommittedMetadata({}, 0)
+    committed._hold_partition(P, None, state())
+
+    if invariant is None:
+        committed._hold_partition(P, state(), now)
+    else:
+        with violates(invariant):
+            committed._hold_partition(P, state(), now)
+
+
+def test_a_quorum_epoch_has_one_leader():
+    committed = CommittedMetadata({}, 0)
+    committed.claimed(101, 3, 101)
+    committed.claimed(101, 3, 102)
+    committed.claimed(-1, 4, 102)
+    committed.claimed(102, 4, 102)
+
+    assert committed.state.quorum_leader == 102
+    with violates("I1"):
+        committed.claimed(103, 4, 103)
+
+
+# logs as files say
+
+
+@pytest.fixture
+def followed():
+    disk = SimulatedDisk(Random(1))
+    disk.make_directory("/data/t-0")
+    logs = ReplicaLogs(disk, "/data")
+    disk.watcher = logs
+    return disk, logs
+
+
+def held(logs):
+    logs.catch_up()
+    return [(one.base_offset, one.last_offset, one.epoch) for one in logs.logs[P].batches]
+
+
+def test_a_log_is_followed_through_appends_cuts_and_segments(followed):
+    disk, logs = followed
+    first = disk.open("/data/t-0/00000000000000000000.log", create=True)
+    first.append(records(b"a", b"b", offset=0, epoch=1))
+    length = first.size()
+    one = held(logs)
+    first.append(records(b"c", offset=2, epoch=1)[:30])
+    torn = held(logs)
+    first.truncate(length)
+    first.append(records(b"d", offset=2, epoch=2))
+    replaced = held(logs)
+    second = disk.open("/data/t-0/00000000000000000003.log", create=True)
+    second.append(records(b"e", offset=3, epoch=2))
+
+    assert one == torn == [(0, 1, 1)]
+    assert replaced == [(0, 1, 1), (2, 2, 2)]
+    assert held(logs) == [(0, 1, 1), (2, 2, 2), (3, 3, 2)]
+    assert logs.logs[P].end_offset == 4
+
+
+def test_a_cut_and_an_append_between_two_looks_are_both_seen(followed):
+    disk, logs = followed
+    file = disk.open("/data/t-0/00000000000000000000.log", create=True)
+    file.append(records(b"a", offset=0, epoch=1), records(b"b", offset=1, epoch=1))
+    held(logs)
+    logs.logs[P].lowest_change = 2
+    file.truncate(len(records(b"a", offset=0, epoch=1)))
+    file.append(records(b"x", offset=1, epoch=2), records(b"y", offset=2, epoch=2))
+
+    assert held(logs) == [(0, 0, 1), (1, 1, 2), (2, 2, 2)]
+    assert logs.logs[P].lowest_change == 1
+
+
+def test_removed_renamed_and_lost_files_are_read_again(followed):
+    disk, logs = followed
+    disk.open("/data/t-0/00000000000000000000.log", create=True).append(records(b"a", offset=0, epoch=1))
+    disk.replace_file("/data/checkpoint", b"x")
+    assert held(logs) == [(0, 0, 1)]
+
+    disk.rename("/data/t-0", "/data/t-0.0-stray")
+    assert logs.catch_up() == [P]
+    assert P not in logs.logs
