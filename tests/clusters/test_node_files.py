@@ -1,0 +1,166 @@
+"""What nodes leave in files, read while they write and after they died; and the leash they are on."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from clusters.addresses import free_port, taken_address
+from clusters.api import ClusterError
+from clusters.clock import RunClock
+from clusters.final_logs import log_bytes, log_entries
+from clusters.links import node_host
+from clusters.node_events import EventFile
+from clusters.node_process import LEASH, is_stopped, last_lines, process_exists, refuses, toml
+from clusters.processes import directory_id
+from replog.log import batch
+
+
+def test_events_come_whole_and_once(tmp_path):
+    clock = RunClock()
+    path = tmp_path / "events.jsonl"
+    events = EventFile(2, path, clock)
+    line = json.dumps({"event": "registered", "node_ns": clock.start_ns + 5, "node": 2, "broker_epoch": 9})
+
+    assert events.drain() == []
+    path.write_text(line + "\n" + line[:20])
+    (first,) = events.drain()
+    path.write_text(line + "\n" + line + "\n")
+    (second,) = events.drain()
+
+    assert (first.name, first.at_ns, first.fields) == ("registered", 5, {"broker_epoch": 9})
+    assert second == first
+
+
+def test_a_torn_event_is_passed_over(tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"event": "star\n{"event": "stop", "node_ns": 1}\n')
+
+    assert [event.name for event in EventFile(1, path, RunClock()).drain()] == ["stop"]
+
+
+def a_log(folder, *batches):
+    folder.mkdir(parents=True)
+    (folder / "00000000000000000000.log").write_bytes(b"".join(batches))
+
+
+def a_batch(base_offset, *values):
+    records = [batch.NewRecord(key=None, value=value.to_bytes(8)) for value in values]
+    return batch.build(records, timestamp_ms=1, base_offset=base_offset, leader_epoch=3)
+
+
+def test_final_logs_are_read_from_segments(tmp_path):
+    a_log(tmp_path / "t-1", a_batch(0, 11, 12), a_batch(2, 13))
+    a_log(tmp_path / "__cluster_metadata-0", a_batch(0, 99))
+
+    entries = list(log_entries(2, tmp_path))
+
+    assert [(entry.log_offset, entry.value, entry.batch_first_offset) for entry in entries] == [
+        (0, 11, 0),
+        (1, 12, 0),
+        (2, 13, 2),
+    ]
+    assert {(entry.node, entry.topic, entry.partition, entry.leader_epoch) for entry in entries} == {(2, "t", 1, 3)}
+
+
+def test_a_log_ends_at_its_torn_batch(tmp_path):
+    a_log(tmp_path / "t-0", a_batch(0, 11), a_batch(1, 12)[:-3])
+
+    assert [entry.value for entry in log_entries(1, tmp_path)] == [11]
+
+
+def test_a_wiped_disk_has_no_logs(tmp_path):
+    a_log(tmp_path / "t-0", a_batch(0, 11))
+
+    assert log_bytes(tmp_path)["t-0"] > 0
+    assert log_bytes(tmp_path / "nothing") == {}
+
+
+def test_settings_survive_toml():
+    settings = {"a.b": 'say "x"', "n": -1, "yes": True, "mutants": ["m44_acks_local"], "none": []}
+
+    flat = tomllib.loads(toml(settings))
+
+    assert flat == settings
+
+
+def test_the_directory_id_is_formattings(tmp_path):
+    assert directory_id(tmp_path) is None
+    (tmp_path / "meta.properties").write_text("version=1\ndirectory.id=abc\n")
+    assert directory_id(tmp_path) == "abc"
+
+
+def test_a_log_shows_its_end(tmp_path):
+    log = tmp_path / "1.log"
+    log.write_text("\n".join(map(str, range(100))))
+
+    assert last_lines(log, 2) == "    98\n    99"
+    assert "empty" in last_lines(tmp_path / "none")
+
+
+async def taken_port():
+    server = await asyncio.start_server(lambda _, writer: writer.close(), node_host(1), 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        assert taken_address([1, 2], port).startswith(f"127.0.1.1:{port}")
+        with pytest.raises(ClusterError, match=f"port already taken: 127.0.1.1:{port}"):
+            free_port([1, 2], port)
+        assert free_port([1, 2], None) != port
+        assert not await refuses((node_host(1), port))
+    finally:
+        server.close()
+    assert await refuses((node_host(1), port))
+    await asyncio.sleep(0.01)
+
+
+def test_a_taken_port_is_named():
+    asyncio.run(taken_port())
+
+
+def test_a_stopped_process_is_seen():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        stopped = is_stopped(process.pid)
+        process.kill()
+
+    assert stopped is True
+    assert not process_exists(process.pid)
+
+
+HARNESS = """
+import subprocess, sys, os, time
+child = subprocess.Popen([sys.executable, "-I", "-S", sys.argv[1], str(os.getpid()),
+                          sys.executable, "-c", "print('up', flush=True); import time; time.sleep(60)"],
+                         stdout=subprocess.PIPE, start_new_session=True)
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+def test_a_node_dies_with_its_harness():
+    with subprocess.Popen([sys.executable, "-c", HARNESS, str(LEASH)], stdout=subprocess.PIPE) as harness:
+        node = int(harness.stdout.readline())
+        watched = os.pidfd_open(node)
+        harness.kill()
+
+    with suppress(OSError):
+        import select
+
+        poller = select.poll()
+        poller.register(watched, select.POLLIN)
+        assert poller.poll(5_000), "the node outlived its harness"
+    os.close(watched)
+
+
+def test_the_leash_is_a_file_of_its_own():
+    assert Path(LEASH).is_file()
