@@ -169,10 +169,11 @@ class Lifecycle:
         return []
 
     def on_metadata(self, metadata_offset: int, now_ms: int) -> None:
-        """Note the last applied metadata offset; one that may unfence us is told at once."""
+        """Note the last applied metadata offset; reaching our own registration is told at once."""
+        has_caught_up = self.metadata_offset < self.broker_epoch <= metadata_offset
         self.metadata_offset = metadata_offset
-        if self.phase is Phase.CATCHING_UP and metadata_offset >= self.broker_epoch and not self.in_flight:
-            self._wake(min(now_ms, self.next_ms if self.next_ms is not None else now_ms))
+        if self.phase is Phase.CATCHING_UP and has_caught_up and not self.in_flight:
+            self._wake(now_ms)
 
     def begin_shutdown(self, now_ms: int) -> Sequence[Effect]:
         """Ask to leave; a broker that never registered may go at once."""

@@ -315,8 +315,15 @@ class Broker:
         handler = self.handlers.get(request.api)
         if handler is None:
             request.close(f"{request.api.name} is not answered by brokers")
-        else:
+            return
+        try:
             handler(request)
+        except OSError as problem:
+            # asyncio takes an OSError within a protocol for a lost connection and goes on; after one from the disk
+            # no log can be trusted.
+            request.close("the disk failed")
+            context = {"message": f"{request.api.name}: the disk failed", "exception": problem}
+            asyncio.get_running_loop().call_exception_handler(context)
 
     # --- time ----------------------------------------------------------------------------
 
