@@ -7,7 +7,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -32,61 +32,13 @@ from checkers.guarantees import (
     ShutDownUncleanly,
     WasRead,
 )
+from results.metadata import NO_LEADER, RECOVERING, State
 
 OBSERVATION_LAG_NS: Final = 500_000_000
-NO_LEADER: Final = -1
-RECOVERING: Final = 1
 MOST_REPLICAS: Final = 1 << 15
 DOWN: Final = frozenset({"stop", "killed", "exit"})
 CONFIG_OF_TOPIC: Final = 2
 CONFIG_OF_BROKER: Final = 4
-
-
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition as the committed metadata has it."""
-
-    replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
-    elr: tuple[int, ...] = ()
-    last_known: tuple[int, ...] = ()
-    leader: int = NO_LEADER
-    leader_epoch: int = -1
-    partition_epoch: int = -1
-    recovery: int = 0
-
-    def changed_by(self, body: Mapping[str, Any]) -> "State":
-        """Merge a change record (SPEC 2.1.4): absent keeps; a leader other than -2 starts a leader epoch."""
-        leader = body.get("leader", -2)
-        replicas = _ids(body.get("replicas"), self.replicas)
-        # SPEC 2.5.5: the leader epoch also rises when a replica leaves the replica set; such a record names the leader.
-        return State(
-            replicas=replicas,
-            isr=_ids(body.get("isr"), self.isr),
-            elr=_ids(body.get("eligible_leader_replicas"), self.elr),
-            last_known=_ids(body.get("last_known_elr"), self.last_known),
-            leader=self.leader if leader == -2 else leader,
-            leader_epoch=self.leader_epoch + (leader != -2),
-            partition_epoch=self.partition_epoch + 1,
-            recovery=self.recovery if body.get("leader_recovery_state", -1) == -1 else body["leader_recovery_state"],
-        )
-
-    @classmethod
-    def created_by(cls, body: Mapping[str, Any]) -> "State":
-        """Take a PartitionRecord, which holds everything."""
-        return cls(
-            replicas=_ids(body.get("replicas"), ()),
-            isr=_ids(body.get("isr"), ()),
-            elr=_ids(body.get("eligible_leader_replicas"), ()),
-            last_known=_ids(body.get("last_known_elr"), ()),
-            leader=body.get("leader", NO_LEADER),
-            leader_epoch=body.get("leader_epoch", 0),
-            partition_epoch=body.get("partition_epoch", 0),
-            recovery=body.get("leader_recovery_state") or 0,
-        )
-
-
-def _ids(ids: Iterable[int] | None, otherwise: tuple[int, ...]) -> tuple[int, ...]:
-    return otherwise if ids is None else tuple(ids)
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):

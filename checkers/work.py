@@ -272,7 +272,7 @@ def _must_survive(judgement: Judgement) -> str:
     if judgement.at_ns is None:
         return "must survive: nothing recorded of this partition's elections excuses it"
     if judgement.election is None:
-        return "must survive: leadership did not change, and no disk provably lost it"
+        return "must survive: no leader was elected meanwhile, and no disk provably lost it"
     election = judgement.election
     return f"must survive: no rule permits its loss at the {election.how.value} election of {election.leader}"
 

@@ -1,0 +1,287 @@
+"""From a page to geometry: bars, strips, step lines, all on one time axis. Pure, testable without a browser.
+
+The drawing is `WIDTH` wide: labels on the left, `PLOT` in the middle, nothing is clipped by it. Reductions are
+said in the captions: at most `POINTS` points a line, but every step back is kept.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from results.report.model import Change, Page, Series
+
+WIDTH: Final = 1240
+LEFT: Final = 112
+RIGHT: Final = 92
+PLOT: Final = WIDTH - LEFT - RIGHT
+ROW: Final = 18
+CHART: Final = 130
+POINTS: Final = 1_200
+COLOURS: Final = 6
+CHARACTER: Final = 6.4  # about the width of a character in the strips' font
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """A rectangle with a word in it, where it fits, and a sentence for those who point at it."""
+
+    x: float
+    y: float
+    width: float
+    kind: str
+    label: str
+    title: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A step line and the red dots where it went back."""
+
+    path: str
+    kind: str
+    label: str
+    y: float
+    dots: list[tuple[float, float, str]]
+
+
+class Track(msgspec.Struct, frozen=True):
+    """A headed group of rows or a chart."""
+
+    title: str
+    y: float
+    rows: list[tuple[float, str]]
+    bars: list[Bar]
+    lines: list[Line]
+    grid: list[tuple[float, str]]
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """The master timeline."""
+
+    height: float
+    ticks: list[tuple[float, str]]
+    tracks: list[Track]
+
+
+def drawing(page: Page) -> Drawing:
+    """Lay out all tracks one below the other."""
+    axis = _Axis(page.end_ns)
+    tracks: list[Track] = []
+    y = 26.0
+    for make in (_phases, _faults, _leaders, _isr, _watermarks, _rates):
+        for track in make(page, axis, y):
+            tracks.append(track)
+            y = _bottom(track) + 14
+    return Drawing(y, axis.ticks(), tracks)
+
+
+class _Axis:
+    def __init__(self, end_ns: int) -> None:
+        self.end_ns = end_ns
+
+    def x(self, at_ns: int) -> float:
+        return round(LEFT + PLOT * min(max(at_ns, 0), self.end_ns) / self.end_ns, 2)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        seconds = self.end_ns / 1e9
+        step = next(
+            step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600, 1e9) if seconds / step <= 12
+        )
+        count = int(seconds / step) + 1
+        return [(self.x(round(i * step * 1e9)), f"{i * step:g}{' s' if i == count - 1 else ''}") for i in range(count)]
+
+    def bar(self, start_ns: int, end_ns: int | None, y: float, kind: str, label: str, title: str) -> Bar:
+        x = self.x(start_ns)
+        width = max(1.5, round(self.x(self.end_ns if end_ns is None else end_ns) - x, 2))
+        fits = len(label) * CHARACTER <= width - 6
+        return Bar(x, y, width, kind, label if fits else "", title)
+
+
+def _bottom(track: Track) -> float:
+    rows = [y + ROW for y, _ in track.rows]
+    return max([*rows, track.y + CHART + 18 if track.lines or track.grid else 0.0, track.y + 18])
+
+
+def _phases(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    if not page.phases:
+        return
+    top = y + 16
+    bars = [
+        axis.bar(
+            row["start_ns"],
+            row["end_ns"],
+            top,
+            "phase",
+            row["name"],
+            f"{row['name']}: {_span(row['start_ns'], row['end_ns'])}",
+        )
+        for row in page.phases
+    ]
+    yield Track("Phases", y, [(top, "")], bars, [], [])
+
+
+def _faults(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    injected = [row for row in page.faults if row["injected_ns"] is not None]
+    if not injected:
+        return
+    targets = sorted({_target(row) for row in injected})
+    place = {target: y + 16 + ROW * position for position, target in enumerate(targets)}
+    bars = []
+    for row in injected:
+        kind = "fault" if row["bit"] else "fault noeffect"
+        words = f"{row['kind']} {_target(row)}, {_span(row['injected_ns'], row['healed_ns'])}"
+        title = (
+            words
+            + (", had its effect" if row["bit"] else ", NO EFFECT")
+            + (", healed" if row["healed"] else ", NOT HEALED")
+        )
+        label = row["kind"] if row["bit"] else f"{row['kind']}: no effect"
+        bars.append(axis.bar(row["injected_ns"], row["healed_ns"], place[_target(row)], kind, label, title))
+    yield Track("Faults (hatched: no effect)", y, [(place[t], t) for t in targets], bars, [], [])
+
+
+def _target(row: Mapping[str, Any]) -> str:
+    return str(row["resolved_target"] or row["planned_target"] or "?")
+
+
+def _leaders(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    led = {name: changes for name, changes in page.partitions.items() if changes}
+    if not led:
+        return
+    rows, bars = [], []
+    for position, (name, changes) in enumerate(led.items()):
+        top = y + 16 + ROW * position
+        rows.append((top, name))
+        for start, end, change in _stretches(changes, lambda c: (c.state.leader, c.state.leader_epoch)):
+            leader, epoch = change.state.leader, change.state.leader_epoch
+            kind = "noleader" if leader < 0 else colour(page, leader)
+            label = "none" if leader < 0 else f"{leader} e{epoch}"
+            words = f"{name}: {'no leader' if leader < 0 else f'leader {leader}'}, leader epoch {epoch}, {_span(start, end)}"
+            bars.append(axis.bar(start, end, top, kind, label, words))
+    more = page.partition_count - len(led)
+    yield Track(
+        f"Leader and leader epoch{f' ({more} more partitions not shown)' if more > 0 else ''}", y, rows, bars, [], []
+    )
+
+
+def _isr(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    for name in page.in_full:
+        changes = page.partitions.get(name, [])
+        if not changes:
+            continue
+        rows, bars = [], []
+        for position, broker in enumerate(sorted({b for change in changes for b in change.state.replicas})):
+            top = y + 16 + ROW * position
+            rows.append((top, f"broker {broker}"))
+            for start, end, change in _stretches(changes, lambda c, b=broker: _membership(c, b)):
+                word = _membership(change, broker)
+                if word:
+                    kind = colour(page, broker) + (" elr" if word == "ELR" else "")
+                    bars.append(
+                        axis.bar(
+                            start, end, top, kind, word, f"{name}: broker {broker} in the {word}, {_span(start, end)}"
+                        )
+                    )
+        yield Track(f"{name}: ISR (solid) and ELR (hatched)", y, rows, bars, [], [])
+        y += 16 + ROW * len(rows) + 14
+
+
+def _membership(change: Change, broker: int) -> str:
+    if broker in change.state.isr:
+        return "ISR"
+    return "ELR" if broker in change.state.elr else ""
+
+
+def _stretches(changes: list[Change], key: Any) -> Iterator[tuple[int, int | None, Change]]:
+    """Return stretches of equal state: from, to (None: the end), the state."""
+    start = 0
+    for position in range(1, len(changes) + 1):
+        if position == len(changes):
+            yield changes[start].at_ns, None, changes[start]
+        elif key(changes[position]) != key(changes[start]):
+            yield changes[start].at_ns, changes[position].at_ns, changes[start]
+            start = position
+
+
+def _watermarks(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    for name in page.in_full:
+        series = [one for one in page.watermarks.get(name, []) if one.at_ns]
+        if not series:
+            continue
+        top = max(max(one.offsets) for one in series) or 1
+        lines = [_line(page, one, axis, y + 18, top) for one in series]
+        grid = [(y + 18 + CHART * (1 - part), f"{round(top * part):,}") for part in (0, 0.5, 1)]
+        yield Track(f"{name}: high watermark as observed (red dot: went back)", y, [], [], lines, grid)
+        y += CHART + 18 + 14
+
+
+def _line(page: Page, series: Series, axis: _Axis, y: float, top: int) -> Line:
+    def height(offset: int) -> float:
+        return round(y + CHART * (1 - offset / top), 2)
+
+    chosen = list(_thinned(series))
+    steps = []
+    for place, position in enumerate(chosen):
+        x = axis.x(series.at_ns[position])
+        steps.append(
+            f"M{x} {height(series.offsets[position])}" if place == 0 else f"H{x}V{height(series.offsets[position])}"
+        )
+    dots = [
+        (
+            axis.x(series.at_ns[i]),
+            height(series.offsets[i]),
+            f"{series.name}: {series.offsets[i - 1]} → {series.offsets[i]}",
+        )
+        for i in series.back[:500]
+    ]
+    node = series.name.removeprefix("node-")
+    kind = colour(page, int(node)) if series.name.startswith("node-") and node.isdigit() else "client"
+    return Line("".join(steps), kind, series.name, height(series.offsets[-1]), dots)
+
+
+def _thinned(series: Series) -> Iterable[int]:
+    """Keep where the offset changes; of many such, an even choice, and every step back with its neighbour."""
+    offsets = series.offsets
+    changed = [i for i in range(len(offsets)) if i in (0, len(offsets) - 1) or offsets[i] != offsets[i - 1]]
+    if len(changed) <= POINTS:
+        return changed
+    stride = -(-len(changed) // POINTS)
+    return sorted({*changed[::stride], changed[-1], *series.back, *(i - 1 for i in series.back)})
+
+
+def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    if page.rates is None:
+        return
+    good = [sum(pair) for pair in zip(page.rates.counts["ok"], page.rates.counts["sent"], strict=True)]
+    bad = [sum(pair) for pair in zip(page.rates.counts["fail"], page.rates.counts["info"], strict=True)]
+    per_second = 1e9 / page.rates.bin_ns
+    top = max([*good, *bad, 1])
+    lines = []
+    for counts, kind, label in ((good, "rateok", "ok, sent"), (bad, "ratebad", "fail, info")):
+        steps = [f"M{axis.x(0)} {_count_y(y, 0, top)}"]
+        steps += [f"V{_count_y(y, n, top)}H{axis.x((i + 1) * page.rates.bin_ns)}" for i, n in enumerate(counts)]
+        lines.append(
+            Line(
+                "".join(steps),
+                kind,
+                label,
+                _count_y(y, counts[-1] if counts else 0, top) - (0 if kind == "rateok" else 12),
+                [],
+            )
+        )
+    grid = [(_count_y(y, top * part, top), f"{top * part * per_second:,.0f}") for part in (0, 0.5, 1)]
+    yield Track("Completed sends per second", y, [], [], lines, grid)
+
+
+def _count_y(y: float, count: float, top: int) -> float:
+    return round(y + 18 + CHART * (1 - count / top), 2)
+
+
+def colour(page: Page, broker: int) -> str:
+    """The broker's own colour; beyond six they repeat, the name is always printed."""
+    position = page.brokers.index(broker) if broker in page.brokers else 0
+    return f"b{position % COLOURS}"
+
+
+def _span(start_ns: int, end_ns: int | None) -> str:
+    end = "the end" if end_ns is None else f"{end_ns / 1e9:.3f} s"
+    return f"{start_ns / 1e9:.3f} s to {end}"

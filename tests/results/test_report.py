@@ -1,0 +1,161 @@
+"""The report: one self-contained file that says what the verdict says, escaped, drawn on one time axis."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from results import report
+from results.metadata import State
+from results.recording import value_of
+from results.report.layout import LEFT, PLOT, drawing
+from results.report.model import Change, Page, Series, page
+from results.store import Recorder
+from results.verdict import Finding, RunVerdict, Verdict, save
+
+S = 1_000_000_000
+
+
+def a_verdict(verdict: Verdict, *findings: Finding, **more: object) -> RunVerdict:
+    return RunVerdict(run_id="r", verdict=verdict, claim="claim <b>", findings=list(findings), engine="inline", **more)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    recorder = Recorder(tmp_path, "r")
+    for sequence in range(50):
+        recorder.row(
+            "sends",
+            process=1,
+            worker_class="plain",
+            topic="t<0>",
+            partition=0,
+            value=value_of(1, sequence),
+            acks=-1,
+            invoke_ns=sequence * S,
+            complete_ns=sequence * S + 1,
+            outcome="ok",
+            log_offset=sequence,
+        )
+    recorder.row(
+        "metadata",
+        metadata_offset=1,
+        quorum_epoch=1,
+        at_ns=0,
+        record_type="PartitionRecord",
+        topic="t<0>",
+        partition=0,
+        body='{"replicas":[1,2,3],"isr":[1,2,3],"leader":1,"leader_epoch":0}',
+    )
+    recorder.row(
+        "metadata",
+        metadata_offset=2,
+        quorum_epoch=1,
+        at_ns=20 * S,
+        record_type="PartitionChangeRecord",
+        topic="t<0>",
+        partition=0,
+        body='{"isr":[2],"leader":2,"eligible_leader_replicas":[3]}',
+    )
+    for at, high_watermark in ((1, 5), (2, 3), (3, 9)):
+        recorder.row(
+            "watermarks",
+            observer="node-1",
+            source="node",
+            topic="t<0>",
+            partition=0,
+            leader_epoch=0,
+            high_watermark=high_watermark,
+            at_ns=at * S,
+        )
+    recorder.row(
+        "faults",
+        index=0,
+        kind="kill",
+        resolved_target="broker 1",
+        injected_ns=19 * S,
+        healed_ns=30 * S,
+        bit=False,
+        healed=True,
+        proof="{}",
+    )
+    recorder.row("phases", name="faults", start_ns=0, end_ns=50 * S)
+    recorder.finish({"seed": 5, "scenario": "produce-consume"})
+    return tmp_path
+
+
+def test_the_report_is_one_escaped_self_contained_file(run: Path) -> None:
+    lost = Finding(
+        property_name="lost_writes",
+        kind="lost",
+        severity="violation",
+        explanation="gone",
+        topic="t<0>",
+        partition=0,
+        log_offset=7,
+        value=9,
+        acks=-1,
+        acknowledged_ns=7 * S,
+    )
+    save(a_verdict(Verdict.VIOLATION, lost, test={"faults": [], "load": []}), run / "verdict.json")
+
+    html = report.write(run).read_text()
+
+    assert "t&lt;0&gt;-0@7" in html
+    assert "claim &lt;b&gt;" in html
+    assert "<script" not in html
+    assert not re.search(r'(src|href)="(?!#)', html)
+    assert len(html) < 1_500_000
+    ElementTree.fromstring(html[html.index("<svg") : html.index("</svg>") + 6])
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_every_verdict_has_a_page(run: Path, verdict: Verdict) -> None:
+    save(a_verdict(verdict, reasons=["why"]), run / "verdict.json")
+
+    assert f'<span class="tag {verdict}">' in report.write(run).read_text()
+
+
+def test_a_damaged_recording_still_has_a_page(tmp_path: Path) -> None:
+    save(a_verdict(Verdict.ERROR, reasons=["table sends: is missing"]), tmp_path / "verdict.json")
+
+    html = report.write(tmp_path).read_text()
+
+    assert "no recording in" in html
+    assert "<svg" not in html
+
+
+def test_tracks_share_one_axis_and_mark_what_went_back(run: Path) -> None:
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+
+    drawn = drawing(page(run))
+
+    bars = [bar for track in drawn.tracks for bar in track.bars]
+    assert all(bar.x >= LEFT and bar.x + bar.width <= LEFT + PLOT + 2 for bar in bars)
+    assert [bar.label for bar in bars if bar.kind == "fault noeffect"] == ["kill: no effect"]
+    assert {"1 e0", "2 e1"} <= {bar.label for bar in bars}
+    assert [bar.kind for bar in bars if bar.label == "ELR"] == ["b2 elr"]
+    assert [dot[2] for track in drawn.tracks for line in track.lines for dot in line.dots] == ["node-1: 5 → 3"]
+
+
+def test_every_step_back_survives_thinning(tmp_path: Path) -> None:
+    offsets = list(range(9000))
+    offsets[5003] = 4000
+    series = Series("node-1", list(range(9000)), offsets, [5003])
+    shown = Page(
+        run_dir=tmp_path,
+        verdict=a_verdict(Verdict.PASS),
+        manifest={},
+        damage=None,
+        end_ns=9000,
+        brokers=[1],
+        partitions={"t-0": [Change(0, State(replicas=(1,), isr=(1,), leader=1))]},
+        in_full=["t-0"],
+        watermarks={"t-0": [series]},
+    )
+
+    (line,) = [line for track in drawing(shown).tracks for line in track.lines]
+
+    assert len(line.dots) == 1
+    assert 1000 < line.path.count("H") < 1500
