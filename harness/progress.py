@@ -69,6 +69,25 @@ class Plain:
         """Say nothing: lines are for what happened."""
 
 
+class Silent:
+    """Nothing: for one run of many."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+
+    def phase(self, name: str, elapsed_ms: int) -> None:
+        """Say nothing."""
+
+    def say(self, line: str) -> None:
+        """Say nothing."""
+
+    def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
+        """Say nothing."""
+
+
 class Screen:
     """A few lines that stay in place and change."""
 

@@ -1,13 +1,18 @@
 """The simulated world: the same nodes, clients and faults on one deterministic loop in virtual time."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from clusters.clock import RunClock
 from clusters.spec import ClusterSpec
 
 if TYPE_CHECKING:
     from clusters.simulated.cluster import SimulatedCluster
+
+# The last four exist only here: a power failure, a misbehaving disk, a clock, single messages.
+CAPABILITIES: Final = frozenset(
+    {"start", "stop", "kill", "pause", "wipe", "cut", "power_fail", "disk", "clock", "frames"}
+)
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> "SimulatedCluster":

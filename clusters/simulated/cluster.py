@@ -27,19 +27,19 @@ from clusters.api import (
 )
 from clusters.clock import RunClock
 from clusters.final_logs import segment_entries
+from clusters.simulated import CAPABILITIES
 from clusters.simulated.clients import SimulatedClients
 from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from clusters.simulated.loop import Failure
 from clusters.simulated.network import Host
 from clusters.simulated.node import SimulatedNode
+from clusters.simulated.process import NS_PER_S
+from clusters.simulated.violation import Violated
 from clusters.simulated.watch import Watch
 from clusters.simulated.world import EPOCH_MS, Machine, Simulation, Told
 from replog.config import DEFAULTS, Endpoint
 from replog.types import METADATA_TOPIC
 
-CAPABILITIES: Final = frozenset(
-    {"start", "stop", "kill", "pause", "wipe", "cut", "power_fail", "disk", "clock", "frames"}
-)
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
 PORT: Final = 9092
 DATA: Final = "/data"
@@ -58,6 +58,7 @@ class SimulatedCluster:
     def __init__(self, spec: ClusterSpec, simulation: Simulation, clock: RunClock, cluster_id: str) -> None:
         self.spec = spec
         self.simulation = simulation
+        simulation.cluster = self
         self.clock = clock
         self.cluster_id = cluster_id
         simulation.network.frames.on = True
@@ -67,6 +68,7 @@ class SimulatedCluster:
         elr_enabled = bool(spec.node_settings().get(ELR_SETTING, DEFAULTS[ELR_SETTING]))
         self.watch = Watch(simulation, machines, DATA, self.committed, self._seats, elr_enabled=elr_enabled)
         self.state: ClusterState = self.committed.state
+        self.watch.on_violation = self._violated
         self._client_machine = simulation.add_machine("clients", "10.0.255.1", CLIENTS_RANK)
         self._node_of = {machine.name: node for node, machine in machines.items()}
         self._told_count = 0
@@ -141,6 +143,13 @@ class SimulatedCluster:
                 return
         if failure.exception is not None:
             raise failure.exception
+
+    def _violated(self, problem: Violated) -> None:
+        """Stop every node where it is: what is wrong now must not be repaired or covered up."""
+        self._failures.append(f"{problem} (event {problem.event_count}, {problem.at_ns / NS_PER_S:.3f} s)")
+        for node in self.nodes.values():
+            if node.machine.running:
+                node.machine.kill()
 
     async def shut_down(self) -> None:
         """End every node at once; disks stay readable."""

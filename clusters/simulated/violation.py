@@ -8,3 +8,5 @@ class Violated(AssertionError):
         super().__init__(f"{invariant}: {text}")
         self.invariant = invariant
         self.text = text
+        self.at_ns = 0
+        self.event_count = 0

@@ -61,6 +61,8 @@ class Watch:
         self._seats = seats
         self._elr_enabled = elr_enabled
         self._nodes = {machine.name: node for node, machine in machines.items()}
+        self.on_violation: Callable[[Violated], None] = _raise
+        self.violation: Violated | None = None
         self._scheduled = False
         self._told: list[Told] = []
         self._batches: dict[TopicPartition, Batches] = {}
@@ -80,8 +82,18 @@ class Watch:
             prefix.lossy[node] = None
 
     def catch_up(self) -> None:
-        """Look at everything that changed; raises `Violated`."""
+        """Look at everything that changed; the first violation ends the watch and is told to `on_violation`."""
         self._scheduled = False
+        if self.violation is not None:
+            return
+        try:
+            self._look()
+        except Violated as problem:
+            problem.at_ns, problem.event_count = self._simulation.loop.now_ns, self._simulation.loop.event_count
+            self.violation = problem
+            self.on_violation(problem)
+
+    def _look(self) -> None:
         for node, logs in self.replicas.items():
             if logs.changed:
                 for partition in logs.catch_up():
@@ -322,6 +334,10 @@ class Sequences:
         count = mark.last_offset - mark.base_offset + 1
         following = (mark.first_sequence + count) % SEQUENCE_MODULUS
         self._next[mark.producer_id] = (mark.producer_epoch, following)
+
+
+def _raise(problem: Violated) -> None:
+    raise problem
 
 
 def _first_reaching(batches: list[BatchMark], offset: int) -> int:

@@ -60,6 +60,7 @@ class Simulation:
         self.told: list[Told] = []
         self.probes = Probes()
         self.listeners: list[Callable[[Told], None]] = []
+        self.cluster: object = None  # what runs in it, for who wants to look at it afterwards
         self.log_lines: list[str] | None = None  # set to a list to keep what nodes say to people
 
     def add_machine(self, name: str, address: str, rank: int) -> "Machine":

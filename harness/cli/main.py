@@ -17,6 +17,7 @@ from clusters.api import ClusterError
 from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
 from harness.cli.screen import one_screen
 from harness.cli.session import conduct
+from harness.cli.simulate import sweep
 from harness.plan import Plan, made, read_plan, read_schedule
 from harness.schedule import BadScenario, duration, load
 from results.recording import DamagedRecording
@@ -92,6 +93,9 @@ def report(
     (folder,) = _existing([run])
     path = write_report(folder)
     typer.echo(msgspec.json.encode({"report": str(path)}).decode() if json else str(path))
+
+
+app.command()(sweep)
 
 
 @app.command("list")

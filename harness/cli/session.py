@@ -45,6 +45,10 @@ def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool) -> Judged | None
 
 
 def _on_loop(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
+    if plan.cluster == "simulated":
+        from harness.simulated import conduct_simulated
+
+        return conduct_simulated(plan, run_dir, progress)[0]
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_until_signalled(plan, run_dir, progress))
 

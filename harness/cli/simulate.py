@@ -1,0 +1,170 @@
+"""The simulator's commands: sweep."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from harness.catalog import mutant_named, scenario_file
+from harness.plan import Plan, made
+from harness.schedule import BadScenario, Scenario, duration, load
+from harness.sweep import SeedResult, Sweep, swept, upper_bound
+from results.verdict import EXIT_INTERRUPTED, Verdict, worst
+
+SHOWN: Final = 12
+MS_PER_HOUR: Final = 3_600_000
+
+
+def sweep(
+    scenarios: Annotated[list[str], typer.Argument(help="Names of scenarios, or .yaml files.")],
+    seeds: Annotated[str, typer.Option(help="Seeds, first:end.")] = "0:100",
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once; default: one a core.")] = os.cpu_count() or 1,
+    budget: Annotated[str | None, typer.Option(help="Begin no more seeds after this, e.g. 10m.")] = None,
+    time_: Annotated[str | None, typer.Option("--time", help="How long faults go on, e.g. 45s.")] = None,
+    mutant: Annotated[list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the runs that found something.")] = Path("runs/sweep"),
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Run many seeds in the simulator, and group what they found."""
+    wanted = [load(scenario_file(name), {}) for name in scenarios]
+    plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
+    budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
+    board = Board(", ".join(scenarios))
+    with tempfile.TemporaryDirectory(prefix="tribunal-sweep-", dir=_fast_folder()) as scratch, board:
+        try:
+            account = swept(plans, jobs=jobs, budget_s=budget_s, scratch=Path(scratch), told=board.told)
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        kept = _keep(account, out)
+    _report(account, kept, json=json)
+    raise typer.Exit(worst(result.verdict for result in account.results).exit_code(strict=False))
+
+
+class Board:
+    """What a sweep has found so far: a screen on a terminal, a line now and then otherwise."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._sweep = Sweep()
+        self._began = time.monotonic()
+        self._live = (
+            Live(console=Console(stderr=True), refresh_per_second=2, transient=True, get_renderable=self._lines)
+            if sys.stderr.isatty()
+            else None
+        )
+        self._said = 0.0
+
+    def __enter__(self) -> "Board":
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def told(self, result: SeedResult, account: Sweep) -> None:
+        """Hear of a seed that has ended."""
+        self._sweep = account
+        if self._live is None and time.monotonic() - self._said > 10:
+            self._said = time.monotonic()
+            sys.stderr.write(f"{self._headline()}\n")
+
+    def _headline(self) -> str:
+        account = self._sweep
+        elapsed_s = max(time.monotonic() - self._began, 0.001)
+        hours = account.simulated_ms / MS_PER_HOUR
+        verdicts = "  ".join(f"{name} {count}" for name, count in sorted(account.verdicts.items()))
+        rate = 3600 * len(account.results) / elapsed_s
+        return (
+            f"{self._title}: {len(account.results)} seeds, {hours:.2f} simulated hours, {rate:.0f} seeds/h  {verdicts}"
+        )
+
+    def _lines(self) -> Group:
+        lines = [Text(self._headline(), style="bold")]
+        lines += [Text(line) for line in finding_lines(self._sweep)]
+        lines += [Text(f"probe    {name} {count}") for name, count in self._sweep.probes.most_common(SHOWN)]
+        return Group(*lines)
+
+
+def finding_lines(account: Sweep) -> list[str]:
+    """Return the findings, the most frequent first, with their first seeds."""
+    ranked = sorted(account.findings.items(), key=lambda item: -len(item[1]))
+    return [
+        f"finding  {len(results)} x {name}  (seeds {', '.join(str(result.seed) for result in results[:5])})"
+        for name, results in ranked[:SHOWN]
+    ]
+
+
+def _plans(
+    scenarios: Sequence[Scenario], seeds: range, time_text: str | None, mutants: tuple[str, ...]
+) -> Iterator[Plan]:
+    """Yield a plan per seed and scenario, seed by seed: a budget that ends early has seen all scenarios."""
+    for seed in seeds:
+        for scenario in scenarios:
+            time_ms = None if time_text is None else duration(time_text, scenario.spec).most_ms
+            yield made(scenario, seed=seed, cluster="simulated", time_ms=time_ms, mutants=mutants)
+
+
+def _seeds(text: str) -> range:
+    first, colon, end = text.partition(":")
+    if not first.isdigit() or (colon and not end.isdigit()):
+        raise BadScenario(f"seeds {text!r}: write first:end, e.g. 0:5000, or one number")
+    return range(int(first), int(end) if colon else int(first) + 1)
+
+
+def _fast_folder() -> str | None:
+    """Return a folder in memory where the system has one: runs without a finding live only for a moment."""
+    memory = Path("/dev/shm")  # noqa: S108  # made by TemporaryDirectory, for us alone
+    return str(memory) if os.access(memory, os.W_OK) else None
+
+
+def _keep(account: Sweep, out: Path) -> dict[str, list[str]]:
+    """Move the first runs of each finding to where they stay; return their folders by finding."""
+    kept: dict[str, list[str]] = {}
+    for name, results in account.findings.items():
+        for result in results[:3]:
+            source = Path(result.run_dir)
+            target = out / source.name
+            if source.is_dir() and not target.exists():
+                out.mkdir(parents=True, exist_ok=True)
+                import shutil
+
+                shutil.move(source, target)
+            kept.setdefault(name, []).append(str(target))
+    return kept
+
+
+def _report(account: Sweep, kept: dict[str, list[str]], *, json: bool) -> None:
+    violations = account.verdicts[Verdict.VIOLATION.value]
+    bound = upper_bound(len(account.results), violations)
+    if json:
+        content = {
+            "seeds": len(account.results),
+            "simulated_hours": account.simulated_ms / MS_PER_HOUR,
+            "verdicts": dict(account.verdicts),
+            "findings": {name: [result.seed for result in found] for name, found in account.findings.items()},
+            "kept": kept,
+            "probes": dict(account.probes),
+            "upper_bound_95": bound,
+        }
+        typer.echo(msgspec.json.encode(content).decode())
+        return
+    hours = account.simulated_ms / MS_PER_HOUR
+    typer.echo(f"{len(account.results)} seeds, {hours:.2f} simulated hours, verdicts {dict(account.verdicts)}")
+    typer.echo(f"violations {violations}; with 95 % confidence at most {100 * bound:.3g} % of runs have one")
+    for line in finding_lines(account):
+        typer.echo(line)
+    for name, folders in kept.items():
+        typer.echo(f"kept     {name}: {', '.join(folders)}")
+    for name, count in account.probes.most_common():
+        typer.echo(f"probe    {name} {count}")

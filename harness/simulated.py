@@ -1,0 +1,76 @@
+"""A run inside the simulator: the same conductor on a simulated loop, and what only a simulation knows of a run.
+
+`simulation.json` stands beside the recording: the trace hash with its checkpoints (two runs of a seed are the same if they
+agree), events, virtual time, probes, and the invariant that was violated, if one was.
+"""
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from clusters.simulated.cluster import SimulatedCluster
+from clusters.simulated.guard import sealed
+from clusters.simulated.violation import Violated
+from clusters.simulated.world import Simulation
+from harness.plan import Plan
+from harness.progress import Progress
+from harness.run import Ending, Run
+
+FILE: Final = "simulation.json"
+
+
+class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What a simulation knows of its run.
+
+    checkpoints:  the running trace hash after each block of events: where two runs part can be seen from them.
+    """
+
+    seed: int
+    trace_hash: str
+    event_count: int
+    message_count: int
+    simulated_ns: int
+    cpu_ns: int
+    invariant: str | None
+    violation: str | None
+    violated_at_event: int | None
+    probes: dict[str, int]
+    checkpoints: list[str]
+
+
+def conduct_simulated(plan: Plan, run_dir: Path, progress: Progress) -> tuple[Ending, SimulatedRun]:
+    """Run a plan in a simulation of its seed; writes simulation.json."""
+    began_ns = time.process_time_ns()
+    with sealed(Simulation(plan.seed)) as simulation:
+        run = Run(plan, run_dir, progress)
+        ending: Ending = simulation.run(run.execute())
+        known = _known(plan, simulation, time.process_time_ns() - began_ns)
+    (run_dir / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
+    return ending, known
+
+
+def _known(plan: Plan, simulation: Simulation, cpu_ns: int) -> SimulatedRun:
+    violation = _violation(simulation)
+    probes: dict[str, int] = {}
+    for (name, _), count in sorted(simulation.probes.counts.items()):
+        probes[name] = probes.get(name, 0) + count
+    return SimulatedRun(
+        seed=plan.seed,
+        trace_hash=simulation.loop.trace_hash(),
+        event_count=simulation.loop.event_count,
+        message_count=simulation.network.message_count,
+        simulated_ns=simulation.loop.now_ns,
+        cpu_ns=cpu_ns,
+        invariant=violation.invariant if violation else None,
+        violation=violation.text if violation else None,
+        violated_at_event=violation.event_count if violation else None,
+        probes=probes,
+        checkpoints=list(simulation.loop.trace.checkpoints),
+    )
+
+
+def _violation(simulation: Simulation) -> Violated | None:
+    cluster: Any = simulation.cluster
+    return cluster.watch.violation if isinstance(cluster, SimulatedCluster) else None
