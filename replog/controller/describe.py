@@ -7,14 +7,18 @@ after so many partitions, the cursor names the first partition that was not sent
 from collections.abc import Callable
 from typing import Final
 
+from replog.config import NodeConfig
 from replog.controller.image import Image
 from replog.controller.state import Partition, Topic
 from replog.controller.topics import LEGAL_NAME
 from replog.errors import Error
-from replog.types import NO_NODE
+from replog.types import NO_NODE, NodeId
+from replog.wire.messages import describe_cluster as dc
 from replog.wire.messages import describe_topic_partitions as m
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+CONTROLLERS: Final = 2  # DescribeCluster's endpoint type
 
 MayDescribe = Callable[[str], bool]  # topic name; the authorizer's hook (D17)
 
@@ -100,4 +104,26 @@ def _partition(image: Image, index: int, partition: Partition) -> m.DescribeTopi
         eligible_leader_replicas=list(partition.elr),
         last_known_elr=list(partition.last_known_elr),
         offline_replicas=[node for node in partition.replicas if not image.is_alive(node)],
+    )
+
+
+def describe_controllers(
+    request: dc.DescribeClusterRequest, config: NodeConfig, leader: NodeId
+) -> dc.DescribeClusterResponse:
+    """Answer DescribeCluster on a controller's listener: the voters, and who leads them (KIP-919)."""
+    if request.endpoint_type != CONTROLLERS:
+        return dc.DescribeClusterResponse(
+            error_code=Error.MISMATCHED_ENDPOINT_TYPE,
+            error_message="This is a controller; ask brokers about brokers.",
+            endpoint_type=CONTROLLERS,
+        )
+    return dc.DescribeClusterResponse(
+        error_message=None,
+        endpoint_type=CONTROLLERS,
+        cluster_id=config.cluster_id,
+        controller_id=leader,
+        brokers=[
+            dc.DescribeClusterBroker(broker_id=voter.node_id, host=voter.endpoint.host, port=voter.endpoint.port)
+            for voter in config.voters
+        ],
     )

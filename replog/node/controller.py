@@ -1,0 +1,355 @@
+"""A controller: a voter's seat in the quorum, the controller's core, and a listener for brokers.
+
+The quorum tells what is committed and who leads; the core decides while this node leads. What the core appends is in its
+image at once and in the log a moment later; answers wait until everything appended before them is committed, and
+become NOT_CONTROLLER when leadership ends first (SPEC 2.14).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
+from replog.config import Endpoint, NodeConfig, endpoint
+from replog.controller.controller import Controller
+from replog.controller.describe import describe_controllers
+from replog.controller.events import (
+    Append,
+    AskLogInfo,
+    Effect,
+    Event,
+    LogInfoAnswered,
+    Probe,
+    Reply,
+    Request,
+    Tell,
+    Tick,
+)
+from replog.controller.features import SUPPORTED
+from replog.controller.policy import Settings, Strategy
+from replog.errors import Error
+from replog.log.log import Log
+from replog.node.forwarding import FAILED
+from replog.node.metadata_log import open_metadata_log
+from replog.node.quorum import QuorumListener, QuorumNode, SnapshotReader
+from replog.node.server import Server, ServerLimits, ServerRequest
+from replog.node.tasks import Tasks
+from replog.ports import World
+from replog.types import ZERO_UUID, NodeId, QuorumEpoch
+from replog.wire.apis import CONTROLLER_APIS, Api
+from replog.wire.messages import (
+    allocate_producer_ids,
+    alter_partition,
+    api_versions,
+    broker_heartbeat,
+    broker_registration,
+    describe_configs,
+)
+from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
+from replog.wire.translate import current_alter_partition, old_alter_partition
+
+TICK_MS_MAX: Final = 500
+LOG_INFO_TIMEOUT_MS: Final = 4000
+
+_Failed = Callable[[Error], msgspec.Struct]
+
+_FAILED: Final[dict[Api, _Failed]] = {
+    Api.BROKER_REGISTRATION: lambda error: broker_registration.BrokerRegistrationResponse(error_code=error),
+    Api.BROKER_HEARTBEAT: lambda error: broker_heartbeat.BrokerHeartbeatResponse(error_code=error),
+    Api.ALTER_PARTITION: lambda error: alter_partition.AlterPartitionResponse(error_code=error),
+    Api.ALLOCATE_PRODUCER_IDS: lambda error: allocate_producer_ids.AllocateProducerIdsResponse(error_code=error),
+}
+
+
+class ControllerNode:
+    """One controller process, or one of many in a simulation."""
+
+    def __init__(
+        self, world: World, config: NodeConfig, *, also_tell: Callable[[], QuorumListener] | None = None
+    ) -> None:
+        """Prepare; a combined node's broker is told what the quorum tells, before the controller."""
+        self.world = world
+        self.config = config
+        self.controller = Controller(
+            settings_of(config), config.values, world.entropy.uuid, world.entropy.random("replica placement")
+        )
+        self.tasks = Tasks()
+        self.server = Server(world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config), features=self._features)
+        self.quorum: QuorumNode | None = None
+        self._also_tell = also_tell
+        self._log: Log | None = None
+        self._end_offset = 0  # behind the last record of this reign
+        self._committed_end = 0
+        self._reign = 0
+        self._unanswered: dict[int, ServerRequest] = {}
+        self._next_token = 0
+        self._until_committed: deque[tuple[int, Reply | Tell]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._connections: dict[NodeId, Connection] = {}
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the metadata log, listen, take part. `OSError` when the address is taken."""
+        incarnation = self.world.entropy.uuid()
+        self.world.journal.event("start", node=self.config.node_id, role="controller", incarnation=str(incarnation))
+        self._log = open_metadata_log(self.world, self.config)
+        self.quorum = QuorumNode(self.world, self.config, self._log, self)
+        await self.server.start(listener_of(self.config))
+        self.quorum.start()
+
+    async def stop(self) -> None:
+        """Hand over leadership if there is anybody to take it, then close in order."""
+        assert self.quorum is not None
+        assert self._log is not None
+        await self.quorum.stop()
+        self._stop_acting()
+        self.server.stop()
+        self.tasks.cancel()
+        for connection in self._connections.values():
+            connection.close()
+        self._log.close()
+        self.world.journal.event("stop", node=self.config.node_id, role="controller")
+
+    # --- what the quorum tells ---------------------------------------------------------------------
+
+    def on_committed(self, base_offset: int, epoch: int, records: list[tuple[int, bytes]]) -> None:
+        """Apply one committed batch; the active controller has applied its own already."""
+        if self._also_tell:
+            self._also_tell().on_committed(base_offset, epoch, records)
+        last_offset = records[-1][0]
+        if self.controller.is_active:
+            self.controller.committed(last_offset)
+        else:
+            for offset, value in records:
+                self.controller.replay(offset, decode_metadata_record(value))
+        self._committed_end = last_offset + 1
+        self._finish_committed()
+        self._snapshot_if_due()
+
+    def on_snapshot(self, reader: SnapshotReader) -> None:
+        """Start over from a snapshot."""
+        if self._also_tell:
+            self._also_tell().on_snapshot(reader)
+        self.controller.load_snapshot([decode_metadata_record(value) for value in reader], reader.end_offset)
+        self._committed_end = reader.end_offset
+
+    def on_leading(self, epoch: QuorumEpoch, next_offset: int) -> None:
+        """Begin to act as the active controller."""
+        if self._also_tell:
+            self._also_tell().on_leading(epoch, next_offset)
+        self._reign += 1
+        self._end_offset = next_offset
+        self._committed_end = next_offset  # everything before the reign is applied
+        self.world.journal.log("info", f"active controller in epoch {epoch}, from offset {next_offset}")
+        self.world.journal.event("controller_active", node=self.config.node_id, epoch=epoch)
+        self._perform(self.controller.activate(self._now_ms, next_offset))
+        self._arm()
+
+    def on_resigned(self, epoch: QuorumEpoch) -> None:
+        """Stop acting; whoever waits is told to ask elsewhere."""
+        if self._also_tell:
+            self._also_tell().on_resigned(epoch)
+        self.world.journal.log("info", f"no longer the active controller of epoch {epoch}")
+        self.world.journal.event("controller_resigned", node=self.config.node_id, epoch=epoch)
+        self._stop_acting()
+
+    def on_leader_changed(self, leader: NodeId, epoch: QuorumEpoch) -> None:
+        """Take no notice: brokers are told by the quorum where to go."""
+        if self._also_tell:
+            self._also_tell().on_leader_changed(leader, epoch)
+
+    def _stop_acting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._until_committed.clear()
+        if self.controller.is_active:
+            self.controller.deactivate()
+        waiting, self._unanswered = self._unanswered, {}
+        for request in waiting.values():
+            self._refuse(request)
+
+    def _snapshot_if_due(self) -> None:
+        assert self.quorum is not None
+        if self.quorum.bytes_since_snapshot < self.config.integer("metadata.log.max.record.bytes.between.snapshots"):
+            return
+        image = self.controller.image
+        # An active controller's image runs ahead of what is committed; it waits for a quiet moment.
+        if image.last_offset < self.quorum.applied_offset and not image.in_transaction:
+            self.quorum.take_snapshot(encode_metadata_record(record) for record in image.snapshot())
+
+    # --- requests ------------------------------------------------------------------------------------
+
+    def _on_request(self, request: ServerRequest) -> None:
+        try:
+            self._handle(request)
+        except OSError as problem:
+            # Within a protocol asyncio takes an OSError for a lost connection; after one of the disk
+            # the metadata log cannot be trusted, so the node has to end.
+            context = {"message": f"{request.api.name}: the disk failed", "exception": problem}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    def _handle(self, request: ServerRequest) -> None:
+        assert self.quorum is not None
+        if self.quorum.handle(request):
+            return
+        if request.api is Api.DESCRIBE_CLUSTER:
+            request.reply(describe_controllers(request.body, self.config, self.quorum.leader[0]))
+        elif not self.controller.handles(type(request.body)):
+            request.close(f"{request.api.name} is not answered by controllers")
+        elif not (self.quorum.is_leading and self.controller.is_active):
+            self._refuse(request)
+        else:
+            self._decide(request)
+
+    def _decide(self, request: ServerRequest) -> None:
+        body = request.body
+        if isinstance(body, alter_partition.AlterPartitionRequest):
+            body = current_alter_partition(body, request.version, self._topic_id)
+        self._next_token += 1
+        self._unanswered[self._next_token] = request
+        self._take(Request(token=self._next_token, body=body, received_ms=self._now_ms))
+
+    def _topic_id(self, name: str) -> UUID:
+        topic = self.controller.image.topics_by_name.get(name)
+        return topic.topic_id if topic else ZERO_UUID
+
+    def _refuse(self, request: ServerRequest) -> None:
+        if request.is_answered:
+            return
+        if request.api in _FAILED:
+            request.reply(_FAILED[request.api](Error.NOT_CONTROLLER))
+        elif request.api in FAILED:
+            request.reply(FAILED[request.api](request.body, Error.NOT_CONTROLLER))
+        else:
+            assert isinstance(request.body, describe_configs.DescribeConfigsRequest), request.api
+            request.close("this controller is not active")
+
+    # --- events and their effects ----------------------------------------------------------------------
+
+    @property
+    def _now_ms(self) -> int:
+        return self.world.clock.now_ms()
+
+    def _take(self, event: Event) -> None:
+        self._perform(self.controller.handle(event, self._now_ms, self._end_offset))
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Append():
+                    self._append(effect)
+                case Reply() | Tell():
+                    self._until_committed.append((self._end_offset, effect))
+                case Probe():
+                    self.world.journal.probe(effect.name)
+                case AskLogInfo():
+                    self.tasks.start(self._ask_log_info(effect, self._reign))
+        self._finish_committed()
+
+    def _append(self, effect: Append) -> None:
+        assert self.quorum is not None
+        self._end_offset += len(effect.records)
+        self.quorum.append([encode_metadata_record(record) for record in effect.records])
+
+    def _finish_committed(self) -> None:
+        while self._until_committed and self._until_committed[0][0] <= self._committed_end:
+            _, effect = self._until_committed.popleft()
+            if isinstance(effect, Tell):
+                self.world.journal.event(effect.event, **effect.fields)
+            else:
+                self._answer(effect)
+
+    def _answer(self, effect: Reply) -> None:
+        request = self._unanswered.pop(effect.token)
+        if request.is_answered:
+            return  # its connection is gone
+        body = effect.body
+        if isinstance(body, alter_partition.AlterPartitionResponse):
+            body = old_alter_partition(body, request.version)
+        request.reply(body)
+
+    def _arm(self) -> None:
+        delay_ms = self.controller.next_deadline_ms(self._now_ms) - self._now_ms
+        delay_ms = max(1, min(delay_ms, TICK_MS_MAX))
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        assert self.quorum is not None
+        self._timer = None
+        if not self.controller.is_active:
+            return
+        if self.quorum.is_leading:
+            self._take(Tick())
+        if self.controller.is_active:
+            self._arm()
+
+    async def _ask_log_info(self, question: AskLogInfo, reign: int) -> None:
+        response = None
+        try:
+            connection = await self._connection_to(question.broker_id)
+            response = await connection.send(Api.GET_REPLICA_LOG_INFO, question.request, timeout_ms=LOG_INFO_TIMEOUT_MS)
+        except (ConnectionLost, UnsupportedVersion, OSError) as problem:
+            self.world.journal.log("info", f"no log info of broker {question.broker_id}: {problem}")
+        assert self.quorum is not None
+        if reign == self._reign and self.controller.is_active and self.quorum.is_leading:
+            self._take(LogInfoAnswered(broker_id=question.broker_id, request=question.request, response=response))
+
+    async def _connection_to(self, broker_id: NodeId) -> Connection:
+        broker = self.controller.image.brokers.get(broker_id)
+        if broker is None or not broker.endpoints:
+            raise ConnectionLost(f"broker {broker_id} is not registered")
+        address = Endpoint(broker.endpoints[0].host, broker.endpoints[0].port)
+        known = self._connections.get(broker_id)
+        if known is not None and known.is_open and known.endpoint == address:
+            return known
+        connection = Connection(self.world, address, f"controller-{self.config.node_id}")
+        await connection.open(timeout_ms=LOG_INFO_TIMEOUT_MS)
+        self._connections[broker_id] = connection
+        return connection
+
+    def _features(self) -> api_versions.ApiVersionsResponse:
+        image = self.controller.image
+        return api_versions.ApiVersionsResponse(
+            supported_features=[
+                api_versions.SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+                for name, levels in sorted(SUPPORTED.items())
+            ],
+            finalized_features_epoch=image.last_offset,
+            finalized_features=[
+                api_versions.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, level in sorted(image.features.items())
+                if level > 0
+            ],
+        )
+
+
+def listener_of(config: NodeConfig) -> Endpoint:
+    """Return where the controller role listens: a combined node has a listener of its own for it."""
+    text = config.text("controller.listeners")
+    return endpoint("controller.listeners", text) if text else config.listener
+
+
+def settings_of(config: NodeConfig) -> Settings:
+    """Return what the controller's decisions need of a node's configuration."""
+    return Settings(
+        cluster_id=config.cluster_id,
+        session_timeout_ms=config.integer("broker.session.timeout.ms"),
+        heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
+        min_insync_replicas=config.integer("min.insync.replicas"),
+        default_replication_factor=config.integer("default.replication.factor"),
+        num_partitions=config.integer("num.partitions"),
+        unclean_leader_election=config.flag("unclean.leader.election.enable"),
+        unclean_leader_election_interval_ms=config.integer("unclean.leader.election.interval.ms"),
+        unclean_recovery_strategy=Strategy(config.text("unclean.recovery.strategy")),
+        unclean_recovery_manager=config.flag("unclean.recovery.manager.enabled"),
+        unclean_recovery_timeout_ms=config.integer("unclean.recovery.timeout.ms"),
+        leader_rebalance=config.flag("auto.leader.rebalance.enable"),
+        leader_imbalance_check_interval_ms=1000 * config.integer("leader.imbalance.check.interval.seconds"),
+        eligible_leader_replicas=config.flag("eligible.leader.replicas.enable"),
+    )
