@@ -76,6 +76,8 @@ def open_metadata_log(world: World, config: NodeConfig) -> Log:
     """
     directory = metadata_directory(config)
     world.disk.make_directory(directory)
+    # Else a power failure takes the directory with everything that is synced in it.
+    world.disk.sync_directory(config.metadata_log_dir)
     known = snapshot_ids(world.disk, directory)
     settings = msgspec.structs.replace(LogSettings.of_broker(config), deletes=False, compacts=False)
     log = Log.open(
