@@ -56,7 +56,7 @@ class Broker:
     """One broker process, or one of many in a simulation."""
 
     def __init__(self, world: World, config: NodeConfig, *, quorum: QuorumNode | None = None) -> None:
-        """Prepare; a combined node hands in its quorum seat and tells this broker what is committed."""
+        """Prepare; a combined node sets `quorum`, here or before `start`, and tells what is committed."""
         self.world = world
         self.config = config
         self.tasks = Tasks()
@@ -75,7 +75,7 @@ class Broker:
         self.server = Server(world, BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features)
         self.is_serving = False
         self.quorum: QuorumNode | None = quorum
-        self._owns_quorum = quorum is None
+        self._owns_quorum = False
         self._metadata_log: Log | None = None
         self.lifecycle: Lifecycle | None = None
         self._life_changed = asyncio.Event()
@@ -98,6 +98,7 @@ class Broker:
             now_ms=self.world.clock.now_ms(),
         )
         if self.quorum is None:
+            self._owns_quorum = True
             self._metadata_log = open_metadata_log(self.world, self.config)
             self.quorum = QuorumNode(self.world, self.config, self._metadata_log, self)
             self.quorum.start()

@@ -104,7 +104,7 @@ class World:
         return self.leader.on_alter_partition_answer(pending, answer, self.now_ms)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(EVENTS, max_size=40))
 def test_the_watermark_never_falls_nor_passes_the_maximal_isr(events: list[tuple[Any, ...]]) -> None:
     world = World()
@@ -124,7 +124,7 @@ def test_the_watermark_never_falls_nor_passes_the_maximal_isr(events: list[tuple
         assert len(fresh) <= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(EVENTS, max_size=40))
 def test_a_proposal_names_no_replica_by_an_epoch_that_metadata_has_left_behind(
     events: list[tuple[Any, ...]],

@@ -195,7 +195,7 @@ class Replicas:
             self.act(self.state.leader, leader.leadership.on_tick(self.now_ms))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(EVENTS)
 def test_what_was_committed_survives_any_kills_and_clean_elections(events: list[tuple[str, int]]) -> None:
     replicas = Replicas()

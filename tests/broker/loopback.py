@@ -1,0 +1,119 @@
+"""Controllers and brokers of one cluster on one event loop and real sockets; clients in threads beside."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from replog.config import NodeConfig
+from replog.node.broker import Broker
+from replog.node.controller import ControllerNode
+from replog.node.world import RealWorld
+
+T = TypeVar("T")
+QUICK = {
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 300,
+    "controller.quorum.election.timeout.ms": 300,
+    "controller.quorum.fetch.timeout.ms": 1000,
+    "replica.lag.time.max.ms": 3000,
+    "replica.fetch.backoff.ms": 100,
+    "replica.fetch.wait.max.ms": 100,
+}
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Loopback:
+    """A cluster in this process."""
+
+    def __init__(self, folder: Path, controllers: int, brokers: int, settings: dict[str, Any]) -> None:
+        self.folder = folder
+        self.cluster_id = str(UUID(int=99))
+        ids = [101 + i for i in range(controllers)] + [1 + i for i in range(brokers)]
+        self.ports = dict(zip(ids, free_ports(len(ids)), strict=True))
+        self.settings = settings
+        self.worlds: dict[int, RealWorld] = {}
+        self.nodes: dict[int, Broker | ControllerNode] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for node, port in self.ports.items() if node < 100)
+
+    def config(self, node: int) -> NodeConfig:
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.ports.items() if node > 100)
+        return NodeConfig(
+            {
+                "process.roles": "controller" if node > 100 else "broker",
+                "node.id": node,
+                "cluster.id": self.cluster_id,
+                "listeners": f"127.0.0.1:{self.ports[node]}",
+                "log.dirs": str(self.folder / f"node-{node}"),
+                "controller.quorum.voters": voters,
+                "tribunal.events.file": str(self.folder / f"events-{node}.jsonl"),
+            }
+            | QUICK
+            | self.settings
+        )
+
+    async def start(self, node: int) -> None:
+        config = self.config(node)
+        format_directory(config)
+        self.worlds[node] = RealWorld(config, level="warning")
+        self.nodes[node] = (ControllerNode if node > 100 else Broker)(self.worlds[node], config)
+        await self.nodes[node].start()
+
+    async def stop(self, node: int) -> None:
+        await self.nodes.pop(node).stop()
+        self.worlds.pop(node).close()
+
+    async def stop_all(self) -> None:
+        for node in sorted(self.nodes):
+            await self.stop(node)
+
+    async def serving(self) -> None:
+        """Wait until all brokers are unfenced."""
+        brokers = [node for node in self.nodes.values() if isinstance(node, Broker)]
+        async with asyncio.timeout(30):
+            while not all(len(_alive(broker)) == len(brokers) and broker.is_serving for broker in brokers):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+def format_directory(config: NodeConfig) -> None:
+    properties = Path(config.log_dirs[0]) / "meta.properties"
+    if not properties.exists():
+        properties.parent.mkdir(parents=True)
+        identity = f"cluster.id={config.cluster_id}\nnode.id={config.node_id}\ndirectory.id={UUID(int=config.node_id)}"
+        properties.write_text(f"version=1\n{identity}\n")
+
+
+def _alive(broker: Broker) -> list[int]:
+    return [node for node, view in broker.metadata.brokers.items() if not view.fenced]
+
+
+async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)
+
+
+@asynccontextmanager
+async def running(folder: Path, *, controllers: int, brokers: int, **settings: Any) -> AsyncGenerator[Loopback]:
+    """A serving cluster; stopped in order at the end."""
+    cluster = Loopback(folder, controllers, brokers, {name.replace("__", "."): v for name, v in settings.items()})
+    for node in cluster.ports:
+        await cluster.start(node)
+    try:
+        await cluster.serving()
+        yield cluster
+    finally:
+        await cluster.stop_all()

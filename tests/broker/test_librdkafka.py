@@ -1,0 +1,81 @@
+"""An unmodified client against real brokers and controllers on loopback: librdkafka by confluent-kafka."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker.loopback import in_thread, running
+
+
+def create(bootstrap: str, topic: str, partitions: int, factor: int, **configs: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    for future in admin.create_topics([NewTopic(topic, partitions, factor, config=named)]).values():
+        future.result(20)
+
+
+def produce(bootstrap: str, topic: str, values: list[bytes], **settings: Any) -> list[str]:
+    """Produce all values; return the errors of those that failed."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "message.timeout.ms": 30000} | settings)
+    errors: list[str] = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: errors.append(str(error)) if error else None)
+        producer.poll(0)
+    assert producer.flush(40) == 0
+    return errors
+
+
+def consume(bootstrap: str, topic: str, partitions: int, count: int) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    values: list[bytes] = []
+    for _ in range(200):
+        values += [message.value() for message in consumer.consume(count, 0.2) if message.error() is None]
+        if len(values) >= count:
+            break
+    consumer.close()
+    return values
+
+
+def watermarks(bootstrap: str, topic: str) -> tuple[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
+    found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
+    consumer.close()
+    return found
+
+
+def test_one_broker_serves_librdkafka_end_to_end(tmp_path: Path) -> None:
+    values = [b"value-%d" % index for index in range(2000)]
+
+    async def scenario() -> None:
+        async with running(tmp_path, controllers=1, brokers=1) as cluster:
+            for acks in (1, "all"):
+                topic = f"topic-{acks}"  # created by asking for it
+                assert (
+                    await in_thread(lambda topic=topic, acks=acks: produce(cluster.bootstrap, topic, values, acks=acks))
+                    == []
+                )
+                assert await in_thread(consume, cluster.bootstrap, topic, 1, len(values)) == values
+            assert await in_thread(watermarks, cluster.bootstrap, "topic-all") == (0, len(values))
+
+    asyncio.run(scenario())
+
+
+def test_three_brokers_survive_the_leaders_stop_and_its_return(tmp_path: Path) -> None:
+    first, second = ([b"%s-%d" % (name, index) for index in range(500)] for name in (b"first", b"second"))
+
+    async def scenario() -> None:
+        async with running(tmp_path, controllers=3, brokers=3) as cluster:
+            bootstrap = cluster.bootstrap
+            await in_thread(lambda: create(bootstrap, "t", 3, 3, min_insync_replicas="2"))
+            assert await in_thread(lambda: produce(bootstrap, "t", first, **{"enable.idempotence": True})) == []
+            await cluster.stop(1)
+            assert await in_thread(lambda: produce(bootstrap, "t", second, acks="all")) == []
+            await cluster.start(1)
+            await cluster.serving()
+            assert sorted(await in_thread(consume, bootstrap, "t", 3, 1000)) == sorted([*first, *second])
+
+    asyncio.run(scenario())
