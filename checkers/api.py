@@ -4,7 +4,8 @@ A property is one module of this package; its name is the module's. It has
 - a docstring in words (the report shows its first line),
 - `TABLES`: the tables it looks at,
 - `KINDS: dict[str, Kind]`: the anomalies it can find, each with its sentence and what it means,
-- `kernel(rows, context) -> Found` for one partition, or `run_kernel(run) -> Found` for a whole run: pure, vectorised,
+- `kernel(rows, context) -> Found` for one partition's rows, `timeline_kernel(timeline) -> Found` for its committed history,
+  or `run_kernel(run, history) -> Found` for a whole run: pure, vectorised where there are many rows,
 - `SQL`: the same as a query that runs in Spark SQL and in DuckDB: the definition for readers, the oracle in tests.
 The engine discovers modules by having `KINDS`. Nothing else has to be touched to add one.
 """

@@ -181,10 +181,12 @@ class Ledger:
         self.leadership_changed = False
         self.log_start_moved = False
         self.election: Elected | None = None
+        self._settled = True
         self.violations: dict[str, None] = {}
 
     def add(self, fact: Fact) -> None:
         """Take in the next fact."""
+        self._settle_election()
         match fact:
             case Acknowledged():
                 self._on_acknowledged(fact)
@@ -211,6 +213,12 @@ class Ledger:
                 self._on_elected(fact)
             case _:
                 assert_never(fact)
+
+    def _settle_election(self) -> None:
+        """After an election that was not clean the leader's log is the log by definition: it is whole."""
+        if not self._settled and self.election is not None and self.election.how is not How.CLEAN:
+            self.unclean.pop(self.election.leader, None)
+        self._settled = True
 
     def _on_acknowledged(self, fact: Acknowledged) -> None:
         self.acks, self.isr, self.leader = fact.acks, fact.isr, fact.leader
@@ -248,6 +256,7 @@ class Ledger:
     def _on_elected(self, election: Elected) -> None:
         self.leadership_changed = True
         self.election = election
+        self._settled = False
         if election.how is not How.CLEAN and not self._allowed(election):
             self.violations["unclean_election_not_allowed"] = None
         if election.how is How.CLEAN and self.settings.elr and election.leader in self.unclean:

@@ -64,6 +64,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of the partition's history: what happened and the state after it.
 
     from_offset:  the facts hold only for records at or beyond this offset (a proven loss).
+    changed:      the partition's own state changed here.
+    fenced:       brokers that were registered and fenced.
     """
 
     at_ns: int
@@ -71,6 +73,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     settings: Settings
     from_offset: int = 0
+    changed: bool = False
+    fenced: tuple[int, ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,13 +261,19 @@ class History:
             builder.add(self._types[position], body, offset=offset, at_ns=self._at_ns[position])
         return builder.timeline()
 
+    def partitions(self) -> list[tuple[str, int]]:
+        """Return all partitions that the metadata names, in order."""
+        created = self._metadata.filter(pc.equal(self._metadata["record_type"].cast(pa.string()), "PartitionRecord"))
+        pairs = zip(created["topic"].to_pylist(), created["partition"].to_pylist(), strict=True)
+        return sorted({(topic, partition) for topic, partition in pairs if topic is not None and partition is not None})
+
     def _positions(self, topic: str, partition: int) -> list[int]:
         own = pc.and_(
             pc.equal(self._metadata["topic"].cast(pa.string()), topic), pc.equal(self._metadata["partition"], partition)
         )
         shared = pc.is_in(
             self._metadata["record_type"].cast(pa.string()),
-            value_set=pa.array(["RegisterBrokerRecord", "ConfigRecord"]),
+            value_set=pa.array(["RegisterBrokerRecord", "BrokerRegistrationChangeRecord", "ConfigRecord"]),
         )
         chosen = pc.or_(pc.fill_null(own, False), pc.fill_null(shared, False))  # noqa: FBT003 - pyarrow's signature
         return [position for position, wanted in enumerate(chosen.to_pylist()) if wanted]
@@ -349,6 +359,7 @@ class _Builder:
         self._losses = losses
         self._by_offset = {registration.metadata_offset: registration for registration in registrations}
         self._registered_ns: dict[int, int] = {}
+        self._fenced: dict[int, None] = {}
         self._orders = orders
         self._state: State | None = None
         self._entries: list[Entry] = []
@@ -359,11 +370,15 @@ class _Builder:
         match record_type:
             case "RegisterBrokerRecord":
                 self._on_registered(body["broker_id"], offset, at_ns)
+                self._fence(body["broker_id"], fenced=body.get("fenced", True))
+            case "BrokerRegistrationChangeRecord":
+                if body.get("fenced", 0):
+                    self._fence(body["broker_id"], fenced=body["fenced"] == 1)
             case "ConfigRecord":
                 self._on_config(body, at_ns)
             case "PartitionRecord":
                 self._state = State.created_by(body)
-                self._append(at_ns, ())
+                self._append(at_ns, (), changed=True)
             case "PartitionChangeRecord" if self._state is not None:
                 self._on_change(self._state, body, at_ns)
             case _:
@@ -374,11 +389,25 @@ class _Builder:
         self._add_live_cuts(until_ns=1 << 62)
         return Timeline(self._entries, self._settings())
 
-    def _append(self, at_ns: int, facts: tuple[Fact, ...], from_offset: int = 0) -> None:
-        if self._state is not None:
-            self._entries.append(
-                Entry(at_ns=at_ns, facts=facts, state=self._state, settings=self._settings(), from_offset=from_offset)
-            )
+    def _append(self, at_ns: int, facts: tuple[Fact, ...], from_offset: int = 0, *, changed: bool = False) -> None:
+        if self._state is None:
+            return
+        entry = Entry(
+            at_ns=at_ns,
+            facts=facts,
+            state=self._state,
+            settings=self._settings(),
+            from_offset=from_offset,
+            changed=changed,
+            fenced=tuple(sorted(self._fenced)),
+        )
+        self._entries.append(entry)
+
+    def _fence(self, node: int, *, fenced: bool) -> None:
+        if fenced:
+            self._fenced[node] = None
+        else:
+            self._fenced.pop(node, None)
 
     def _add_live_cuts(self, until_ns: int) -> None:
         due = [loss for loss in self._losses if loss.alive and loss.injected_ns <= until_ns]
@@ -422,7 +451,7 @@ class _Builder:
             self._state = after
             facts.append(SettingsChanged(self._settings()))
         self._state = after
-        self._append(at_ns, tuple(facts))
+        self._append(at_ns, tuple(facts), changed=True)
 
     def _leadership(self, before: State, after: State, at_ns: int) -> Fact:
         if after.leader == NO_LEADER or (after.leader == before.leader and after.replicas != before.replicas):

@@ -87,6 +87,8 @@ def _judge_run(run_dir: Path) -> Iterator[Row]:
     for name, module in properties().items():
         if hasattr(module, "run_kernel"):
             yield from _attempt(name, partial(_judged_run, module, run, history))
+        if hasattr(module, "timeline_kernel"):
+            yield from _attempt(name, partial(_judged_timelines, module, history))
 
 
 def _check_values_unique(recording: Recording) -> None:
@@ -108,6 +110,14 @@ def _judge_partition(run_dir: Path, topic_partition: str) -> Iterator[Row]:
 
 def _judged_run(module: ModuleType, run: PartitionRows, history: History) -> list[Row]:
     return list(_rows(module, module.run_kernel(run, history), {}))
+
+
+def _judged_timelines(module: ModuleType, history: History) -> list[Row]:
+    rows = []
+    for topic, partition in history.partitions():
+        found = module.timeline_kernel(history.timeline(topic, partition))
+        rows += [row | {"topic": topic, "partition": partition} for row in _rows(module, found, {})]
+    return rows
 
 
 def _attempt(name: str, work: Callable[[], list[Row]]) -> list[Row]:

@@ -21,7 +21,7 @@ class Run:
         self.metadata_offset = 0
         self.polls = 0
         for node in (1, 2, 3):
-            self.registered(node, at=0, previous=-1)
+            self.registered(node, at=0, previous=-1, fenced=False)
         self.metadata("PartitionRecord", 0, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)
 
     def metadata(self, record_type: str, at: int, **body: Any) -> None:
@@ -40,7 +40,7 @@ class Run:
     def change(self, at: int, **body: Any) -> None:
         self.metadata("PartitionChangeRecord", at, partition_id=0, **body)
 
-    def registered(self, node: int, at: int, previous: int) -> None:
+    def registered(self, node: int, at: int, previous: int, *, fenced: bool = True) -> None:
         epoch = self.metadata_offset
         self.recorder.row(
             "nodes",
@@ -51,7 +51,7 @@ class Run:
             previous_broker_epoch=previous,
             at_ns=at * MS,
         )
-        self.metadata("RegisterBrokerRecord", at, broker_id=node, broker_epoch=epoch)
+        self.metadata("RegisterBrokerRecord", at, broker_id=node, broker_epoch=epoch, fenced=fenced)
 
     def node(self, node: int, event: str, at: int) -> None:
         self.recorder.row("nodes", node=node, role="broker", event=event, at_ns=at * MS)

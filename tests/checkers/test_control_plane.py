@@ -1,0 +1,111 @@
+"""The committed metadata's own rules: pairs of a state that may be and its neighbour that may not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checkers.recorded import Run
+from tests.checkers.test_lost_writes import found
+
+
+def kinds(run: Run) -> list[object]:
+    return [kind for kind, *_ in found(run.finish())]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param({"isr": [1, 2]}, [], id="ISR shrinks"),
+        pytest.param({"isr": [1, 4]}, ["isr_outside_replicas"], id="ISR of a non-replica"),
+        pytest.param({"isr": [1], "eligible_leader_replicas": [2]}, [], id="ELR below min ISR"),
+        pytest.param({"isr": [1], "eligible_leader_replicas": [1]}, ["isr_and_elr_overlap"], id="overlap"),
+        pytest.param({"isr": [1, 2], "eligible_leader_replicas": [3]}, ["elr_beside_full_isr"], id="ELR at min ISR"),
+        pytest.param({"isr": [2]}, ["leader_outside_isr"], id="leader outside"),
+    ],
+)
+def test_states(run: Run, body: dict[str, Any], expected: list[str]) -> None:
+    run.change(100, **body)
+
+    assert kinds(run) == expected
+
+
+@pytest.mark.parametrize(("isr", "expected"), [([3], []), ([3, 2], ["recovering_with_others"])])
+def test_recovering_implies_an_isr_of_one(tmp_path: Path, isr: list[int], expected: list[str]) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(100, isr=[1, 2])
+    run.change(200, isr=isr, leader=3, leader_recovery_state=1)
+
+    assert kinds(run) == expected
+
+
+def test_an_unclean_election_needs_permission(run: Run) -> None:
+    run.change(100, isr=[1, 2])
+    run.change(200, isr=[3], leader=3, leader_recovery_state=1)
+
+    assert kinds(run) == ["unclean_election_not_allowed"]
+
+
+def test_an_election_from_outside_without_recovering_is_unclean_too(run: Run) -> None:
+    run.change(100, isr=[1, 2])
+    run.change(200, isr=[3], leader=3)
+
+    assert kinds(run) == ["unclean_election_not_allowed"]
+
+
+@pytest.mark.parametrize(("unfenced", "expected"), [(True, []), (False, ["fenced_replica_joined"])])
+def test_only_an_unfenced_broker_joins_the_isr(run: Run, unfenced: bool, expected: list[str]) -> None:
+    run.change(100, isr=[1, 2])
+    run.registered(3, at=150, previous=-1)
+    if unfenced:
+        run.metadata("BrokerRegistrationChangeRecord", 160, broker_id=3, fenced=-1)
+    run.change(200, isr=[1, 2, 3])
+
+    assert kinds(run) == expected
+
+
+@pytest.mark.parametrize(("first", "expected"), [(-1, []), (None, ["elr_lost_member"])])
+def test_isr_and_elr_are_empty_only_after_min_isr_unclean_shutdowns(
+    run: Run, first: int | None, expected: list[str]
+) -> None:
+    run.change(100, isr=[2, 3], leader=2)
+    run.change(110, isr=[3], leader=3)
+    if first is not None:
+        run.registered(2, at=200, previous=first)
+    run.change(210, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
+    run.registered(3, at=220, previous=-1)
+    run.change(300, isr=[3], leader=3, leader_recovery_state=1)
+
+    assert kinds(run) == expected
+
+
+def test_a_clean_election_of_an_unclean_replica(run: Run) -> None:
+    run.change(100, isr=[1], eligible_leader_replicas=[2])
+    run.registered(2, at=150, previous=-1)
+    run.change(200, isr=[2], leader=2, eligible_leader_replicas=[1])
+
+    assert kinds(run) == ["clean_election_of_unclean_replica"]
+
+
+def test_a_last_known_leader_is_whole_from_then_on(run: Run) -> None:
+    run.change(100, isr=[1, 2])
+    for at, node in ((200, 1), (300, 2)):
+        run.registered(node, at=at, previous=-1)
+    run.change(400, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[2])
+    run.change(500, isr=[2], leader=2, leader_recovery_state=1)
+    run.change(600, leader_recovery_state=0)
+    run.change(700, leader=-1)
+    run.change(800, leader=2)
+
+    assert kinds(run) == []
+
+
+def test_broker_epochs_only_grow(run: Run) -> None:
+    run.metadata("RegisterBrokerRecord", 100, broker_id=1, broker_epoch=0, incarnation_id="other")
+
+    assert kinds(run) == ["broker_epoch_back"]
