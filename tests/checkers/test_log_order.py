@@ -1,0 +1,88 @@
+"""The log as one object: pairs of a log that is in order and its neighbour that is not."""
+
+from pathlib import Path
+
+import pytest
+
+from results.recording import value_of
+from tests.checkers.recorded import Run
+from tests.checkers.test_lost_writes import found
+
+
+def kinds(run: Run) -> list[object]:
+    return [(kind, severity) for kind, severity, *_ in found(run.finish())]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+def test_what_was_read_stays_where_it_was(run: Run) -> None:
+    values = [run.send(i, 100 + i) for i in range(3)]
+    run.read(dict(enumerate(values)), 150)
+    run.final_read(dict(enumerate(values)))
+
+    assert kinds(run) == []
+
+
+def test_another_value_at_an_offset_that_was_read(run: Run) -> None:
+    values = [run.send(i, 100 + i, outcome="info", complete_ns=None, log_offset=None) for i in range(2)]
+    run.read({0: values[0]}, 150)
+    run.final_read({0: values[1]})
+
+    assert ("offset_conflict", "violation") in kinds(run)
+
+
+def test_a_replica_that_can_lead_holds_another_value(run: Run) -> None:
+    values = [run.send(i, 100 + i) for i in range(2)]
+    run.final_read(dict(enumerate(values)))
+    for node in (1, 2):
+        run.log(node, dict(enumerate(values)))
+    run.log(3, {0: values[0], 1: value_of(9, 9)})
+
+    assert kinds(run) == [("diverged", "violation")]
+
+
+def test_a_replica_that_cannot_lead_may_hold_anything(run: Run) -> None:
+    run.change(50, isr=[1, 2])
+    values = [run.send(i, 100 + i) for i in range(2)]
+    run.final_read(dict(enumerate(values)))
+    run.log(3, {0: values[0], 1: value_of(9, 9)})
+
+    assert kinds(run) == []
+
+
+def test_an_acknowledged_offset_is_where_the_record_stands(run: Run) -> None:
+    value = run.send(0, 100, offset=5)
+    run.final_read({0: value})
+
+    assert kinds(run) == [("moved", "violation")]
+
+
+@pytest.mark.parametrize(
+    ("worker_class", "expected"), [("idempotent", ("reordered", "violation")), ("plain", ("overtaken", "note"))]
+)
+def test_a_producers_order(run: Run, worker_class: str, expected: tuple[str, str]) -> None:
+    first = run.send(0, 100, worker_class=worker_class, offset=1, complete_ns=900_000_000)
+    second = run.send(1, 101, worker_class=worker_class, offset=0, complete_ns=900_000_000)
+    run.final_read({0: second, 1: first})
+
+    assert kinds(run) == [expected]
+
+
+def test_a_record_stands_before_one_that_had_completed_before_it_was_sent(run: Run) -> None:
+    first = run.send(0, 100, worker_class="plain", offset=1)
+    second = run.send(1, 200, worker_class="plain", offset=0)
+    run.final_read({0: second, 1: first})
+
+    assert ("real_time_order", "violation") in kinds(run)
+
+
+def test_an_offset_that_holds_nothing(run: Run) -> None:
+    values = [run.send(i, 100 + i, offset=2 * i) for i in range(2)]
+    run.final_read({0: values[0], 2: values[1]})
+    for node in (1, 2, 3):
+        run.log(node, {0: values[0], 2: values[1]})
+
+    assert kinds(run) == [("gap", "violation")]
