@@ -161,6 +161,8 @@ class QuorumNode:
                 await self._left.wait()
         except TimeoutError:
             self._world.journal.log("info", "left the quorum without a word from the others")
+        if self._syncing is not None:
+            await asyncio.wait([self._syncing])  # the caller closes the files next
         self.close()
 
     def close(self) -> None:
