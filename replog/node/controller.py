@@ -93,14 +93,19 @@ class ControllerNode:
 
     # --- life ------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Open the metadata log, listen, take part. `OSError` when the address is taken."""
-        incarnation = self.world.entropy.uuid()
-        self.world.journal.event("start", node=self.config.node_id, role="controller", incarnation=str(incarnation))
+    def prepare(self) -> QuorumNode:
+        """Open the metadata log and take the seat in the quorum, without a word yet."""
         self._log = open_metadata_log(self.world, self.config)
         self.quorum = QuorumNode(self.world, self.config, self._log, self)
+        return self.quorum
+
+    async def start(self) -> None:
+        """Listen and take part. `OSError` when the address is taken."""
+        incarnation = self.world.entropy.uuid()
+        self.world.journal.event("start", node=self.config.node_id, role="controller", incarnation=str(incarnation))
+        quorum = self.quorum or self.prepare()
         await self.server.start(listener_of(self.config))
-        self.quorum.start()
+        quorum.start()
 
     async def stop(self) -> None:
         """Hand over leadership if there is anybody to take it, then close in order."""
@@ -228,7 +233,15 @@ class ControllerNode:
             request.reply(FAILED[request.api](request.body, Error.NOT_CONTROLLER))
         else:
             assert isinstance(request.body, describe_configs.DescribeConfigsRequest), request.api
-            request.close("this controller is not active")
+            results = [
+                describe_configs.DescribeConfigsResult(
+                    error_code=Error.NOT_CONTROLLER,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource in request.body.resources
+            ]
+            request.reply(describe_configs.DescribeConfigsResponse(results=results))
 
     # --- events and their effects ----------------------------------------------------------------------
 

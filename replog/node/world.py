@@ -23,7 +23,7 @@ from typing import Any, Final, TextIO
 from uuid import UUID
 
 from replog.config import NodeConfig
-from replog.ports import Buffer, File
+from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network
 
 LEVELS: Final = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 BACKLOG: Final = 1024
@@ -291,16 +291,18 @@ class RealWorld:
     """All real doors of one node."""
 
     def __init__(self, config: NodeConfig, *, level: str = "info") -> None:
-        self.clock = RealClock()
-        self.entropy = RealEntropy()
-        self.disk = RealDisk()
-        self.network = RealNetwork(config.bind_host)
-        self.journal = RealJournal(config.node_id, config.text("tribunal.events.file"), level=level)
+        self._disk = RealDisk()
+        self._journal = RealJournal(config.node_id, config.text("tribunal.events.file"), level=level)
+        self.clock: Clock = RealClock()
+        self.entropy: Entropy = RealEntropy()
+        self.disk: Disk = self._disk
+        self.network: Network = RealNetwork(config.bind_host)
+        self.journal: Journal = self._journal
 
     def close(self) -> None:
         """Let go of threads and files."""
-        self.disk.close()
-        self.journal.close()
+        self._disk.close()
+        self._journal.close()
 
 
 def run(main: Coroutine[Any, Any, None], world: RealWorld) -> int:

@@ -1,0 +1,276 @@
+"""`python -m replog format|broker|controller|combined --config node.toml`, and `admin`.
+
+Exit codes: 0 done or stopped in good order, 1 an error that nobody foresaw (the node ends and says where), 2 usage or
+configuration, 3 a log directory that is not this node's, 4 an address that cannot be had, 5 the cluster said no.
+"""
+
+import argparse
+import asyncio
+import errno
+import importlib
+import pkgutil
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import replog.mutants
+from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
+from replog.node import admin, meta_properties
+from replog.node.broker import Broker
+from replog.node.controller import ControllerNode, listener_of
+from replog.node.meta_properties import ForeignDirectory
+from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
+from replog.ports import Clock, Disk, Entropy, Journal, Network, World
+from replog.types import NodeId
+
+
+class Exit(IntEnum):
+    """What the process's exit code says."""
+
+    DONE = 0
+    CRASH = 1
+    USAGE = 2
+    FOREIGN_DIRECTORY = 3
+    ADDRESS = 4
+    REFUSED = 5
+
+
+class Unusable(Exception):
+    """Nothing can go on from here; one line for people and an exit code."""
+
+    def __init__(self, code: Exit, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    chosen = parser().parse_args(arguments)
+    try:
+        code: int = chosen.run(chosen)
+    except Unusable as problem:
+        print(f"replog {chosen.command}: {problem}", file=sys.stderr)  # noqa: T201 - the command's own words
+        return problem.code
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    top = argparse.ArgumentParser(prog="python -m replog", description="A replicated log that speaks Kafka's protocol.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    formatting = commands.add_parser("format", help="prepare the log directories of a node")
+    formatting.add_argument("--config", required=True, type=Path, metavar="FILE")
+    formatting.add_argument("--ignore-formatted", action="store_true", help="leave formatted directories as they are")
+    formatting.set_defaults(run=_format)
+    for role in ("broker", "controller", "combined"):
+        node = commands.add_parser(role, help=f"run a {role} node until SIGTERM")
+        node.add_argument("--config", required=True, type=Path, metavar="FILE")
+        node.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+        node.set_defaults(run=_run_node)
+    _add_admin(commands.add_parser("admin", help="ask what no other tool can ask"))
+    return top
+
+
+def _add_admin(top: argparse.ArgumentParser) -> None:
+    top.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="any broker")
+    commands = top.add_subparsers(dest="admin_command", required=True, metavar="COMMAND")
+    elect = commands.add_parser("elect", help="elect a leader by name, or the replica with the longest log (KIP-966)")
+    elect.add_argument("--topic", required=True)
+    elect.add_argument("--partition", required=True, type=int)
+    how = elect.add_mutually_exclusive_group(required=True)
+    how.add_argument("--leader", type=int, metavar="NODE")
+    how.add_argument("--longest-log", choices=sorted(admin.LONGEST_LOG))
+    elect.set_defaults(run=_admin, work=_elect)
+    describe = commands.add_parser("describe-topics", help="show partitions with ISR and ELR, page by page")
+    describe.add_argument("--topic", action="append", default=[], help="repeatable; default: all")
+    describe.add_argument("--page-size", type=int, default=2000)
+    describe.set_defaults(run=_admin, work=_describe_topics)
+
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+
+def _config(path: Path) -> NodeConfig:
+    try:
+        return load(path.read_bytes(), str(path))
+    except (OSError, ConfigError) as problem:
+        raise Unusable(Exit.USAGE, str(problem)) from None
+
+
+def _format(chosen: argparse.Namespace) -> int:
+    config = _config(chosen.config)
+    disk = RealDisk()
+    try:
+        formatted = meta_properties.format_directories(
+            disk, config, RealEntropy().uuid, ignore_formatted=chosen.ignore_formatted
+        )
+    except ForeignDirectory as problem:
+        raise Unusable(Exit.FOREIGN_DIRECTORY, str(problem)) from None
+    except OSError as problem:
+        raise Unusable(Exit.USAGE, str(problem)) from None
+    finally:
+        disk.close()
+    for directory in formatted:
+        print(f"formatted {directory} for node {config.node_id} of cluster {config.cluster_id}")  # noqa: T201
+    return Exit.DONE
+
+
+def _run_node(chosen: argparse.Namespace) -> int:
+    config = _config(chosen.config)
+    _check_roles(chosen.command, config)
+    install_mutants(config)
+    world = RealWorld(config, level=chosen.log_level)
+    try:
+        meta_properties.check(world.disk, config)
+    except ForeignDirectory as problem:
+        world.close()
+        raise Unusable(Exit.FOREIGN_DIRECTORY, str(problem)) from None
+    refused: list[Unusable] = []
+    code = run(_live(_NODES[chosen.command], world, config, refused), world)
+    if refused:
+        raise refused[0]
+    return code
+
+
+def _check_roles(command: str, config: NodeConfig) -> None:
+    wanted = {"broker", "controller"} if command == "combined" else {command}
+    if config.roles != wanted:
+        roles = ",".join(sorted(config.roles))
+        raise Unusable(Exit.USAGE, f"'process.roles' is {roles!r}, which is not what {command!r} runs")
+    if command == "combined" and not config.text("controller.listeners"):
+        raise Unusable(Exit.USAGE, "a combined node needs 'controller.listeners' besides 'listeners'")
+    voters = {voter.node_id for voter in config.voters}
+    if command != "broker" and config.node_id not in voters:
+        message = f"node {config.node_id} is not one of 'controller.quorum.voters' {sorted(voters)}"
+        raise Unusable(Exit.USAGE, message)
+
+
+def install_mutants(config: NodeConfig) -> None:
+    """Switch the configured known bugs back on."""
+    known = {info.name: info.name for info in pkgutil.iter_modules(replog.mutants.__path__)}
+    known |= {name.partition("_")[0].upper(): name for name in known}
+    for name in config["tribunal.mutants"]:
+        module = known.get(name)
+        if module is None:
+            raise Unusable(Exit.USAGE, f"'tribunal.mutants': no mutant {name!r}; there are {', '.join(sorted(known))}")
+        importlib.import_module(f"replog.mutants.{module}").install()
+
+
+async def _live(
+    start: Callable[[RealWorld, NodeConfig], Awaitable[Callable[[], Coroutine[Any, Any, None]]]],
+    world: RealWorld,
+    config: NodeConfig,
+    refused: list[Unusable],
+) -> None:
+    """Start, wait for SIGTERM or SIGINT, stop in good order."""
+    asked_to_stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop.set)
+    try:
+        await _check_addresses(world, config)
+        stop = await start(world, config)
+    except Unusable as problem:
+        refused.append(problem)
+        return
+    await asked_to_stop.wait()
+    world.journal.log("info", "asked to stop")
+    await stop()
+
+
+async def _check_addresses(world: RealWorld, config: NodeConfig) -> None:
+    """Say it in one line, and before anything is opened, when an address cannot be had."""
+    addresses = [config.listener]
+    if config.text("controller.listeners"):
+        addresses.append(listener_of(config))
+    for address in addresses:
+        try:
+            listener = await world.network.listen(address.host, address.port, asyncio.Protocol)
+        except OSError as problem:
+            reason = "is taken" if problem.errno == errno.EADDRINUSE else f"cannot be bound: {problem.strerror}"
+            raise Unusable(Exit.ADDRESS, f"address {address} {reason}") from None
+        listener.close()
+
+
+async def _start_broker(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+    broker = Broker(world, config)
+    await broker.start()
+    return broker.stop
+
+
+async def _start_controller(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+    controller = ControllerNode(world, config)
+    await controller.start()
+    return controller.stop
+
+
+async def _start_combined(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+    controller = ControllerNode(world, config, also_tell=lambda: broker)
+    broker = Broker(world, config, quorum=controller.prepare())
+    await broker.start()
+    await controller.start()
+
+    async def stop() -> None:
+        await broker.stop()
+        await controller.stop()
+
+    return stop
+
+
+_NODES = {"broker": _start_broker, "controller": _start_controller, "combined": _start_combined}
+
+
+# --- admin ---------------------------------------------------------------------------------------
+
+
+class ClientWorld:
+    """The doors that a client needs; it has no node's configuration."""
+
+    def __init__(self) -> None:
+        self.clock: Clock = RealClock()
+        self.entropy: Entropy = RealEntropy()
+        self.disk: Disk = RealDisk()
+        self.network: Network = RealNetwork()
+        self.journal: Journal = RealJournal(-1)
+
+
+def _admin(chosen: argparse.Namespace) -> int:
+    try:
+        bootstrap = endpoint("--bootstrap", chosen.bootstrap)
+    except ConfigError as problem:
+        raise Unusable(Exit.USAGE, str(problem)) from None
+    return asyncio.run(_administer(chosen, bootstrap))
+
+
+async def _administer(chosen: argparse.Namespace, bootstrap: Endpoint) -> int:
+    world = ClientWorld()
+    client = admin.Admin(world, bootstrap)
+    try:
+        await client.open()
+        await chosen.work(client, chosen)
+    except admin.AdminFailed as problem:
+        raise Unusable(Exit.REFUSED, str(problem)) from None
+    except (*admin.Lost, OSError) as problem:
+        raise Unusable(Exit.ADDRESS, f"{bootstrap}: {problem}") from None
+    finally:
+        client.close()
+    return Exit.DONE
+
+
+async def _elect(client: admin.Admin, chosen: argparse.Namespace) -> None:
+    leader = None if chosen.leader is None else NodeId(chosen.leader)
+    await client.elect(chosen.topic, chosen.partition, leader=leader, longest_log=chosen.longest_log)
+    done = f"node {leader} leads" if leader is not None else "the search for the longest log has begun"
+    print(f"{chosen.topic}-{chosen.partition}: {done}")  # noqa: T201
+
+
+async def _describe_topics(client: admin.Admin, chosen: argparse.Namespace) -> None:
+    async for topic in client.describe_topics(chosen.topic, chosen.page_size):
+        print("\n".join(admin.shown(topic)))  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())
