@@ -6,7 +6,6 @@ lives outside the files ends with the harness: relays are its own sockets, proce
 """
 
 import asyncio
-import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,7 +32,10 @@ from clusters.links import Links, node_host
 from clusters.list_offsets import Leader
 from clusters.metadata import MetadataObserver, MetadataView
 from clusters.node_events import EventFile
-from clusters.node_process import NodeProcess, last_lines, on_leash, toml
+from clusters.node_process import NodeProcess, toml
+from replog.config import ConfigError, load
+from replog.node.meta_properties import ForeignDirectory, format_directories
+from replog.node.world import RealDisk, RealEntropy
 
 CAPABILITIES: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "cut"})
 REGISTERED_TIMEOUT_MS: Final = 25_000
@@ -76,7 +78,8 @@ class ProcessCluster:
         )
         for node in self.spec.node_ids:
             self._prepare(node)
-        await asyncio.gather(*(self._format(node) for node in self.spec.node_ids))
+        for node in self.spec.node_ids:
+            self._format(node)
         controllers = {node: self.links.endpoint(node) for node in self.spec.controller_ids}
         self._observer = MetadataObserver(self._view, controllers, self.cluster_id)
         for node in self.spec.node_ids:
@@ -141,19 +144,17 @@ class ProcessCluster:
             **self.spec.node_settings(),
         }
 
-    async def _format(self, node: int) -> None:
-        process = self.nodes[node]
-        formatting = await on_leash(["format"], process.config, process.log)
+    def _format(self, node: int) -> None:
+        """Prepare the node's log directory as `python -m replog format` does."""
+        path = self.nodes[node].config
+        disk = RealDisk()
         try:
-            code = await formatting.wait()
-        except asyncio.CancelledError:
-            with contextlib.suppress(ProcessLookupError):
-                formatting.kill()
-            raise
-        if code != 0:
-            raise ClusterError(
-                f"node {node}: its data directory cannot be formatted; {process.log} ends:\n{last_lines(process.log)}"
-            )
+            config = load(path.read_bytes(), str(path))
+            format_directories(disk, config, RealEntropy().uuid, ignore_formatted=False)
+        except (ConfigError, ForeignDirectory) as problem:
+            raise ClusterError(f"node {node}: {problem}") from None
+        finally:
+            disk.close()
 
     def _mourn(self, node: int, obituary: str) -> None:
         self._failures.append(obituary)
@@ -217,7 +218,7 @@ class ProcessCluster:
         data = self.data_dir(node)
         before, old_directory_id = log_bytes(data), directory_id(data)
         shutil.rmtree(data, ignore_errors=True)
-        await self._format(node)
+        self._format(node)
         left, new_directory_id = log_bytes(data), directory_id(data)
         return Proof(
             holds=bool(before) and not any(left.values()) and old_directory_id != new_directory_id,
