@@ -21,7 +21,7 @@ from checkers.spark import NoSpark
 from results.store import Recording
 from results.verdict import Finding, RunVerdict, Verdict, save
 
-LEAST_LOAD: Final = 1
+LEAST_LOAD: Final = 1  # unless the manifest's `least_load` asks for more
 LOADED_PHASES: Final = ("faults",)
 SEVERITIES: Final = {"violation": Verdict.VIOLATION, "damaged": Verdict.ERROR, "failed": Verdict.ERROR}
 Row = dict[str, Any]
@@ -63,7 +63,12 @@ def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
         # What is contradictory proves nothing, neither for nor against.
         findings = []
     judged = engine.figures(rows)
-    test = {} if errors else was_it_a_real_test(Recording.open(run_dir, compare=False))
+    test = {}
+    if not errors:
+        recording = Recording.open(run_dir, compare=False)
+        test = was_it_a_real_test(recording)
+        failure = (recording.manifest or {}).get("failure")
+        errors = [f"the run ended early: {failure}"] if failure else []
     doubts = [_unjudged(row) for row in rows if row["severity"] == "unjudged"]
     doubts += test.pop("doubts", [])
     verdict = _verdict(findings, errors, doubts)
@@ -134,16 +139,16 @@ def was_it_a_real_test(recording: Recording) -> dict[str, Any]:
     sends = recording.table("sends", columns=["acks", "outcome", "complete_ns"])
     load = _load(sends, _phases(recording))
     doubts = [doubt for fault in faults for doubt in fault.pop("doubts")]
-    doubts += _load_doubts(load, sends)
-    if not recording.complete:
-        doubts.append("the recording was cut off: the run did not come to its end")
+    manifest = recording.manifest or {}
+    doubts += _load_doubts(load, sends, int(manifest.get("least_load", LEAST_LOAD)))
+    if not recording.complete or manifest.get("interrupted"):
+        doubts.append("the run was cut off: it did not come to its end")
     return {"faults": faults, "load": load, "doubts": doubts}
 
 
 def _fault(row: Row) -> dict[str, Any]:
-    name = f"fault {row['index']} `{row['kind']} {row['resolved_target'] or row['planned_target'] or ''}`".replace(
-        " `", " `", 1
-    )
+    target = row["resolved_target"] or row["planned_target"] or ""
+    name = f"fault {row['index']} `{row['kind']} {target}`"
     doubts = []
     if row["injected_ns"] is None:
         doubts.append(f"{name} was planned but never injected")
@@ -177,16 +182,16 @@ def _load(sends: pa.Table, phases: Sequence[Row]) -> list[dict[str, Any]]:
     return load
 
 
-def _load_doubts(load: Sequence[dict[str, Any]], sends: pa.Table) -> list[str]:
+def _load_doubts(load: Sequence[dict[str, Any]], sends: pa.Table, least: int) -> list[str]:
     acknowledged = pc.equal(sends["outcome"].cast(pa.string()), "ok")
     if not pc.any(acknowledged).as_py():
         return ["nothing was acknowledged: there was nothing that could be lost"]
     doubts = []
     for row in load:
         completed = row["sent"] if row["acks"] == 0 else row["ok"]
-        if row["phase"] in LOADED_PHASES and completed < LEAST_LOAD:
+        if row["phase"] in LOADED_PHASES and completed < least:
             doubts.append(
-                f"phase {row['phase']} acks={acks_word(row['acks'])}: {completed} acknowledged (need {LEAST_LOAD})"
+                f"phase {row['phase']} acks={acks_word(row['acks'])}: {completed} acknowledged (need {least})"
             )
     return doubts
 

@@ -11,13 +11,15 @@ def random_run(run_dir: Path, seed: int) -> Path:
     random = Random(seed)
     run = Run(run_dir)
     log: dict[int, int | None] = {}
+    at = 100
     for sequence in range(random.randrange(1, 25)):
+        at += random.choice([10, 10, 700])
         acks = random.choice([0, 1, -1])
         outcome = "sent" if acks == 0 else random.choice(["ok", "ok", "ok", "info", "fail"])
         known = outcome == "ok" and random.random() < 0.9
         value = run.send(
             sequence,
-            100 + 10 * sequence,
+            at,
             acks=acks,
             outcome=outcome,
             offset=len(log) if known else None,

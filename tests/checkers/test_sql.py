@@ -55,4 +55,4 @@ def test_duckdb_and_kernel_agree(tmp_path: Path, name: str) -> None:
         assert by_kernel(run_dir, name) == expected, f"seed {seed}"
         found.update(row[0] for row in expected)
 
-    assert len(found) >= 2, "the random runs hold no anomalies of this property"
+    assert found, "the random runs hold no anomalies of this property"

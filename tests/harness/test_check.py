@@ -1,0 +1,166 @@
+"""From findings to one of five verdicts: each has a run here, and each INCONCLUSIVE its reason."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.check import check
+from results.verdict import RunVerdict, Verdict, load
+from tests.checkers.recorded import Run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+def judged(run_dir: Path) -> RunVerdict:
+    (verdict,) = check([run_dir], "inline")
+    if run_dir.is_dir():
+        assert load(run_dir / "verdict.json") == verdict
+    return verdict
+
+
+def a_good_run(run: Run) -> list[int]:
+    run.phase("faults", 0, 500)
+    return [run.send(i, 100 + i) for i in range(3)]
+
+
+def test_pass_says_how_much_was_judged(run: Run) -> None:
+    values = a_good_run(run)
+    run.fault("kill", 150, node=1)
+    run.final_read(dict(enumerate(values)))
+
+    verdict = judged(run.finish())
+
+    assert verdict.verdict is Verdict.PASS
+    assert "3 acknowledged, acks=all" in verdict.claim
+
+
+def test_a_violation_names_the_record_and_the_moment(run: Run) -> None:
+    values = a_good_run(run)
+    run.final_read(dict(enumerate(values[:2])))
+
+    verdict = judged(run.finish())
+
+    (finding,) = verdict.violations
+    assert verdict.verdict is Verdict.VIOLATION
+    assert (finding.place, finding.value, finding.acks) == ("t-0@2", values[2], -1)
+    assert finding.acknowledged_ns == 103_000_000
+    assert "must survive" in finding.detail["promise"]
+
+
+def test_a_permitted_loss_names_its_rule(run: Run) -> None:
+    values = [run.send(i, 100 + i, acks=1) for i in range(3)]
+    run.change(200, leader=2, isr=[2, 3])
+    run.final_read(dict(enumerate(values[:2])))
+
+    verdict = judged(run.finish())
+
+    assert verdict.verdict is Verdict.PERMITTED
+    assert verdict.permitted[0].rule == "R5"
+    assert (verdict.verdict.exit_code(strict=False), verdict.verdict.exit_code(strict=True)) == (0, 1)
+
+
+def test_a_run_in_which_nothing_was_acknowledged_is_inconclusive(run: Run) -> None:
+    run.send(0, 100, outcome="info", complete_ns=None, log_offset=None)
+    run.final_read({})
+
+    verdict = judged(run.finish())
+
+    assert verdict.verdict is Verdict.INCONCLUSIVE
+    assert verdict.reasons == ["nothing was acknowledged: there was nothing that could be lost"]
+
+
+@pytest.mark.parametrize(
+    ("bit", "healed", "reason"),
+    [
+        pytest.param(False, True, "had no effect", id="no effect"),
+        pytest.param(True, False, "was not healed", id="not healed"),
+    ],
+)
+def test_a_fault_without_effect_or_heal_is_inconclusive(run: Run, bit: bool, healed: bool, reason: str) -> None:
+    values = a_good_run(run)
+    run.fault("kill", 150, node=1, bit=bit, healed=healed)
+    run.final_read(dict(enumerate(values)))
+
+    verdict = judged(run.finish())
+
+    assert verdict.verdict is Verdict.INCONCLUSIVE
+    assert reason in verdict.reasons[0]
+
+
+def test_a_phase_without_its_load_is_inconclusive(run: Run) -> None:
+    values = a_good_run(run)
+    run.final_read(dict(enumerate(values)))
+
+    verdict = judged(run.finish(least_load=5))
+
+    assert verdict.reasons == ["phase faults acks=all: 3 acknowledged (need 5)"]
+
+
+def test_a_violation_stands_even_when_a_fault_had_no_effect(run: Run) -> None:
+    values = a_good_run(run)
+    run.fault("kill", 150, node=1, bit=False)
+    run.final_read(dict(enumerate(values[:2])))
+
+    assert judged(run.finish()).verdict is Verdict.VIOLATION
+
+
+def test_a_cut_off_recording_is_inconclusive(run: Run) -> None:
+    a_good_run(run)
+
+    verdict = judged(run.cut_off())
+
+    assert verdict.verdict is Verdict.INCONCLUSIVE
+    assert any("t-0" in reason for reason in verdict.reasons)
+    assert any("cut off" in reason for reason in verdict.reasons)
+
+
+@pytest.mark.parametrize("table", ["sends", "polls", "metadata", "faults", "probes"])
+def test_a_missing_table_is_an_error_in_one_line(run: Run, table: str) -> None:
+    values = a_good_run(run)
+    run.final_read(dict(enumerate(values[:2])))
+    run_dir = run.cut_off()
+    shutil.rmtree(run_dir / "recording" / table)
+
+    verdict = judged(run_dir)
+
+    assert verdict.verdict is Verdict.ERROR
+    assert verdict.reasons[0] == f"table {table}: the table is missing"
+    assert Verdict.ERROR.exit_code(strict=False) == 3
+
+
+def test_a_contradictory_row_is_an_error_and_proves_nothing(run: Run) -> None:
+    values = a_good_run(run)
+    run.send(0, 300)
+    run.final_read(dict(enumerate(values[:2])))
+
+    verdict = judged(run.finish())
+
+    assert verdict.verdict is Verdict.ERROR
+    assert "sent twice" in verdict.reasons[0]
+    assert verdict.findings == []
+
+
+def test_a_folder_without_a_recording_is_an_error(tmp_path: Path) -> None:
+    assert judged(tmp_path / "nothing").verdict is Verdict.ERROR
+
+
+def test_a_run_that_ended_early_is_an_error(run: Run) -> None:
+    values = a_good_run(run)
+    run.final_read(dict(enumerate(values)))
+
+    assert judged(run.finish(failure="broker 2 died")).verdict is Verdict.ERROR
+
+
+def test_many_runs_get_their_verdicts_in_order(tmp_path: Path) -> None:
+    good, bad = Run(tmp_path / "good"), Run(tmp_path / "bad")
+    for run, shown in ((good, 3), (bad, 1)):
+        values = a_good_run(run)
+        run.final_read(dict(enumerate(values[:shown])))
+
+    verdicts = check([bad.finish(), good.finish()], "inline")
+
+    assert [verdict.verdict for verdict in verdicts] == [Verdict.VIOLATION, Verdict.PASS]
