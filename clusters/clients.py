@@ -116,7 +116,13 @@ class ConfluentProducer:
 
     async def _serve(self) -> None:
         while True:
-            self._producer.poll(0)
+            try:
+                self._producer.poll(0)
+            except KafkaException as problem:
+                # Raised here again is what `error_cb` was told; more than that would be a bug of ours.
+                if not problem.args[0].fatal():
+                    raise
+                self._fatal = True
             if self._fatal:
                 self._renew()
             await asyncio.sleep(POLL_MS / 1000)
@@ -166,7 +172,8 @@ class ConfluentProducer:
 def _purge(producer: Producer) -> None:
     producer.purge(in_queue=True, in_flight=True)
     for _ in range(PURGE_POLLS):
-        producer.poll(0.002)
+        with contextlib.suppress(KafkaException):  # the fatal error that made it useless
+            producer.poll(0.002)
         if not len(producer):
             return
 
