@@ -41,8 +41,9 @@ class EventFile:
         name, node_ns = fields.get("event"), fields.get("node_ns")
         if not isinstance(name, str) or not isinstance(node_ns, int):
             return None
+        about = fields.get("node")  # a controller tells of brokers: registered, fenced, unfenced
         return NodeEvent(
-            node=self.node,
+            node=about if isinstance(about, int) else self.node,
             name=name,
             node_ns=node_ns,
             at_ns=self._clock.at_ns(node_ns),
