@@ -52,17 +52,23 @@ class FinalLog:
     def __init__(self, rows: PartitionRows, context: Context) -> None:
         reads, logs = rows.columns("reads"), rows.columns("logs")
         readers = complete_readers(rows.columns("polls"))
-        logged = np.unique(logs["node"])
-        leaders = np.asarray(context.can_lead, np.int64)
-        self.in_logs: Array | None = None
-        if leaders.size and np.isin(leaders, logged).all():
-            self.in_logs = np.unique(logs["value"][np.isin(logs["node"], leaders)])
+        self._logs, self._leaders = logs, np.asarray(context.can_lead, np.int64)
+        logged = np.flatnonzero(np.bincount(logs["node"])) if logs["node"].size else np.zeros(0, np.int64)
+        self.all_logged = self._leaders.size > 0 and bool(np.isin(self._leaders, logged).all())
         self.by_read = readers.size > 0
-        self.known = self.by_read or self.in_logs is not None
-        self.values: Array = np.zeros(0, np.int64) if self.in_logs is None else self.in_logs
+        self.known = self.by_read or self.all_logged
+        self.values: Array = np.zeros(0, np.int64)
         if self.by_read:
             final = (reads["phase"] == FINAL) & np.isin(reads["process"], readers)
             self.values = np.unique(reads["value"][final])
+        elif self.all_logged:
+            self.values = self.in_logs()
+
+    def in_logs(self) -> Array:
+        """Return the values in the logs of those that can lead; none when not all of them were recorded."""
+        if not self.all_logged:
+            return np.zeros(0, np.int64)
+        return np.unique(self._logs["value"][np.isin(self._logs["node"], self._leaders)])
 
 
 def complete_readers(polls: Columns) -> Array:
@@ -119,7 +125,7 @@ def _lost(sends: Columns, acknowledged: Array, log: FinalLog) -> pa.Table:
     missing = acknowledged & ~np.isin(sends["value"], log.values)
     if not missing.any():
         return nothing()
-    in_logs = np.isin(sends["value"], log.in_logs if log.by_read and log.in_logs is not None else [])
+    in_logs = np.isin(sends["value"], log.in_logs()) & log.by_read
     return pa.concat_tables(
         [_of_sends("lost", sends, missing & ~in_logs), _of_sends("unread", sends, missing & in_logs)]
     )
@@ -205,7 +211,7 @@ def _twice(rows: PartitionRows, log: FinalLog, context: Context) -> pa.Table:
     sends, reads, logs = rows.columns("sends"), rows.columns("reads"), rows.columns("logs")
     if log.by_read:
         source, chosen = reads, (reads["phase"] == FINAL) & (reads["value"] != UNKNOWN)
-    elif log.in_logs is not None:
+    elif log.all_logged:
         # Replicas may hold different tails: one of those that can lead stands for the log.
         source, chosen = logs, (logs["node"] == min(context.can_lead)) & (logs["value"] != UNKNOWN)
     else:

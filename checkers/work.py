@@ -99,7 +99,7 @@ def _check_values_unique(recording: Recording) -> None:
 
 
 def _judge_partition(run_dir: Path, topic_partition: str) -> Iterator[Row]:
-    recording = Recording.open(run_dir, compare=False)
+    recording = Recording.open(run_dir, compare=False, only=topic_partition)
     modules = {name: module for name, module in properties().items() if hasattr(module, "kernel")}
     needed = dict.fromkeys(table for module in modules.values() for table in module.TABLES)
     rows = PartitionRows({name: _sound(recording, name, topic_partition) for name in needed})

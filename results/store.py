@@ -165,17 +165,18 @@ class Recording:
         self.files = files
 
     @classmethod
-    def open(cls, run_dir: Path, *, compare: bool = True) -> "Recording":
+    def open(cls, run_dir: Path, *, compare: bool = True, only: str | None = None) -> "Recording":
         """Open a run's folder; `DamagedRecording` says what cannot be trusted. Rows are checked by `validate`.
 
         compare:  compare all files with the manifest's counts and hashes, which reads everything once.
+        only:     see no other partition's files than this one's: listing all of them for each is quadratic.
         """
         run_dir = Path(run_dir)
         folder = run_dir / "recording"
         if not folder.is_dir():
             raise DamagedRecording("", None, f"no recording in {run_dir}")
         manifest = _manifest(run_dir / MANIFEST)
-        files = _files(folder)
+        files = _files(folder, "*" if only is None else quote(only, safe=""))
         for name in TABLES:
             if not files[name]:
                 raise DamagedRecording(name, None, "the table is missing")
@@ -276,15 +277,20 @@ def _manifest(path: Path) -> dict[str, Any] | None:
     return manifest
 
 
-def _files(folder: Path) -> dict[str, dict[str, list[Path]]]:
+def _files(folder: Path, pattern: str = "*") -> dict[str, dict[str, list[Path]]]:
     """Return table -> topic-p -> closed segments in order; `.tmp` files never closed."""
     found: dict[str, dict[str, list[Path]]] = {name: {} for name in TABLES}
     for name, parts in found.items():
-        for part in sorted((folder / name).glob("tp=*")):
+        chosen = (folder / name).glob("tp=*") if pattern == "*" else _existing(folder / name, pattern, NO_PARTITION)
+        for part in sorted(chosen):
             segments = sorted(part.glob("part-*.parquet"))
             if segments:
                 parts[_unquoted(part.name.removeprefix("tp="))] = segments
     return found
+
+
+def _existing(folder: Path, *names: str) -> list[Path]:
+    return [path for path in (folder / f"tp={name}" for name in names) if path.is_dir()]
 
 
 def _unquoted(name: str) -> str:
