@@ -4,6 +4,7 @@
 agree), events, virtual time, probes, and the invariant that was violated, if one was.
 """
 
+import importlib
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,8 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
 def conduct_simulated(plan: Plan, run_dir: Path, progress: Progress) -> tuple[Ending, SimulatedRun]:
     """Run a plan in a simulation of its seed; writes simulation.json."""
     began_ns = time.process_time_ns()
+    for mutant in plan.spec.mutants:
+        importlib.import_module(f"replog.mutants.{mutant}").install()
     with sealed(Simulation(plan.seed)) as simulation:
         run = Run(plan, run_dir, progress)
         ending: Ending = simulation.run(run.execute())

@@ -397,6 +397,16 @@ class SimulatedDisk:
         directory.clear()
         self._names_changed(path)
 
+    def settle_everything(self) -> None:
+        """Make all that is there durable, as time would have done long ago."""
+        for path in self.files_below():
+            inode = self._find(path)
+            assert isinstance(inode, Inode)
+            inode.image = bytearray(inode.content)
+            inode.syncing.clear()
+            inode.forget_dirty()
+        _settle_names(self._root)
+
     def flip_bit(self, path: str, bit: int) -> None:
         """Turn over one bit, in the cache and on the platter."""
         inode = self._find(path)
@@ -623,6 +633,13 @@ class _Survival:
 
     def _lucky(self) -> bool:
         return self._random.random() < self._bias
+
+
+def _settle_names(directory: Directory) -> None:
+    directory.sync()
+    for entry in directory.entries.values():
+        if isinstance(entry, Directory):
+            _settle_names(entry)
 
 
 def _parts(path: str) -> list[str]:

@@ -13,6 +13,7 @@ from clusters.simulated.loop import Failure
 from clusters.simulated.world import Machine
 from replog.config import NodeConfig
 from replog.node.broker import Broker
+from replog.node.meta_properties import format_directories
 from replog.node.metadata_log import directory_id_of
 from replog.ports import World
 
@@ -59,13 +60,8 @@ class SimulatedNode:
     def format(self) -> None:
         """Prepare an empty disk as `python -m replog format` does."""
         world = self.machine.open_world()
-        directory_id = world.entropy.uuid()
-        lines = ["version=1", f"cluster.id={self.config.cluster_id}", f"node.id={self.node}"]
-        lines.append(f"directory.id={directory_id}")
-        for path in self.config.log_dirs:
-            world.disk.make_directory(path)
-            world.disk.replace_file(f"{path}/meta.properties", "".join(f"{line}\n" for line in lines).encode())
-            world.disk.sync_directory("")
+        format_directories(world.disk, self.config, world.entropy.uuid, ignore_formatted=False)
+        self.machine.disk.settle_everything()  # machines are formatted long before anything happens to them
 
     def start(self) -> "Future[BaseException | None]":
         """Start a process; the future says how it ended if it ends by itself."""
