@@ -34,6 +34,7 @@ from replog.wire.layout import VersionRange
 from replog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
 
 REQUEST_START_BYTES: Final = 8
+UNWRITTEN_BYTES_MAX: Final = 65536
 LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
 
 Handler = Callable[["ServerRequest"], None]
@@ -121,7 +122,7 @@ class ServerRequest:
         assert self._progress is Progress.PENDING, f"{self.api.name} was answered twice"
         self._progress = Progress.READY
         self._frame = frame
-        self._connection.answered()
+        self._connection.answered(len(frame))
 
     def take_frame(self) -> bytes | None:
         """Return the answer's bytes once it is there; the body is let go."""
@@ -232,6 +233,7 @@ class ServerConnection(asyncio.Protocol):
         self._reading = True
         self._writable = True
         self._handling = False
+        self._unwritten_bytes = 0  # of answers that wait for the end of the requests in hand
         self._idle_timer: asyncio.TimerHandle | None = None
         self._active_ns = 0
 
@@ -287,7 +289,7 @@ class ServerConnection(asyncio.Protocol):
             return  # an answer given at once: the loop below goes on
         self._handling = True
         try:
-            while not self._closed and self._may_take_requests():
+            while not self._closed and self._has_room():
                 frame = self._frames.next_frame()
                 if frame is None:
                     self._refuse_unknown_api()
@@ -297,8 +299,15 @@ class ServerConnection(asyncio.Protocol):
             self.refuse(str(problem))
         finally:
             self._handling = False
+        self._write_answers()
         self._server.account(self)
         self._adjust_reading()
+
+    def _has_room(self) -> bool:
+        """Tell whether one more request may be taken; answers that only wait to be written make room."""
+        if not self._may_take_requests():
+            self._write_answers()
+        return self._may_take_requests()
 
     def _may_take_requests(self) -> bool:
         return self._writable and len(self._pending) < self._server.limits.pending_requests_max
@@ -330,8 +339,15 @@ class ServerConnection(asyncio.Protocol):
 
     # answers
 
-    def answered(self) -> None:
-        """Write what can be written, in the order of the requests."""
+    def answered(self, size_bytes: int) -> None:
+        """Write what can be written, in the order of the requests.
+
+        Small answers to requests that came in one piece of bytes leave in one piece: a system call
+        costs more than a whole produce of one record.
+        """
+        self._unwritten_bytes += size_bytes
+        if self._handling and self._unwritten_bytes < UNWRITTEN_BYTES_MAX:
+            return
         self._write_answers()
         if not self._handling:
             self._handle_frames()
@@ -339,6 +355,7 @@ class ServerConnection(asyncio.Protocol):
     def _write_answers(self) -> None:
         frames = []
         freed = 0
+        self._unwritten_bytes = 0
         while self._writable and self._pending:
             frame = self._pending[0].take_frame()
             if frame is None:
@@ -355,6 +372,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _write_now(self, frame: bytes) -> None:
         """Answer a request that could not be read; only as the first request of a connection this keeps the order."""
+        self._write_answers()
         if self._pending:
             raise MalformedMessage("ApiVersions of an unknown version behind other requests")
         if self._transport is not None:
@@ -391,6 +409,7 @@ class ServerConnection(asyncio.Protocol):
     def refuse(self, reason: str) -> None:
         """Close, and say why."""
         if not self._closed:
+            self._write_answers()
             self._server.world.journal.log("warning", f"closed connection from {self.peer_host}: {reason}")
             self.drop()
 
