@@ -1,11 +1,22 @@
 """An unmodified client against real brokers and controllers on loopback: librdkafka by confluent-kafka."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from tests.broker.loopback import in_thread, running
 
@@ -79,3 +90,61 @@ def test_three_brokers_survive_the_leaders_stop_and_its_return(tmp_path: Path) -
             assert sorted(await in_thread(consume, bootstrap, "t", 3, 1000)) == sorted([*first, *second])
 
     asyncio.run(scenario())
+
+
+def administer(bootstrap: str) -> dict[str, Any]:
+    """Use every admin call of librdkafka that a broker answers or forwards; return what was seen."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = ConfigResource(ResourceType.TOPIC, "t")
+    seen: dict[str, Any] = {}
+
+    change = ConfigResource(ResourceType.TOPIC, "t")
+    change.add_incremental_config(ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET))
+    admin.incremental_alter_configs([change])[change].result(10)
+    seen["retention.ms"] = _eventually(
+        lambda: admin.describe_configs([topic])[topic].result(10)["retention.ms"].value, "12345"
+    )
+    admin.create_partitions([NewPartitions("t", 3)])["t"].result(10)
+    seen["partitions"] = _eventually(lambda: len(admin.list_topics("t", 10).topics["t"].partitions), 3)
+    deleted = admin.delete_records([TopicPartition("t", 0, 40)])
+    seen["low watermark"] = next(iter(deleted.values())).result(10).low_watermark
+    listed = admin.list_offsets(
+        {TopicPartition("t", 0): OffsetSpec.earliest(), TopicPartition("t", 1): OffsetSpec.latest()}
+    )
+    seen["offsets"] = [future.result(10).offset for future in listed.values()]
+    elected = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("t", 0)]).result(10)
+    seen["election"] = [error.name() for error in elected.values()]
+    admin.delete_topics(["t"])["t"].result(10)
+    seen["topics"] = _eventually(lambda: sorted(admin.list_topics(timeout=10).topics), [])
+    return seen
+
+
+def _eventually(ask: Callable[[], Any], wanted: Any) -> Any:
+    """Ask again for a while: a broker answers from its own image, a moment behind the controller."""
+    for _ in range(50):
+        found = ask()
+        if found == wanted:
+            break
+        time.sleep(0.05)  # noqa: TID251 - a client's thread
+    return found
+
+
+def test_librdkafkas_admin_calls_are_answered(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, controllers=1, brokers=2) as cluster:
+            await in_thread(lambda: create(cluster.bootstrap, "t", 1, 2))
+            assert await in_thread(lambda: produce(cluster.bootstrap, "t", [b"v"] * 100, acks="all")) == []
+
+            seen = await in_thread(administer, cluster.bootstrap)
+
+            assert seen == {
+                "retention.ms": "12345",
+                "partitions": 3,
+                "low watermark": 40,
+                "offsets": [40, 0],
+                "election": ["ELECTION_NOT_NEEDED"],
+                "topics": [],
+            }
+
+    asyncio.run(scenario())
+    assert list(tmp_path.glob("node-[12]/t-*")) == []
