@@ -1,0 +1,235 @@
+"""Local processes for real: they start, bite, heal, and leave nothing behind."""
+
+import asyncio
+import importlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link, TopicPartition, until
+from clusters.clock import RunClock
+from clusters.links import node_host
+from clusters.node_process import process_exists, refuses
+from clusters.processes import ProcessCluster, launch
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+ROOT = Path(__file__).resolve().parents[2]
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+@asynccontextmanager
+async def running(folder, spec=None, cluster_id=CLUSTER_ID):
+    cluster = await launch(spec or ClusterSpec(), folder, RunClock(), cluster_id)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+async def with_topic(cluster, partitions=2):
+    admin = cluster.clients.admin("test")
+    await admin.create_topic("t", partitions, cluster.spec.replication_factor, 10_000)
+    await until(
+        lambda: len(cluster.state.partitions) == partitions and cluster.state.whole(cluster.spec),
+        timeout_ms=15_000,
+        what="the topic",
+        cluster=cluster,
+    )
+    await admin.close()
+
+
+def leader(cluster):
+    return cluster.state.partitions[TopicPartition("t", 0)].leader
+
+
+async def hurt(cluster, fault, node, hold_ms=0, **options):
+    """Inject and heal one fault; return what it did."""
+    module = importlib.import_module(f"nemesis.{fault}")
+    async with module.fault(cluster, node, module.Options(**options)) as effect:
+        await asyncio.sleep(hold_ms / 1000)
+    return effect
+
+
+async def every_fault(folder):
+    async with running(folder) as cluster:
+        await with_topic(cluster)
+        former = {node: broker.incarnation for node, broker in cluster.state.brokers.items()}
+
+        node = leader(cluster)
+        killed = await hurt(cluster, "kill", node)
+
+        assert killed.proof.holds
+        assert killed.proof.facts["process_gone"]
+        assert killed.proof.facts["port_refused"]
+        assert killed.heal.holds
+        assert cluster.state.brokers[node].incarnation != former[node]
+
+        wiped = await hurt(cluster, "wipe", 2)
+
+        assert wiped.proof.holds
+        assert set(wiped.proof.facts["wiped"]["log_end_offsets_after"].values()) == {0}
+        assert wiped.lost_everything
+        assert wiped.heal.holds
+
+        isolated = await hurt(cluster, "isolate", leader(cluster), others="nodes")
+
+        assert isolated.proof.holds
+        assert isolated.proof.facts["consequence"]["holds"]
+        assert all(probe["delivered"] == 0 for probe in isolated.proof.facts["probes_after"])
+        assert isolated.heal.holds
+
+        paused = await hurt(cluster, "pause", 3)
+
+        assert paused.proof.holds
+        assert paused.heal.holds
+
+        controller = await hurt(cluster, "kill", cluster.state.quorum_leader)
+
+        assert controller.proof.holds
+        assert controller.heal.holds
+        assert cluster.failures() == []
+        pids = [process.pid for process in cluster.nodes.values()]
+        endpoints = [cluster.links.endpoint(node) for node in cluster.spec.node_ids]
+    assert not any(map(process_exists, pids))
+    assert all([await refuses(endpoint) for endpoint in endpoints])
+
+
+def test_every_fault_bites_and_heals(tmp_path):
+    asyncio.run(every_fault(tmp_path))
+
+
+async def stopping_is_clean(folder):
+    async with running(folder) as cluster:
+        await with_topic(cluster)
+        cluster.drain_events()
+
+        await cluster.stop(1)
+        await cluster.start(1)
+        await until(lambda: cluster.state.whole(cluster.spec), timeout_ms=20_000, what="whole", cluster=cluster)
+
+        registered = [event for event in cluster.drain_events() if event.name == "registered" and event.node == 1]
+        assert registered[-1].fields["previous_broker_epoch"] >= 0
+
+
+def test_a_node_that_stops_in_good_order_registers_as_clean(tmp_path):
+    asyncio.run(stopping_is_clean(tmp_path))
+
+
+async def unasked_death(folder):
+    async with running(folder, ClusterSpec(controllers=1)) as cluster:
+        os.kill(cluster.nodes[2].pid, signal.SIGKILL)
+
+        with pytest.raises(ClusterError, match=r"node 2 \(broker\) ended with signal SIGKILL"):
+            await until(lambda: False, timeout_ms=5_000, what="never", cluster=cluster)
+        assert [event.node for event in cluster.drain_events() if event.name == "exit"] == [2]
+
+
+def test_a_node_that_dies_unasked_is_a_failure(tmp_path):
+    asyncio.run(unasked_death(tmp_path))
+
+
+def test_a_node_that_dies_at_start_shows_its_last_lines(tmp_path):
+    """(Its address is taken by somebody who came between the check and the start.)"""
+
+    async def story():
+        squatters = []
+
+        async def squat(cluster):
+            server = await asyncio.start_server(lambda _, writer: writer.close(), node_host(1), cluster.links.ports[1])
+            squatters.append(server)
+
+        cluster = ProcessCluster(ClusterSpec(controllers=1), tmp_path, RunClock(), CLUSTER_ID)
+        await cluster._open_links()
+        await squat(cluster)
+        cluster._open_links = lambda: asyncio.sleep(0)
+        try:
+            with pytest.raises(ClusterError, match=r"node 1 \(broker\).*\n(.*\n)*.*is taken"):
+                await cluster.open()
+        finally:
+            await cluster.close()
+            squatters[0].close()
+            await asyncio.sleep(0.01)
+
+    asyncio.run(story())
+
+
+async def port_taken(folder):
+    server = await asyncio.start_server(lambda _, writer: writer.close(), node_host(2), 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        with pytest.raises(ClusterError, match=f"port already taken: 127.0.1.2:{port}"):
+            await launch(ClusterSpec(base_port=port), folder, RunClock(), CLUSTER_ID)
+    finally:
+        server.close()
+        await asyncio.sleep(0.01)
+
+
+def test_a_taken_port_is_one_clear_line(tmp_path):
+    asyncio.run(port_taken(tmp_path))
+
+
+async def foreign_disk(folder):
+    async with running(folder, ClusterSpec(controllers=1)):
+        pass
+    with pytest.raises(ClusterError, match=f"belongs to cluster.id {CLUSTER_ID}"):
+        async with running(folder, ClusterSpec(controllers=1), cluster_id="BBBBBBBBBBBBBBBBBBBBBB"):
+            pass
+
+
+def test_a_disk_of_another_cluster_is_refused(tmp_path):
+    asyncio.run(foreign_disk(tmp_path))
+
+
+async def cut_clients(folder):
+    async with running(folder, ClusterSpec(controllers=1)) as cluster:
+        links = [Link(CLIENTS, 1), Link(1, CLIENTS)]
+
+        cut = await cluster.cut(links, CutMode.HOLD)
+        healed = await cluster.heal(links)
+
+        assert cut.holds
+        assert healed.holds
+        assert not cluster.state.brokers[1].fenced
+
+
+def test_clients_can_be_cut_from_a_broker_that_stays_in_service(tmp_path):
+    asyncio.run(cut_clients(tmp_path))
+
+
+HARNESS = """
+import asyncio, sys
+from pathlib import Path
+from clusters.clock import RunClock
+from clusters.processes import launch
+from clusters.spec import ClusterSpec
+
+async def main():
+    cluster = await launch(ClusterSpec(controllers=1), Path(sys.argv[1]), RunClock(), "AAAAAAAAAAAAAAAAAAAAAA")
+    print(*(process.pid for process in cluster.nodes.values()), flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+def test_a_killed_harness_leaves_no_node(tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", HARNESS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as harness:
+        pids = [int(word) for word in harness.stdout.readline().split()]
+        watched = [os.pidfd_open(pid) for pid in pids]
+        harness.kill()
+
+    assert len(pids) == 4
+    for descriptor in watched:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        assert poller.poll(10_000), "a node outlived its harness"
+        os.close(descriptor)
