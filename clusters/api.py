@@ -178,7 +178,7 @@ class Offsets(NamedTuple):
 
 
 class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A producer's behaviour. Idempotent producers retry inside; the others make one attempt a record."""
+    """A producer's behaviour. Idempotent producers retry inside; the others do not ask for retries."""
 
     acks: Acks
     idempotent: bool

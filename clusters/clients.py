@@ -58,9 +58,8 @@ NOTHING_WRITTEN_LOCALLY: Final = frozenset(
         KafkaError._INVALID_ARG,
     }
 )
-NOTHING_WRITTEN_BY_SINGLE_ATTEMPT: Final = frozenset(
+NEVER_VALID: Final = frozenset(
     {
-        KafkaError.NOT_ENOUGH_REPLICAS,
         KafkaError.INVALID_REQUIRED_ACKS,
         KafkaError.INVALID_RECORD,
         KafkaError.INVALID_TIMESTAMP,
@@ -69,25 +68,27 @@ NOTHING_WRITTEN_BY_SINGLE_ATTEMPT: Final = frozenset(
 )
 
 
-def delivered(code: int | None, name: str | None, log_offset: int | None, *, acks: int, idempotent: bool) -> Delivery:
+def delivered(code: int | None, name: str | None, log_offset: int | None, *, acks: int) -> Delivery:
     """Say what a delivery report proves (VERDICTS, facts).
+
+    How many attempts were made is unknown, also with retries switched off: librdkafka sends again after
+    NOT_LEADER_OR_FOLLOWER without counting it, taking it for "surely not appended". A leader that was deposed
+    while a record waited for its followers answers just that, and the record may survive. So an error of the last
+    attempt says nothing of those before: NOT_ENOUGH_REPLICAS is `info` here. What is never valid is `fail`.
 
     code:  librdkafka's error number, None when there was no error.
     """
-    attempts = None if idempotent else 1
     if code is None:
         known = log_offset if log_offset is not None and log_offset >= 0 and acks != 0 else None
         # An acknowledgement without an offset says less than VERDICTS asks of one.
         outcome: Literal["ok", "info", "sent"] = "sent" if acks == 0 else "ok" if known is not None else "info"
-        return Delivery(outcome, None, known, None, attempts)
-    nothing_written = code in NOTHING_WRITTEN_LOCALLY or (
-        not idempotent and acks != 0 and code in NOTHING_WRITTEN_BY_SINGLE_ATTEMPT
-    )
-    return Delivery("fail" if nothing_written else "info", name, None, None, attempts)
+        return Delivery(outcome, None, known, None, None)
+    nothing_written = code in NOTHING_WRITTEN_LOCALLY or (acks != 0 and code in NEVER_VALID)
+    return Delivery("fail" if nothing_written else "info", name, None, None, None)
 
 
 class ConfluentProducer:
-    """A producer; idempotent ones retry inside, the others make one attempt a record."""
+    """A producer; idempotent ones retry inside, the others only where librdkafka does so uncounted."""
 
     def __init__(self, bootstrap: str, settings: ProducerSettings, client_id: str) -> None:
         self._settings = settings
@@ -152,7 +153,7 @@ class ConfluentProducer:
 
     def _on_delivery(self, done: Callable[[Delivery], None], error: KafkaError | None, message: Message) -> None:
         code, name = (None, None) if error is None else (error.code(), error.name())
-        done(delivered(code, name, message.offset(), acks=self._settings.acks, idempotent=self._settings.idempotent))
+        done(delivered(code, name, message.offset(), acks=self._settings.acks))
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way."""

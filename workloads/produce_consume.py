@@ -1,7 +1,7 @@
 """Produce with acks 0, 1 and all at once while consumers follow; at the end read everything to the end.
 
 Some partitions have one acks level alone, the last two are mixed. acks=all has two classes of workers:
-`idempotent` retries inside librdkafka, `single` makes one attempt a record, so that single attempts are seen.
+`idempotent` retries inside librdkafka, `no-retries` is plain, so that errors come through.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 # worker class, acks, idempotent, share of the rate in percent
 CLASSES: Final[tuple[tuple[str, Acks, bool, int], ...]] = (
     ("idempotent", -1, True, 35),
-    ("single", -1, False, 25),
+    ("no-retries", -1, False, 25),
     ("leader-only", 1, False, 25),
     ("fire-and-forget", 0, False, 15),
 )
