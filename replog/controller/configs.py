@@ -86,10 +86,20 @@ TOPIC_CONFIGS: Final[dict[str, Definition]] = {
     ),
 }
 
-# Broker-wide names that may be changed while running: the synonyms above.
+# What kafka-reassign-partitions clears behind every move. Kept, and obeyed by nobody: replication is not throttled here.
+THROTTLES: Final[dict[str, Definition]] = {
+    name: Definition(ConfigType.LONG, name, LONG_MAX, 0)
+    for name in (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+}
+
+# Broker-wide names that may be changed while running: the synonyms above, and throttles.
 BROKER_CONFIGS: Final[dict[str, Definition]] = {
     definition.synonym: definition for definition in TOPIC_CONFIGS.values() if definition.synonym
-}
+} | THROTTLES
 
 
 class Refused(NamedTuple):

@@ -51,7 +51,8 @@ SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
 READ_BYTES: Final = 1 << 20
 SNAPSHOT_BATCH_RECORDS: Final = 1000
-LEADER_CHANGE_VERSION: Final = 1
+# Version 1 adds directory ids, which the voters' record has anyway; Kafka's own dumper reads version 0 only.
+LEADER_CHANGE_VERSION: Final = 0
 
 
 class CommittedBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,10 +180,7 @@ class MetadataLog:
 
     def append_leader_change(self, effect: AppendLeaderChange) -> None:
         """Write the control batch that opens an epoch."""
-        voters = {
-            key.node_id: LeaderChangeMessageVoter(voter_id=key.node_id, voter_directory_id=key.directory_id)
-            for key in effect.voters
-        }
+        voters = {key.node_id: LeaderChangeMessageVoter(voter_id=key.node_id) for key in effect.voters}
         message = LeaderChangeMessage(
             version=LEADER_CHANGE_VERSION,
             leader_id=effect.leader_id,
