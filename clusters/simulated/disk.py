@@ -43,7 +43,7 @@ class DiskWatcher(Protocol):
         """A log file was truncated."""
 
     def names_changed(self, path: str) -> None:
-        """Whatever lies at or below this path may be gone, new, or other."""
+        """Log files at or below this path may be gone, new, or other."""
 
 
 class DiskTime(Protocol):
@@ -257,8 +257,9 @@ class SimulatedDisk:
             raise OSError(errno.ENOTEMPTY, "Directory not empty", new)
         self._step()
         self._release(target.entries.get(new_name) if target.entries.get(new_name) is not entry else None)
-        self._names_changed(old)
-        self._names_changed(new)
+        if isinstance(entry, Directory) or new.endswith(LOG_SUFFIX):
+            self._names_changed(old)
+            self._names_changed(new)
         if source is target:
             target.bind({old_name: None, new_name: entry})
         else:
@@ -272,7 +273,8 @@ class SimulatedDisk:
         if not isinstance(entry, Inode):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         self._step()
-        self._names_changed(path)
+        if path.endswith(LOG_SUFFIX):
+            self._names_changed(path)
         self._release(entry)
         directory.bind({name: None})
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from replog.node.controller import ControllerNode
-
 from clusters.simulated.committed import QuorumSeat
 from clusters.simulated.loop import Failure
 from clusters.simulated.world import Machine
 from replog.config import NodeConfig
 from replog.node.broker import Broker
+from replog.node.controller import ControllerNode
 from replog.node.meta_properties import format_directories
 from replog.node.metadata_log import directory_id_of
 from replog.ports import World

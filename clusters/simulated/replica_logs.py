@@ -93,10 +93,9 @@ class ReplicaLogs:
             self.on_change()
 
     def names_changed(self, path: str) -> None:
-        """Read everything again, unless it concerns no log: checkpoints are replaced all the time."""
-        if "." not in path.rpartition("/")[2] or path.endswith(LOG_SUFFIX):
-            self._read_again = True
-            self.on_change()
+        """Read everything again."""
+        self._read_again = True
+        self.on_change()
 
     @property
     def changed(self) -> bool:
