@@ -16,7 +16,7 @@ from clusters.api import ClusterError
 from harness.plan import Plan
 from harness.progress import Progress, shown_on
 from harness.run import Ending, Run, new_run_dir
-from results.verdict import EXIT_INTERRUPTED, RunVerdict, Verdict, save, worst
+from results.verdict import EXIT_INTERRUPTED, RunVerdict
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -87,20 +87,11 @@ async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress) -> End
 
 
 def judged(ending: Ending, engine: str) -> RunVerdict:
-    """Judge a run; one that a node's death or the cluster ended early is an ERROR, unless a violation is proven."""
+    """Judge a run; one that ended early is an ERROR, unless a violation is proven (the manifest says so)."""
     from harness.check import check
 
     (verdict,) = check([ending.run_dir], engine)
-    if ending.failure is None:
-        return verdict
-    whole = msgspec.structs.replace(
-        verdict,
-        verdict=worst((verdict.verdict, Verdict.ERROR)),
-        claim=verdict.claim if verdict.verdict is Verdict.VIOLATION else "the run came to no good end",
-        reasons=[ending.failure, *verdict.reasons],
-    )
-    save(whole, ending.run_dir / "verdict.json")
-    return whole
+    return verdict
 
 
 def write_report(run_dir: Path) -> Path:
