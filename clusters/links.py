@@ -13,28 +13,30 @@ the heal each connection that lost something. A new connection needs both direct
 
 Proof is by probe: a connection from the source's own address that is opened before the cut and asks the target
 for its API versions. What the relay did with these very bytes is counted, and the answer is read.
+
+Where nodes have addresses of their own (containers), `Addresses` says so; everything else is the same there.
+Links can also be made slow, lossy (by late retransmission: a stream loses nothing) or narrow, connections reset or
+forgotten by one end (`link_faults.py`), and single messages be delayed, held, dropped, doubled (`frames.py`).
 """
 
 import asyncio
 import contextlib
 import socket
-import struct
 from collections.abc import Iterable, Sequence
-from typing import Final, cast
-
-import msgspec
+from random import Random
+from typing import Final, Protocol
 
 from clusters.api import CLIENTS, CutMode, Link, Proof
+from clusters.frames import Rule
+from clusters.powers import RETRANSMISSION_MS, FrameRule, Shape
+from clusters.probing import PROBE_COUNT, PROBE_REQUEST, PROBE_WAIT_MS, SILENCE_MS, Channel, ProbeAnswer
+from clusters.relay import Relay, Side, Traffic
+
+__all__ = ["PROBE_REQUEST", "Links", "Traffic"]
 
 NODE_NET: Final = "127.0.1."
 LINK_NET: Final = "127.0.2."
 CLIENT_HOST: Final = "127.0.0.1"
-PROBE_COUNT: Final = 3
-PROBE_WAIT_MS: Final = 1500
-HELD_BYTES_MAX: Final = 65_536  # a connection; then its sender's kernel has to keep them
-SILENCE_MS: Final = 120  # how long a probe on a cut link is given to prove the cut wrong
-# ApiVersions version 0, correlation id 7, client id "probe": every Kafka-like node answers it.
-PROBE_REQUEST: Final = struct.pack(">ihhih5s", 15, 18, 0, 7, 5, b"probe")
 
 
 def node_host(node: int) -> str:
@@ -52,247 +54,30 @@ def caller_of(host: str) -> int:
     return int(host.removeprefix(NODE_NET)) if host.startswith(NODE_NET) else CLIENTS
 
 
-class Traffic(msgspec.Struct):
-    """What passed over one link, and what a cut stopped."""
+class Addresses(Protocol):
+    """Where nodes and their relays live."""
 
-    delivered_bytes: int = 0
-    stopped_bytes: int = 0
-    connections: int = 0
-    stopped_connections: int = 0
-    resets: int = 0
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where the node itself listens."""
 
+    def advertised(self, node: int) -> tuple[str, int]:
+        """Return where the node's relay listens."""
 
-class _Side(asyncio.Protocol):
-    """One of the two sockets of a relayed connection."""
+    def caller(self, host: str) -> int:
+        """Return which node calls from this address, CLIENTS for any other."""
 
-    def __init__(self, relay: "_Relay") -> None:
-        self.relay = relay
-        self.transport: asyncio.Transport | None = None
-        self.choked = False  # the socket on the other side takes no more for now
-        self.ended = False
-        self.failed = False
-        self.held: list[bytes] = []  # read here, not yet passed on
-        self.delivered_bytes = 0
+    def relay_source(self, node: int) -> tuple[str, int] | None:
+        """Return the address from which a node's relay calls it, None for the system's choice."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # (uvloop's transports are no subclasses of asyncio's.)
-        self.transport = cast("asyncio.Transport", transport)
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.relay.opened(self)
-
-    def data_received(self, data: bytes) -> None:
-        self.relay.received(self, data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.ended = True
-        self.failed = exc is not None
-        self.relay.settle()
-
-    def pause_writing(self) -> None:
-        self.relay.other(self).choked = True
-        self.relay.settle()
-
-    def resume_writing(self) -> None:
-        self.relay.other(self).choked = False
-        self.relay.settle()
-
-    def write(self, data: bytes) -> None:
-        """Send towards this side's node, unless it has gone."""
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(data)
+    async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
+        """Open a connection as this node (or a client) would; `OSError` when it cannot be had."""
 
 
-class _Relay:
-    """One connection from a caller through the target's relay to the target."""
-
-    def __init__(self, links: "Links", target: int) -> None:
-        self.links = links
-        self.near = _Side(self)  # towards the caller
-        self.far = _Side(self)  # towards the target
-        self.target = target
-        self.caller = CLIENTS
-        self.peer = ("", 0)
-        self.torn = False  # lost bytes for good: useless after the heal
-        self.closed = False
-        self.connecting: asyncio.Task[None] | None = None
-
-    def other(self, side: _Side) -> _Side:
-        return self.far if side is self.near else self.near
-
-    def link(self, side: _Side) -> Link:
-        """Return the link over which bytes read from this side travel."""
-        return Link(self.caller, self.target) if side is self.near else Link(self.target, self.caller)
-
-    def mode(self, side: _Side) -> CutMode | None:
-        return self.links.cuts.get(self.link(side))
-
-    def opened(self, side: _Side) -> None:
-        if self.closed:
-            assert side.transport is not None
-            side.transport.abort()
-        elif side is self.near:
-            assert side.transport is not None
-            self.peer = side.transport.get_extra_info("peername")[:2]
-            self.caller = caller_of(self.peer[0])
-            self.links.relays[self.peer] = self
-            traffic = self.links.traffic(self.link(side))
-            traffic.connections += 1
-            traffic.stopped_connections += self.mode(side) is not None
-        self.settle()
-
-    def settle(self) -> None:
-        """Bring both sockets into the state that the cuts ask for; called after every change."""
-        if self.closed:
-            return
-        modes = (self.mode(self.near), self.mode(self.far))
-        if CutMode.RESET in modes or (self.torn and modes == (None, None)):
-            self.reset()
-        elif self.far.transport is None:
-            self._settle_unconnected(cut=modes != (None, None))
-        else:
-            for side in (self.near, self.far):
-                self._settle_side(side)
-
-    def _settle_unconnected(self, *, cut: bool) -> None:
-        if self.near.ended:
-            self.reset()
-            return
-        if not cut and self.connecting is None:
-            self.connecting = asyncio.ensure_future(self._connect())
-        self._read_or_wait(self.near)
-
-    def _settle_side(self, side: _Side) -> None:
-        if self.closed:
-            return
-        if self.mode(side) is None:
-            waiting, side.held = side.held, []
-            for data in waiting:
-                self._deliver(side, data)
-            # The end of a stream travels like its bytes: behind those that waited, and not over a cut.
-            if side.ended:
-                (self.reset if side.failed else self.close)()
-                return
-        if self.near.ended and self.far.ended:
-            self._forget()
-            return
-        self._read_or_wait(side)
-
-    def _read_or_wait(self, side: _Side) -> None:
-        if side.transport is None or side.ended or side.transport.is_closing():
-            return
-        full = sum(map(len, side.held)) >= HELD_BYTES_MAX
-        (side.transport.pause_reading if side.choked or full else side.transport.resume_reading)()
-
-    async def _connect(self) -> None:
-        host, port = self.links.endpoint(self.target)
-        try:
-            await asyncio.get_running_loop().create_connection(
-                lambda: self.far, host, port, local_addr=(link_host(self.target), 0)
-            )
-        except OSError:
-            self.reset()  # nobody listens there: the caller learns it as a reset
-        finally:
-            self.connecting = None
-
-    def received(self, side: _Side, data: bytes) -> None:
-        mode = self.mode(side)
-        if mode is None and self.far.transport is not None:
-            self._deliver(side, data)
-            return
-        if mode is not None:
-            self.links.traffic(self.link(side)).stopped_bytes += len(data)
-        if mode is CutMode.DROP:
-            self.torn = True
-        else:
-            side.held.append(bytes(data))
-            self._read_or_wait(side)
-
-    def _deliver(self, side: _Side, data: bytes) -> None:
-        self.links.traffic(self.link(side)).delivered_bytes += len(data)
-        side.delivered_bytes += len(data)
-        self.other(side).write(data)
-
-    def close(self) -> None:
-        """End both sockets after what was written has left."""
-        self._forget()
-        for side in (self.near, self.far):
-            if side.transport is not None:
-                side.transport.close()
-
-    def reset(self) -> None:
-        """End both sockets at once."""
-        self._forget()
-        for side in (self.near, self.far):
-            if side.transport is None or side.ended:
-                continue
-            sock = side.transport.get_extra_info("socket")
-            if sock is not None:
-                with contextlib.suppress(OSError):  # already gone
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            side.transport.abort()
-            self.links.traffic(self.link(side)).resets += 1
-
-    def _forget(self) -> None:
-        self.closed = True
-        if self.connecting is not None and self.connecting is not asyncio.current_task():
-            self.connecting.cancel()
-        self.links.relays.pop(self.peer, None)
-
-
-class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the probe packets of one link."""
-
-    link: Link
-    sent: int
-    delivered: int  # requests that the relay passed on, by its counters
-    answered: int
-
-    def facts(self) -> dict[str, object]:
-        """Return it for the recording."""
-        return {"link": str(self.link), "sent": self.sent, "delivered": self.delivered, "answered": self.answered}
-
-
-class _Channel:
-    """A connection from a node's own address to another node's relay, kept open for probing."""
-
-    def __init__(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.link = link
-        self.reader = reader
-        self.writer = writer
-
-    async def ask(self, relay: _Relay | None, count: int, wait_ms: int) -> ProbeAnswer:
-        """Send probe packets; tell how many passed the relay and how many answers came back."""
-        before = relay.near.delivered_bytes if relay else 0
-        answered = 0
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            self.writer.write(PROBE_REQUEST * count)
-            await self.writer.drain()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_ms / 1000):
-                    while answered < count:
-                        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
-                        await self.reader.readexactly(length)
-                        answered += 1
-        after = relay.near.delivered_bytes if relay else 0
-        return ProbeAnswer(
-            link=self.link, sent=count, delivered=(after - before) // len(PROBE_REQUEST), answered=answered
-        )
-
-    def close(self) -> None:
-        self.writer.transport.abort()
-
-
-class Links:
-    """All relays of one cluster, and the cuts in force."""
+class LoopbackAddresses:
+    """Every node on 127.0.1.N, its relay on 127.0.2.N, on the same port."""
 
     def __init__(self, ports: dict[int, int]) -> None:
         self.ports = ports
-        self.cuts: dict[Link, CutMode] = {}
-        self.relays: dict[tuple[str, int], _Relay] = {}
-        self._traffic: dict[Link, Traffic] = {}
-        self._servers: list[asyncio.Server] = []
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where the node itself listens."""
@@ -302,6 +87,54 @@ class Links:
         """Return where the node's relay listens."""
         return link_host(node), self.ports[node]
 
+    def caller(self, host: str) -> int:
+        """Return which node calls from this address."""
+        return caller_of(host)
+
+    def relay_source(self, node: int) -> tuple[str, int] | None:
+        """Return the relay's own address."""
+        return link_host(node), 0
+
+    async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
+        """Connect from the node's own address."""
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.settimeout(0)
+        try:
+            sock.bind((CLIENT_HOST if source == CLIENTS else node_host(source), 0))
+            await asyncio.get_running_loop().sock_connect(sock, endpoint)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+class Links:
+    """All relays of one cluster, and what hinders their links."""
+
+    def __init__(self, ports: dict[int, int], addresses: Addresses | None = None) -> None:
+        self.ports = ports
+        self.addresses: Addresses = LoopbackAddresses(ports) if addresses is None else addresses
+        self.cuts: dict[Link, CutMode] = {}
+        self.rules: list[Rule] = []
+        self.relays: dict[tuple[str, int], Relay] = {}
+        self._shapes: dict[Link, Shape] = {}
+        self._free_s: dict[Link, float] = {}  # when a narrow link has sent what it was given
+        self._random = Random("links")
+        self._traffic: dict[Link, Traffic] = {}
+        self._servers: list[asyncio.Server] = []
+
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where the node itself listens."""
+        return self.addresses.endpoint(node)
+
+    def advertised(self, node: int) -> tuple[str, int]:
+        """Return where the node's relay listens."""
+        return self.addresses.advertised(node)
+
+    def caller(self, host: str) -> int:
+        """Return which node calls from this address."""
+        return self.addresses.caller(host)
+
     def traffic(self, link: Link) -> Traffic:
         """Return the link's counters."""
         found = self._traffic.get(link)
@@ -309,17 +142,47 @@ class Links:
             found = self._traffic[link] = Traffic()
         return found
 
+    def cut_mode(self, link: Link) -> CutMode | None:
+        """Return how the link is cut, None when it is whole."""
+        return self.cuts.get(link)
+
+    def is_shaped(self, link: Link) -> bool:
+        """Tell whether the link is slow, lossy or narrow."""
+        return link in self._shapes
+
+    def due_s(self, link: Link, size: int, now_s: float) -> float:
+        """Return when so many bytes, handed over now, come out at the link's other end."""
+        shape = self._shapes.get(link)
+        if shape is None:
+            return now_s
+        due_s = now_s
+        if shape.bytes_per_s:
+            due_s = max(now_s, self._free_s.get(link, 0.0)) + size / shape.bytes_per_s
+            self._free_s[link] = due_s
+        if shape.loss and self._random.random() < shape.loss:
+            self.traffic(link).retransmissions += 1
+            due_s += RETRANSMISSION_MS / 1000
+        return due_s + (shape.delay_ms + shape.jitter_ms * self._random.uniform(-1, 1)) / 1000
+
+    # --- begin and end ---------------------------------------------------------------------
+
     async def open(self) -> None:
         """Listen for all nodes; `OSError` when an address is taken, with nothing left open."""
         loop = asyncio.get_running_loop()
         try:
             for node in self.ports:
                 host, port = self.advertised(node)
-                server = await loop.create_server(lambda node=node: _Relay(self, node).near, host, port)  # type: ignore[misc]
+                server = await loop.create_server(lambda node=node: Relay(self, node).near, host, port)  # type: ignore[misc]
                 self._servers.append(server)
         except OSError:
             await self.close()
             raise
+
+    async def connect(self, target: int, far: Side) -> None:
+        """Connect a relay's far side to its node; `OSError` when nobody listens there."""
+        host, port = self.endpoint(target)
+        source = self.addresses.relay_source(target)
+        await asyncio.get_running_loop().create_connection(lambda: far, host, port, local_addr=source)
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
@@ -327,17 +190,21 @@ class Links:
         for server in servers:
             server.close()
         self.cuts.clear()
+        self.rules.clear()
+        self._shapes.clear()
         for relay in list(self.relays.values()):
             relay.reset()
         await asyncio.sleep(0)
 
+    # --- cuts ------------------------------------------------------------------------------
+
     async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
         """Cut links; the proof has probes that passed before and do not any more."""
-        channels = await self._channels(links)
+        channels = await self.channels(links)
         try:
             before = await self._ask(channels, PROBE_WAIT_MS)
             self.cuts |= dict.fromkeys(links, mode)
-            self._settle_all(links)
+            self.settle(links)
             after = await self._ask(channels, SILENCE_MS)
         finally:
             for channel in channels:
@@ -362,8 +229,12 @@ class Links:
         stopped = {str(link): self.traffic(link).stopped_bytes for link in links}
         for link in links:
             self.cuts.pop(link, None)
-        self._settle_all(links)
-        channels = await self._channels(links)
+        self.settle(links)
+        return await self.passing(links, {"stopped_bytes": stopped})
+
+    async def passing(self, links: Sequence[Link], facts: dict[str, object]) -> Proof:
+        """Prove by fresh probes that links pass."""
+        channels = await self.channels(links)
         try:
             after = await self._ask(channels, PROBE_WAIT_MS)
         finally:
@@ -371,27 +242,60 @@ class Links:
                 channel.close()
         return Proof(
             holds=bool(after) and all(answer.answered == answer.sent for answer in after),
-            facts={"stopped_bytes": stopped, "probes_after": [answer.facts() for answer in after]},
+            facts={**facts, "probes_after": [answer.facts() for answer in after]},
         )
 
-    def _settle_all(self, links: Iterable[Link]) -> None:
-        touched = frozenset(links)
+    def settle(self, links: Iterable[Link] | None = None) -> None:
+        """Let the connections over these links (None: all) take note of what has changed."""
+        touched = None if links is None else frozenset(links)
         for relay in list(self.relays.values()):
-            if relay.link(relay.near) in touched or relay.link(relay.far) in touched:
+            if touched is None or relay.link(relay.near) in touched or relay.link(relay.far) in touched:
                 relay.settle()
 
-    async def _channels(self, links: Sequence[Link]) -> list[_Channel]:
-        """Open one probing connection a pair: a link to clients is probed by the answers of its opposite."""
-        wanted = dict.fromkeys(link if link.target != CLIENTS else Link(CLIENTS, link.source) for link in links)
-        found: list[_Channel] = []
-        for link in wanted:
-            host = CLIENT_HOST if link.source == CLIENTS else node_host(link.source)
-            with contextlib.suppress(OSError):  # then no probe speaks for this link, and the proof lacks it
-                reader, writer = await asyncio.open_connection(*self.advertised(link.target), local_addr=(host, 0))
-                found.append(_Channel(link, reader, writer))
+    # --- shapes and rules ------------------------------------------------------------------
+
+    def set_shape(self, links: Sequence[Link], shape: Shape) -> None:
+        """Make links slow, lossy or narrow, or as they were."""
+        for link in links:
+            self._free_s.pop(link, None)
+            if shape == Shape():
+                self._shapes.pop(link, None)
+            else:
+                self._shapes[link] = shape
+        self.settle(links)
+
+    def add_rule(self, rule: FrameRule) -> Rule:
+        """Ask this rule about every message from now on, after those before it."""
+        found = Rule(rule)
+        self.rules.append(found)
         return found
 
-    async def _ask(self, channels: Sequence[_Channel], wait_ms: int) -> list[ProbeAnswer]:
+    def release(self, rule: Rule) -> int:
+        """Let go on what a rule holds now; return how many messages."""
+        count = rule.open_gates()
+        self.settle()
+        return count
+
+    def remove_rule(self, rule: Rule) -> int:
+        """Ask it no more, and let go on what it holds; return how many messages."""
+        if rule in self.rules:
+            self.rules.remove(rule)
+        return self.release(rule)
+
+    # --- probes ----------------------------------------------------------------------------
+
+    async def channels(self, links: Sequence[Link]) -> list[Channel]:
+        """Open one probing connection a pair: a link to clients is probed by the answers of its opposite."""
+        wanted = dict.fromkeys(link if link.target != CLIENTS else Link(CLIENTS, link.source) for link in links)
+        found: list[Channel] = []
+        for link in wanted:
+            with contextlib.suppress(OSError):  # then no probe speaks for this link, and the proof lacks it
+                sock = await self.addresses.connect_as(link.source, self.advertised(link.target))
+                reader, writer = await asyncio.open_connection(sock=sock)
+                found.append(Channel(link, reader, writer))
+        return found
+
+    async def _ask(self, channels: Sequence[Channel], wait_ms: int) -> list[ProbeAnswer]:
         questions = []
         for channel in channels:
             address = channel.writer.get_extra_info("sockname")

@@ -1,0 +1,186 @@
+"""What a cluster with relays can do to its links besides cutting them; shared by every kind that has relays.
+
+Each power proves itself: a slow, lossy or narrow link by timed probes, a reset or a half-open connection by what
+became of the sockets, a rule by the messages it met (which only the fault that set it can wait for).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from clusters.api import ClusterError, CutMode, Link, Proof
+from clusters.frames import Rule
+from clusters.links import Links
+from clusters.powers import FrameRule, RuleInForce, Shape
+from clusters.relay import Relay, Side
+
+LINK_POWERS: Final = frozenset({"cut", "shape", "reset", "half_open", "add_rule"})
+SAMPLES: Final = 5
+SAMPLE_WAIT_MS: Final = 6_000
+PROBE_BYTES: Final = 40
+LOSS_WAIT_MS: Final = 4_000
+TOLERANCE: Final = 0.8  # of the delay that a shape should bring
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """Round trips over one pair of links; -1: no answer."""
+
+    link: str
+    least_ms: float
+    most_ms: float
+
+
+class LinkPowers:
+    """Hurts links through their relays."""
+
+    links: Links
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Cut links."""
+        return await self.links.cut(links, mode)
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Undo cuts."""
+        return await self.links.heal(links)
+
+    # --- slow, lossy, narrow ---------------------------------------------------------------
+
+    async def shape(self, links: Sequence[Link], shape: Shape) -> Proof:
+        """Make links slow, lossy or narrow, or as they were; proven by timed probes."""
+        if shape == Shape():
+            self.links.set_shape(links, shape)
+            after = await self._times(links, PROBE_BYTES)
+            return Proof(holds=_answered(after), facts={"round_trips_after": _facts(after)})
+        size = max(PROBE_BYTES, min(shape.bytes_per_s // 8, 30_000))
+        before = await self._times(links, size)
+        self.links.set_shape(links, shape)
+        after = await self._times(links, size)
+        lost = await self._loss_seen(links) if shape.loss else None
+        expected_ms = max(shape.delay_ms - shape.jitter_ms, 0)
+        if shape.bytes_per_s:
+            expected_ms += 1000 * size // shape.bytes_per_s
+        slower = all(late.least_ms >= TOLERANCE * expected_ms for late in after)
+        return Proof(
+            holds=_answered(before) and _answered(after) and slower and lost != 0,
+            facts={
+                "shape": msgspec.to_builtins(shape),
+                "probe_bytes": size,
+                "expected_ms": expected_ms,
+                "round_trips_before": _facts(before),
+                "round_trips_after": _facts(after),
+                "retransmissions": lost,
+            },
+        )
+
+    async def _times(self, links: Sequence[Link], size: int) -> list[Timed]:
+        channels = await self.links.channels(links)
+        found = []
+        try:
+            for channel in channels:
+                samples = [await channel.round_trip_ms(size, SAMPLE_WAIT_MS) for _ in range(SAMPLES)]
+                times = [sample if sample is not None else -1.0 for sample in samples]
+                found.append(Timed(link=str(channel.link), least_ms=min(times), most_ms=max(times)))
+        finally:
+            for channel in channels:
+                channel.close()
+        return found
+
+    async def _loss_seen(self, links: Sequence[Link]) -> int:
+        """Probe until a piece was late; return how many were."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LOSS_WAIT_MS / 1000
+        channels = await self.links.channels(links)
+        try:
+            while (count := sum(self.links.traffic(link).retransmissions for link in links)) == 0:
+                if loop.time() > deadline:
+                    break
+                await asyncio.gather(*(channel.round_trip_ms(PROBE_BYTES, SAMPLE_WAIT_MS) for channel in channels))
+        finally:
+            for channel in channels:
+                channel.close()
+        return count
+
+    # --- connections -----------------------------------------------------------------------
+
+    async def reset(self, links: Sequence[Link]) -> Proof:
+        """Reset the connections there are, once."""
+        wanted = frozenset(links)
+        doomed = [
+            relay
+            for relay in list(self.links.relays.values())
+            if relay.link(relay.near) in wanted or relay.link(relay.far) in wanted
+        ]
+        for relay in doomed:
+            relay.reset()
+        left = sum(relay in self.links.relays.values() for relay in doomed)
+        return Proof(holds=bool(doomed) and left == 0, facts={"reset": len(doomed), "left": left})
+
+    async def half_open(self, links: Sequence[Link]) -> Proof:
+        """Let each link's target forget its connections while the source goes on believing in them."""
+        wanted = frozenset(links)
+        count = 0
+        for relay in list(self.links.relays.values()):
+            believer = _side_of(relay, wanted)
+            if believer is not None and relay.far.transport is not None and relay.deserted is None:
+                relay.desert(believer)
+                count += 1
+        await asyncio.sleep(0)
+        believing = [relay for relay in self._deserted(wanted) if _believes(relay)]
+        return Proof(holds=bool(believing), facts={"forgotten": count, "believed_in": len(believing)})
+
+    async def close_half_open(self, links: Sequence[Link]) -> Proof:
+        """Tell the believers."""
+        believed = self._deserted(frozenset(links))
+        for relay in believed:
+            relay.reset()
+        return await self.links.passing(links, {"believed_in_until_the_end": len(believed)})
+
+    def _deserted(self, wanted: frozenset[Link]) -> list[Relay]:
+        return [
+            relay
+            for relay in self.links.relays.values()
+            if relay.deserted is not None and relay.link(relay.deserted) in wanted
+        ]
+
+    # --- single messages -------------------------------------------------------------------
+
+    def add_rule(self, rule: FrameRule) -> Rule:
+        """Ask this rule about every message from now on."""
+        return self.links.add_rule(rule)
+
+    def release(self, rule: RuleInForce) -> int:
+        """Let go on what the rule holds now."""
+        return self.links.release(_ours(rule))
+
+    def remove_rule(self, rule: RuleInForce) -> int:
+        """Ask it no more, and let go on what it holds."""
+        return self.links.remove_rule(_ours(rule))
+
+
+def _ours(rule: RuleInForce) -> Rule:
+    if not isinstance(rule, Rule):
+        raise ClusterError("this rule is another cluster's")
+    return rule
+
+
+def _side_of(relay: Relay, wanted: frozenset[Link]) -> Side | None:
+    """Return the side towards a wanted link's source."""
+    return next((side for side in (relay.near, relay.far) if relay.link(side) in wanted), None)
+
+
+def _believes(relay: Relay) -> bool:
+    side = relay.deserted
+    return side is not None and side.transport is not None and not side.ended and not side.transport.is_closing()
+
+
+def _answered(times: Sequence[Timed]) -> bool:
+    return bool(times) and all(timed.least_ms >= 0 for timed in times)
+
+
+def _facts(times: Sequence[Timed]) -> list[dict[str, object]]:
+    return [
+        {"link": timed.link, "least_ms": round(timed.least_ms, 1), "most_ms": round(timed.most_ms, 1)}
+        for timed in times
+    ]

@@ -1,0 +1,147 @@
+"""Messages in a stream: cut at any byte, known by their heads, decided by rules."""
+
+import itertools
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusters.frames import REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, Conversation, Cutter, Rule
+from clusters.powers import Fate, FrameRule
+from clusters.road import Road
+
+FETCH, PRODUCE = 1, 0
+
+
+def request(api, correlation_id, body=b"body"):
+    return struct.pack(">ihhi", 8 + len(body), api, 1, correlation_id) + body
+
+
+def response(correlation_id, body=b"answer"):
+    return struct.pack(">ii", 4 + len(body), correlation_id) + body
+
+
+def fed(cutter, data, cuts=()):
+    bounds = [0, *sorted({min(cut, len(data)) for cut in cuts}), len(data)]
+    return [piece for start, end in itertools.pairwise(bounds) for piece in cutter.feed(data[start:end])]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 80), st.binary(max_size=40)), max_size=8),
+    st.lists(st.integers(0, 400), max_size=12),
+)
+def test_every_byte_passes_in_order_however_it_is_cut(messages, cuts):
+    stream = b"".join(request(api, number, body) for number, (api, body) in enumerate(messages))
+    cutter = Cutter(Conversation(1, 2).request, REQUEST_HEAD_BYTES)
+
+    pieces = fed(cutter, stream, cuts)
+
+    assert b"".join(piece.data for piece in pieces) == stream
+    heads = [piece.head for piece in pieces if piece.is_first]
+    assert [(head.api, head.correlation_id) for head in heads] == [(api, n) for n, (api, _) in enumerate(messages)]
+    assert sum(piece.is_last for piece in pieces) == len(messages)
+    assert cutter.at_boundary
+
+
+def test_an_answer_is_known_by_its_question():
+    talk = Conversation(1, 2)
+    fed(Cutter(talk.request, REQUEST_HEAD_BYTES), request(FETCH, 7) + request(PRODUCE, 8))
+
+    pieces = fed(Cutter(talk.response, RESPONSE_HEAD_BYTES), response(7) + response(8) + response(9))
+
+    assert [piece.head.api for piece in pieces] == [FETCH, PRODUCE, -1]
+    assert (pieces[0].head.source, pieces[0].head.target) == (2, 1)
+
+
+def test_what_is_no_frame_passes_unseen():
+    cutter = Cutter(Conversation(0, 1).request, REQUEST_HEAD_BYTES)
+
+    pieces = fed(cutter, b"\xff" * 30) + fed(cutter, request(FETCH, 1))
+
+    assert b"".join(piece.data for piece in pieces) == b"\xff" * 30 + request(FETCH, 1)
+    assert {piece.head.api for piece in pieces} == {-1}
+
+
+@pytest.mark.parametrize(
+    ("rule", "hits"),
+    [
+        pytest.param({}, 2, id="any request"),
+        pytest.param({"api": FETCH}, 1, id="by api"),
+        pytest.param({"source": 1}, 2, id="by caller"),
+        pytest.param({"source": 3}, 0, id="of another caller"),
+        pytest.param({"target": 2}, 2, id="by target"),
+        pytest.param({"direction": "response"}, 0, id="answers only"),
+        pytest.param({"limit": 1}, 1, id="the first only"),
+    ],
+)
+def test_a_rule_takes(rule, hits):
+    found = Rule(FrameRule(fate=Fate.DROPPED, **rule))
+
+    for piece in fed(Cutter(Conversation(1, 2).request, REQUEST_HEAD_BYTES), request(FETCH, 1) + request(PRODUCE, 2)):
+        piece.head.decide([found])
+
+    assert found.hit_count == hits
+
+
+def on_the_road(rule, *messages, delay_s=0.0):
+    """Put messages on a road under one rule; return the road."""
+    road = Road(lambda head, size: delay_s)
+    cutter = Cutter(Conversation(1, 2).request, REQUEST_HEAD_BYTES)
+    for message in messages:
+        for piece in cutter.feed(message):
+            if piece.is_first:
+                piece.head.decide([rule])
+            road.put(piece)
+    return road
+
+
+def test_a_dropped_message_is_missing_and_its_neighbours_are_not():
+    rule = Rule(FrameRule(fate=Fate.DROPPED, api=FETCH))
+
+    road = on_the_road(rule, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
+
+    assert b"".join(road.leaving(0.0)) == request(PRODUCE, 1) + request(PRODUCE, 3)
+
+
+def test_a_doubled_message_comes_twice():
+    rule = Rule(FrameRule(fate=Fate.DUPLICATED, api=FETCH))
+
+    road = on_the_road(rule, request(FETCH, 2), request(PRODUCE, 3))
+
+    assert b"".join(road.leaving(0.0)) == request(FETCH, 2) * 2 + request(PRODUCE, 3)
+
+
+def test_what_is_behind_a_held_message_waits_with_it():
+    rule = Rule(FrameRule(fate=Fate.HELD, api=FETCH))
+    road = on_the_road(rule, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
+
+    assert road.leaving(0.0) == [request(PRODUCE, 1)]
+    assert rule.open_gates() == 1
+    assert road.leaving(0.0) == [request(FETCH, 2), request(PRODUCE, 3)]
+    assert road.is_empty
+
+
+def test_what_may_be_overtaken_is():
+    rule = Rule(FrameRule(fate=Fate.HELD, api=FETCH, overtaking=True))
+    road = on_the_road(rule, request(FETCH, 2), request(PRODUCE, 3))
+
+    assert road.leaving(0.0) == [request(PRODUCE, 3)]
+    assert not road.is_empty
+    rule.open_gates()
+    assert road.leaving(0.0) == [request(FETCH, 2)]
+
+
+def test_nothing_leaves_before_its_time():
+    road = on_the_road(Rule(FrameRule(fate=Fate.DROPPED, api=99)), request(FETCH, 1), delay_s=5.0)
+
+    assert road.leaving(4.9) == []
+    assert road.next_due_s() == 5.0
+    assert road.leaving(5.0) == [request(FETCH, 1)]
+
+
+def test_a_road_can_be_lost():
+    road = on_the_road(Rule(FrameRule(fate=Fate.HELD)), request(FETCH, 1))
+
+    assert road.clear() == len(request(FETCH, 1))
+    assert road.is_empty
