@@ -120,10 +120,10 @@ def overridden(content: dict[str, Any], overrides: Mapping[str, str]) -> dict[st
             result[head] = value
             continue
         present = result.get(head) or {}
-        inner = {"name": present} if isinstance(present, str) else dict(present)
+        inner: dict[str, Any] = {"name": present} if isinstance(present, str) else dict(present)
         group, _, setting = rest.partition(".")
         if head == "cluster" and group == "settings" and setting:
-            inner["settings"] = {**inner.get("settings", {}), setting: value}
+            inner["settings"] = dict(inner.get("settings", {})) | {setting: value}
         else:
             inner[rest] = value
         result[head] = inner

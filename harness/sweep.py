@@ -222,7 +222,7 @@ def upper_bound(runs: int, found: int) -> float:
     if runs == 0:
         return 1.0
     if found == 0:
-        return 1 - 0.05 ** (1 / runs)
+        return 1 - float(0.05 ** (1 / runs))
     from scipy.stats import beta
 
     bound: float = beta.ppf(0.95, found + 1, max(runs - found, 1e-9))

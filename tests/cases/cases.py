@@ -33,7 +33,9 @@ def load(
     for folder in [Path(__file__).parent / "data", *_more_folders()]:
         path = folder / f"{family}.yaml"
         if path.exists():
-            parameters += [pytest.param(case, id=f"{case['id']}") for case in _read(path, family, CASE_KEYS | more_keys)]
+            parameters += [
+                pytest.param(case, id=f"{case['id']}") for case in _read(path, family, CASE_KEYS | more_keys)
+            ]
     assert parameters, f"no cases of family {family}"
     left_out = contradicting or {}
     for parameter in parameters:
