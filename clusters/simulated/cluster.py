@@ -67,7 +67,6 @@ class SimulatedCluster:
         self.committed = CommittedMetadata({node: machine.disk for node, machine in machines.items()}, EPOCH_MS)
         elr_enabled = bool(spec.node_settings().get(ELR_SETTING, DEFAULTS[ELR_SETTING]))
         self.watch = Watch(simulation, machines, DATA, self.committed, self._seats, elr_enabled=elr_enabled)
-        self.state: ClusterState = self.committed.state
         self.watch.on_violation = self._violated
         self._client_machine = simulation.add_machine("clients", "10.0.255.1", CLIENTS_RANK)
         self._node_of = {machine.name: node for node, machine in machines.items()}
@@ -76,6 +75,12 @@ class SimulatedCluster:
         self._failures: list[str] = []
         self.clients: SimulatedClients
         simulation.loop.on_failure = self._failed
+
+    @property
+    def state(self) -> ClusterState:
+        """What is committed now: on an idle cluster a high watermark moves after the last file has moved."""
+        self.watch.catch_up()
+        return self.committed.state
 
     def now_ns(self) -> int:
         """Return the run's clock."""

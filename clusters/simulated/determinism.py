@@ -71,7 +71,7 @@ def difference(program: str, seed: int) -> Difference | None:
 def fingerprint(program: str, seed: int, variation: int, trace: Path | None) -> Fingerprint:
     """Run a program in a fresh interpreter, the environment varied by number."""
     environment = dict(os.environ, PYTHONHASHSEED=str(1 + 41 * variation), PADDING="x" * (3333 * variation))
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    environment["PYTHONPATH"] = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     command = [sys.executable, "-m", "clusters.simulated.determinism", program, str(seed), str(trace or "")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:

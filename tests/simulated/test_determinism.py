@@ -1,33 +1,26 @@
 """Same seed, same run: in fresh interpreters with other hash seeds; and a leak is found where it begins."""
 
 import io
-from pathlib import Path
 
 import pytest
 
 from clusters.simulated.determinism import difference, fingerprint, first_difference
 
 
-@pytest.fixture(autouse=True)
-def _programs_can_be_imported(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
-
-
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_seed_repeats_itself(seed):
-    assert difference("gossip_program:orderly", seed) is None
+    assert difference("tests.simulated.gossip_program:orderly", seed) is None
 
 
 def test_other_seeds_are_other_runs():
-    one, other = (fingerprint("gossip_program:orderly", seed, 0, None) for seed in (1, 2))
+    one, other = (fingerprint("tests.simulated.gossip_program:orderly", seed, 0, None) for seed in (1, 2))
 
     assert one.trace_hash != other.trace_hash
     assert one.event_count > 10_000
 
 
 def test_the_order_of_a_set_that_reaches_the_network_is_found():
-    found = difference("gossip_program:leaking", 1)
+    found = difference("tests.simulated.gossip_program:leaking", 1)
 
     assert found is not None
     assert found.line_of_first != found.line_of_second
@@ -36,8 +29,8 @@ def test_the_order_of_a_set_that_reaches_the_network_is_found():
 
 
 def test_tracing_does_not_change_the_run(tmp_path):
-    plain = fingerprint("gossip_program:orderly", 4, 0, None)
-    traced = fingerprint("gossip_program:orderly", 4, 0, tmp_path / "trace")
+    plain = fingerprint("tests.simulated.gossip_program:orderly", 4, 0, None)
+    traced = fingerprint("tests.simulated.gossip_program:orderly", 4, 0, tmp_path / "trace")
 
     assert plain == traced
     assert len((tmp_path / "trace").read_text().splitlines()) > plain.event_count
