@@ -1,0 +1,66 @@
+"""Kafka's own command line tools, as their shell scripts would start them."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters.side_by_side import java
+from tools.get_kafka import NoKafka, kafka_jars
+
+TIMEOUT_S = 60
+CLASSES = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+}
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+def jars_or_skip() -> Path:
+    try:
+        return kafka_jars()
+    except NoKafka as problem:
+        pytest.skip(str(problem))
+
+
+class Tools:
+    """Kafka's tools against one cluster."""
+
+    def __init__(self, jars: Path, bootstrap: str) -> None:
+        self.jars = jars
+        self.bootstrap = bootstrap
+
+    def run(self, tool: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
+        """Run a tool to its end and return what it printed; it has to succeed (or to fail, if that is said)."""
+        command = java(self.jars, CLASSES[tool], *arguments, heap="128m", options=QUICK_START)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        said = done.stdout + done.stderr
+        assert (done.returncode != 0) == fails, f"{tool} {' '.join(arguments)}: exit code {done.returncode}\n{said}"
+        return said
+
+    def ask(self, tool: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
+        """Run a tool against the brokers."""
+        return self.run(tool, "--bootstrap-server", self.bootstrap, *arguments, stdin=stdin, fails=fails)
+
+
+def rows(table: str, key: str) -> Iterator[dict[str, str]]:
+    """Yield the lines of `Name: value<TAB>Name: value` that have a key, as kafka-topics prints partitions."""
+    for line in table.splitlines():
+        cells = [cell.partition(":") for cell in line.split("\t") if ":" in cell]
+        row = {name.strip(): value.strip() for name, _, value in cells}
+        if key in row:
+            yield row
