@@ -119,7 +119,7 @@ def overridden(content: dict[str, Any], overrides: Mapping[str, str]) -> dict[st
         if not rest:
             result[head] = value
             continue
-        present = result.get(head) or {}
+        present: Any = result.get(head) or {}
         inner: dict[str, Any] = {"name": present} if isinstance(present, str) else dict(present)
         group, _, setting = rest.partition(".")
         if head == "cluster" and group == "settings" and setting:
