@@ -279,13 +279,15 @@ class Partition:
             return Error.NOT_ENOUGH_REPLICAS
         return Error.NONE
 
-    def append(self, records: Buffer, *, acks: int, now_ms: int, wall_ms: int) -> tuple[Appended | Error, list[Effect]]:
+    def append(
+        self, records: Buffer, *, acks: int, now_ms: int, wall_ms: int, origin: Origin = Origin.CLIENT
+    ) -> tuple[Appended | Error, list[Effect]]:
         """Append a producer's batches; a duplicate answers with its first offsets and appends nothing (SPEC 4.1.2)."""
         error = self.append_error(acks)
         if error is not Error.NONE:
             return error, []
         assert self.leadership is not None
-        appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=wall_ms)
+        appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=wall_ms, origin=origin)
         if isinstance(appended, Error):
             return appended, []
         return appended, list(self.leadership.on_append(self.log.log_end_offset, now_ms))

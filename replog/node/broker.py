@@ -20,6 +20,7 @@ from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.node.cluster import ClusterApi
 from replog.node.controller_link import ControllerLink, NoController
+from replog.node.coordinators import Coordinators
 from replog.node.fetch import FetchApi
 from replog.node.forwarding import FAILED, Forwarding
 from replog.node.hosting import Hosting
@@ -70,6 +71,7 @@ class Broker:
         self.fetching = ReplicaFetching(self.replicas, _limits(config), self.tasks)
         self.replicas.proposals = self.proposals
         self.replicas.replication = self.fetching
+        self.coordinators = Coordinators(config, self.replicas, self.link, self.tasks)
         cluster = ClusterApi(config, self.replicas, self.directories, self.link, self.tasks)
         self.handlers = self._handlers(cluster)
         self.server = Server(world, BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features)
@@ -116,6 +118,7 @@ class Broker:
             timer.cancel()
         self.fetching.stop()
         self.server.stop()
+        self.coordinators.stop()
         self.replicas.close()
         self.tasks.cancel()
         self.link.drop()
@@ -308,8 +311,8 @@ class Broker:
             Api.DESCRIBE_TOPIC_PARTITIONS: cluster.describe_topic_partitions,
             Api.DESCRIBE_CONFIGS: cluster.describe_configs,
             Api.DESCRIBE_LOG_DIRS: cluster.describe_log_dirs,
-            Api.FIND_COORDINATOR: cluster.find_coordinator,
             Api.INIT_PRODUCER_ID: producer_ids.init,
+            **self.coordinators.handlers(),
         }
 
     def _handle(self, request: ServerRequest) -> None:

@@ -1,4 +1,4 @@
-"""What clients ask about the cluster, answered from the broker's image: Metadata, descriptions, coordinators.
+"""What clients ask about the cluster, answered from the broker's image: Metadata and descriptions.
 
 An answer is as old as the image; clients refresh when they are told NOT_LEADER_OR_FOLLOWER. The "controller" that clients
 see is the broker they ask: admin requests are forwarded from everywhere (KIP-590).
@@ -28,11 +28,9 @@ from replog.wire.messages import describe_cluster as dc
 from replog.wire.messages import describe_configs as dconf
 from replog.wire.messages import describe_log_dirs as dl
 from replog.wire.messages import describe_topic_partitions as dtp
-from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import metadata as md
 
 FIRST_VERSION_WITH_EMPTY_FOR_NONE: Final = 1  # of Metadata: v0 says "all topics" by naming none
-FIRST_VERSION_WITH_BATCHES: Final = 4  # of FindCoordinator
 CREATION_TIMEOUT_MS: Final = 10_000
 BROKERS: Final = 1  # DescribeCluster's endpoint type
 
@@ -253,18 +251,3 @@ class ClusterApi:
             partition_size=stored.log.size,
             offset_lag=max(0, high_watermark - stored.log.log_end_offset),
         )
-
-    # Coordinators
-
-    def find_coordinator(self, request: ServerRequest) -> None:
-        """Answer that there is no coordinator (yet): clients retry."""
-        body: fc.FindCoordinatorRequest = request.body
-        error = Error.COORDINATOR_NOT_AVAILABLE
-        if request.version < FIRST_VERSION_WITH_BATCHES:
-            request.reply(fc.FindCoordinatorResponse(error_code=error, error_message=None, node_id=-1, port=-1))
-            return
-        coordinators = [
-            fc.Coordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=None)
-            for key in body.coordinator_keys
-        ]
-        request.reply(fc.FindCoordinatorResponse(coordinators=coordinators))

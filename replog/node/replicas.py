@@ -62,6 +62,16 @@ class Proposals(Protocol):
         """Send the proposal, not before `after_ms` from now; a newer one replaces it."""
 
 
+class Coordination(Protocol):
+    """Who coordinates groups and transactions on partitions of the internal topics."""
+
+    def elected(self, replica: Replica) -> None:
+        """Begin to coordinate, in the partition's current leader epoch."""
+
+    def resigned(self, replica: Replica) -> None:
+        """Stop coordinating, if it was begun."""
+
+
 class Replicas:
     """All hosted partitions by name and by id."""
 
@@ -73,6 +83,7 @@ class Replicas:
         self.by_topic_id: dict[UUID, dict[int, Replica]] = {}
         self.replication: Replication | None = None
         self.proposals: Proposals | None = None
+        self.coordination: Coordination | None = None
         self._grown: dict[Replica, None] = {}  # logs that grew, or of which the role changed
         self._advanced: dict[Replica, None] = {}  # high watermarks that moved
         self._wake_is_due = False
@@ -154,6 +165,8 @@ class Replicas:
         self.proposals.submit(replica, effect.proposal, effect.after_ms)
 
     def _step_down(self, replica: Replica, _: Effect) -> None:
+        if self.coordination is not None:
+            self.coordination.resigned(replica)
         # SPEC 3.7.3: whatever waited under the last leader epoch has an unknown outcome now (M46).
         for op in replica.produces.fail(Error.NOT_LEADER_OR_FOLLOWER):
             self._complete(op)
@@ -171,6 +184,8 @@ class Replicas:
 
     def _lead(self, replica: Replica, _: Effect) -> None:
         self._journal_watermark(replica)
+        if self.coordination is not None:
+            self.coordination.elected(replica)
 
     def _truncated(self, replica: Replica, effect: Effect) -> None:
         assert isinstance(effect, Truncated)

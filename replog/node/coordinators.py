@@ -1,0 +1,107 @@
+"""A broker's part in coordinating groups and transactions: which requests go where, and who is told of elections."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from replog.config import NodeConfig
+from replog.coordinators.events import SendMarkers
+from replog.coordinators.group import GroupSettings
+from replog.coordinators.groups import GroupCoordinator
+from replog.coordinators.placement import OFFSETS_TOPIC
+from replog.node.controller_link import ControllerLink
+from replog.node.coordination import Coordinator, Shards
+from replog.node.groups import GroupApi
+from replog.node.internal_topics import InternalTopics
+from replog.node.replicas import Replica, Replicas
+from replog.node.server import ServerRequest
+from replog.node.tasks import Tasks
+from replog.types import TopicPartition
+from replog.wire.apis import Api
+
+Handle = Callable[[ServerRequest], None]
+MINUTE_MS = 60_000
+
+
+class ImageTopics:
+    """What cores want to know of topics, from the broker's image."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.replicas = replicas
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        """Tell whether there is such a partition."""
+        topic = self.replicas.metadata.image.topics_by_name.get(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """Return a topic's name."""
+        topic = self.replicas.metadata.image.topics.get(topic_id)
+        return topic.name if topic is not None else None
+
+
+class Coordinators:
+    """Both kinds of coordinators of one broker."""
+
+    def __init__(self, config: NodeConfig, replicas: Replicas, link: ControllerLink, tasks: Tasks) -> None:
+        self.config = config
+        self.replicas = replicas
+        self.topics = ImageTopics(replicas)
+        self.internal_topics = InternalTopics(config, replicas, link, tasks)
+        self.groups = Shards(OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers)
+        self.by_topic = {OFFSETS_TOPIC: self.groups}
+        replicas.coordination = self
+
+    def handlers(self) -> dict[Api, Handle]:
+        """Return who answers what."""
+        groups = GroupApi(self.groups)
+        return {
+            Api.FIND_COORDINATOR: self.internal_topics.find_coordinator,
+            Api.JOIN_GROUP: groups.join,
+            Api.SYNC_GROUP: groups.sync,
+            Api.HEARTBEAT: groups.heartbeat,
+            Api.LEAVE_GROUP: groups.leave,
+            Api.OFFSET_COMMIT: groups.commit,
+            Api.OFFSET_FETCH: groups.fetch,
+            Api.OFFSET_DELETE: groups.delete_offsets,
+            Api.LIST_GROUPS: groups.list_groups,
+            Api.DESCRIBE_GROUPS: groups.describe,
+            Api.DELETE_GROUPS: groups.delete,
+        }
+
+    def elected(self, replica: Replica) -> None:
+        """Coordinate what this partition is for."""
+        shards = self.by_topic.get(replica.name.topic)
+        if shards is not None:
+            shards.elected(replica)
+
+    def resigned(self, replica: Replica) -> None:
+        """Leave it to the next leader."""
+        shards = self.by_topic.get(replica.name.topic)
+        if shards is not None:
+            shards.resigned(replica)
+
+    def stop(self) -> None:
+        """Stop all of it."""
+        for shards in self.by_topic.values():
+            shards.stop()
+
+    def _new_group_core(self, partition: int, leader_epoch: int) -> GroupCoordinator:
+        config = self.config
+        settings = GroupSettings(
+            initial_rebalance_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
+            session_timeout_ms_min=config.integer("group.min.session.timeout.ms"),
+            session_timeout_ms_max=config.integer("group.max.session.timeout.ms"),
+            member_count_max=config.integer("group.max.size"),
+            metadata_bytes_max=config.integer("offset.metadata.max.bytes"),
+            offsets_retention_ms=config.integer("offsets.retention.minutes") * MINUTE_MS,
+        )
+        return GroupCoordinator(
+            settings,
+            self.topics,
+            self.replicas.world.entropy.uuid,
+            expiry_interval_ms=config.integer("offsets.retention.check.interval.ms"),
+        )
+
+
+def _no_markers(_: Coordinator, effect: SendMarkers) -> None:
+    raise AssertionError(f"groups send no markers: {effect}")
