@@ -87,6 +87,11 @@ def partition_change(
     elif elected.leader in lists.elr:
         isr = (elected.leader,)
         lists = Eligible(_without(lists.elr, isr), lists.last_known_elr)
+        if len(isr) >= effective_min_isr(rules.min_insync_replicas, len(target.replicas)):
+            # min ISR was lowered while the ISR was empty: this ISR suffices, the high watermark will move, and
+            # who stays behind may lack what is acknowledged from now on. KIP-966: "If ELR is not empty, the ISR
+            # is under min ISR." (The released software keeps them.)
+            lists = NOBODY
 
     fields: _Fields = {}
     _write_leader(fields, partition, target, elected)
@@ -165,7 +170,7 @@ def _elect(
         if valid(node):
             return _Elected(node, unclean=False)
     last_known = _last_known_leader(partition, target, lists, rules)
-    if acceptable(last_known):
+    if last_known != NO_NODE and acceptable(last_known):
         return _Elected(last_known, unclean=True)
     if wish.election is Election.UNCLEAN:
         for node in target.replicas:

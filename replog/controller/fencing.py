@@ -70,6 +70,8 @@ def fence(policy: Policy, broker: Broker) -> list[MetadataRecord]:
 def unfence(policy: Policy, broker: Broker) -> list[MetadataRecord]:
     """Say that the broker is unfenced, then see whom that gives a leader (SPEC 2.4.2)."""
     record = fencing_record(broker.broker_id, broker.epoch, UNFENCE)
+    if broker.in_controlled_shutdown:
+        return [record]  # alive again, but still on its way out: fit for nothing
     return [record, *leaders_for_leaderless(policy, newly_active=broker.broker_id)]
 
 

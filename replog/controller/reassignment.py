@@ -67,6 +67,8 @@ def _cancel(policy: Policy, topic: str, key: TopicIdPartition, partition: Partit
     if not isr and not policy.unclean_enabled(topic):
         message = "No replica that would remain is in the ISR: unclean leader election is needed, but not enabled."
         return _refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
+    if not isr and not any(policy.image.is_active(node) for node in replicas):
+        return _refused(Error.INVALID_REPLICA_ASSIGNMENT, f"None of the replicas {list(replicas)} could lead.")
     # KIP-966: "This min ISR requirement is also enforced when the reassignment is canceled."
     min_isr = effective_min_isr(policy.min_insync_replicas(topic), len(replicas))
     if max(len(isr), 1) < min_isr:
