@@ -22,6 +22,7 @@ from clusters.node_process import LEASH, ROOT, last_lines, toml
 
 NET: Final = "127.0.3."
 CONTROLLER_OFFSET: Final = 100
+CLAIM_HOST: Final = f"{NET}250"  # whoever listens here has the port
 CLUSTER_ID: Final = "tribunalSideBySideQQQQ"  # 16 bytes as Kafka writes them
 FORMAT_TIMEOUT_S: Final = 60
 STOP_TIMEOUT_S: Final = 40
@@ -154,7 +155,7 @@ class SideBySide:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         roles = dict.fromkeys(range(101, 101 + controllers), "controller")
         roles |= dict.fromkeys(range(1, brokers + 1), "broker" if controllers else "broker,controller")
-        port = _free_port([*roles, *(node + CONTROLLER_OFFSET for node in range(1, brokers + 1))])
+        self._claim, port = _claimed_port([*roles, *(node + CONTROLLER_OFFSET for node in range(1, brokers + 1))])
         voters = {
             node: f"{NET}{node if controllers else node + CONTROLLER_OFFSET}:{port}"
             for node, role in roles.items()
@@ -220,6 +221,7 @@ class SideBySide:
             process.kill()
         for process in self.processes.values():
             process.wait()
+        self._claim.close()
 
     def memory_mib(self, node: int) -> float:
         """Return the resident memory of a node's process."""
@@ -292,10 +294,20 @@ def _with_path(command: list[str]) -> list[str]:
     return ["/usr/bin/env", *command]
 
 
-def _free_port(nodes: Iterable[int]) -> int:
+def _claimed_port(nodes: Iterable[int]) -> tuple[socket.socket, int]:
+    """Return a port free on all addresses of the nodes, and the socket whose listening keeps it ours."""
+    wanted = list(nodes)
     for port in candidate_ports(None):
-        if all(_is_free(node, port) for node in nodes):
-            return port
+        claim = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            claim.bind((CLAIM_HOST, port))
+            claim.listen()
+        except OSError:  # another cluster's, whose nodes may not listen yet
+            claim.close()
+            continue
+        if all(_is_free(node, port) for node in wanted):
+            return claim, port
+        claim.close()
     raise ClusterError(f"no port is free on all of {NET}*")
 
 
