@@ -18,7 +18,8 @@ from replog.types import NodeId
 from replog.wire.apis import Api
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
-FETCH_WAIT_MS: Final = 250
+FETCH_WAIT_MS: Final = 100
+FETCH_BYTES_MIN: Final = 512  # a few records at once: fewer, fuller answers for the same latency bound
 FETCH_BYTES: Final = 1 << 20
 BACKOFF_MS: Final = 50
 ASK_AGAIN: Final = STALE | {Error.OFFSET_NOT_AVAILABLE, Error.REPLICA_NOT_AVAILABLE, Error.UNKNOWN_SERVER_ERROR}
@@ -123,7 +124,7 @@ class SimulatedConsumer:
             )
         return FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
-            min_bytes=1,
+            min_bytes=FETCH_BYTES_MIN,
             max_bytes=FETCH_BYTES,
             isolation_level=self._isolation_level,
             topics=[

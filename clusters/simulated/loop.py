@@ -164,7 +164,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def present_ns(self, process: Process) -> int:
         """Return the process's virtual now: past the end of a blocking call it just made."""
-        return max(self.now_ns, process.busy_until_ns)
+        now_ns, busy_until_ns = self.now_ns, process.busy_until_ns
+        return max(busy_until_ns, now_ns)
 
     def charge(self, process: Process, duration_ns: int) -> None:
         """Make the process busy: its clock moves on at once, its next callbacks wait until then."""
@@ -251,7 +252,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> SimulatedHandle:
         """Run a callback at an instant of virtual time, for the world itself or for a process."""
         owner = process or self.root
-        return self._schedule(max(due_ns, self.now_ns), SimulatedHandle(callback, args, owner.context, owner))
+        handle = SimulatedHandle(callback, args, owner.context, owner)
+        handle.due_ns = max(self.now_ns, due_ns)
+        self._sequence += 1
+        heapq.heappush(self._heap, (handle.due_ns, owner.rank, self._sequence, handle))
+        return handle
 
     def run_soon(self, process: Process, context: Context, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback of a process as soon as its turn comes, deferred if the process cannot run."""

@@ -34,6 +34,8 @@ class MonotonicClock:
     def local_ns(self, virtual_ns: int) -> int:
         """Return what this clock shows at an instant of virtual time."""
         elapsed_ns = virtual_ns - self._virtual_origin_ns
+        if not self.drift_ppb:
+            return self._local_origin_ns + elapsed_ns
         return self._local_origin_ns + elapsed_ns + elapsed_ns * self.drift_ppb // PPB
 
     def virtual_ns(self, local_ns: int) -> int:

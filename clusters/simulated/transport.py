@@ -230,15 +230,23 @@ class SimulatedTransport(asyncio.Transport):
             self._transmit(segment)
 
     def _transmit(self, segment: Segment) -> None:
-        # What a busy process writes leaves when it is done; if it dies before that, it never left.
+        loop, process = self._loop, self.process
+        sequence, kind, data = segment
+        size = len(data)
         # Noted here and not on arrival: the order of sends itself must be alike in every run.
-        self._loop.note("segment", self.number, segment[1], crc32(segment[2]), len(segment[2]))
-        alive = self.process.alive
-        departure_ns = self._loop.present_ns(self.process) if alive else self._loop.now_ns
-        arrival_ns = departure_ns + self._out.delay_ns(len(segment[2]))
-        self._last_arrival_ns = arrival_ns = max(arrival_ns, self._last_arrival_ns + 1)
-        self._loop.call_at_ns(
-            arrival_ns, self._arrive, segment, departure_ns if alive else 0, process=self.peer.host.kernel
+        loop.trace.numbers += (self.number, kind, crc32(data), size)
+        if loop.trace.sink is not None:
+            loop.trace.sink(f"{loop.event_count} {loop.now_ns} segment {self.number} {sequence} {kind} {size}")
+        # What a busy process writes leaves when it is done; if it dies before that, it never left.
+        departure_ns = loop.now_ns
+        if process.busy_until_ns > departure_ns and process.alive:
+            departure_ns = process.busy_until_ns
+        arrival_ns = departure_ns + self._out.delay_ns(size)
+        if arrival_ns <= self._last_arrival_ns:
+            arrival_ns = self._last_arrival_ns + 1
+        self._last_arrival_ns = arrival_ns
+        loop.call_at_ns(
+            arrival_ns, self._arrive, segment, departure_ns if process.alive else 0, process=self.peer.host.kernel
         )
 
     def _passes(self) -> bool:
