@@ -217,7 +217,7 @@ def test_the_model_finds_what_it_looks_for(monkeypatch: pytest.MonkeyPatch, forg
     model = Model(3, 2, LastKnownMode.LEADER)
     monkeypatch.setattr(Model, "check_lists", lambda self, state: None)
 
-    with pytest.raises(AssertionError, match="lack|without what was acknowledged"):
+    with pytest.raises(AssertionError, match=r"lack|without what was acknowledged"):
         explore(model, depth_max=99)
 
 
