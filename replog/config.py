@@ -129,6 +129,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     "tribunal.bind.host": "",  # source address of outgoing connections (CONTRACT, loopback)
     "tribunal.events.file": "",  # JSON lines: what happened, for the recording
     "tribunal.mutants": [],  # module names in replog.mutants
+    "tribunal.undo.journal": "",  # folder: what a power failure would undo (on the file system of log.dirs)
+    "tribunal.control.page": "",  # file shared with the harness: how clock and disk are to misbehave
     "tribunal.metrics.port": 0,
 }
 

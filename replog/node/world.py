@@ -1,6 +1,7 @@
 """The real world behind the ports: asyncio or uvloop, the operating system's files, clocks and chance.
 
-This is the only module of `replog` that may touch `os`, `time`, `random`, `uuid` and threads. Errors of the world come
+This is the only module of `replog` that may touch `os`, `time`, `random`, `uuid` and threads, with what it uses for nodes
+under test (`undo_disk.py`, `control_page.py` and theirs). Errors of the world come
 out as `OSError`. Whoever runs a node calls `run(main, world)`: it ends the process on anything that was not foreseen,
 because a node that goes on after a bug writes a false recording.
 """
@@ -19,11 +20,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 from uuid import UUID
 
 from replog.config import NodeConfig
 from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network
+
+if TYPE_CHECKING:
+    from replog.node.control_page import ControlPage
 
 LEVELS: Final = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 BACKLOG: Final = 1024
@@ -291,9 +295,10 @@ class RealWorld:
     """All real doors of one node."""
 
     def __init__(self, config: NodeConfig, *, level: str = "info") -> None:
-        self._disk = RealDisk()
+        page = _control_page(config)
+        self._disk = _disk(config, page)
         self._journal = RealJournal(config.node_id, config.text("tribunal.events.file"), level=level)
-        self.clock: Clock = RealClock()
+        self.clock: Clock = RealClock() if page is None else _steered_clock(page)
         self.entropy: Entropy = RealEntropy()
         self.disk: Disk = self._disk
         self.network: Network = RealNetwork(config.bind_host)
@@ -303,6 +308,33 @@ class RealWorld:
         """Let go of threads and files."""
         self._disk.close()
         self._journal.close()
+
+
+# What only nodes under test have is imported only there.
+
+
+def _control_page(config: NodeConfig) -> "ControlPage | None":
+    path = config.text("tribunal.control.page")
+    if not path:
+        return None
+    from replog.node.control_page import ControlPage
+
+    return ControlPage(path)
+
+
+def _steered_clock(page: "ControlPage") -> Clock:
+    from replog.node.control_page import SteeredClock
+
+    return SteeredClock(page)
+
+
+def _disk(config: NodeConfig, page: "ControlPage | None") -> RealDisk:
+    journal_directory = config.text("tribunal.undo.journal")
+    if not journal_directory:
+        return RealDisk()
+    from replog.node.undo_disk import UndoDisk
+
+    return UndoDisk(journal_directory, page)
 
 
 def run(main: Coroutine[Any, Any, None], world: RealWorld) -> int:
