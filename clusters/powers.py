@@ -6,11 +6,11 @@ asks a cluster for what it cannot do is refused before anything starts. The word
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
-from clusters.api import Cluster, Link, Proof
+from clusters.api import Cluster, Link, Proof, TopicPartition
 
 RETRANSMISSION_MS: Final = 200  # Linux' least retransmission time-out: what losing a packet costs a TCP stream
 
@@ -130,5 +130,11 @@ class Hurtable(Cluster, Protocol):
     def excuse(self, node: int, why: str | None) -> None:
         """Expect (or no longer expect) the node to end by itself: its end is then no failure of the run."""
 
-    async def ask(self, api: int, body: Any, *, timeout_ms: int) -> Any:
-        """Ask the cluster as an administrator does (any broker); the answer's body. `ClusterError` if nobody answers."""
+    async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
+        """Ask for these replicas (none: give up a reassignment under way); `ClusterError` when that is refused."""
+
+    async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
+        """Set one of a topic's settings (None: back to the default); `ClusterError` when that is refused."""
+
+    async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
+        """Give each partition's lead to its first replica; one that leads already is fine."""

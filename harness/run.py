@@ -272,6 +272,7 @@ class Run:
         effect = entry.effect
         heal = effect.heal if effect else None
         lost = [] if effect is None or not effect.lost_everything else _all_of(cluster, effect.node)
+        lost += [msgspec.to_builtins(loss) for loss in effect.losses] if effect else []
         self.recorder.row(
             "faults",
             index=entry.planned.index,

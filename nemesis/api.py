@@ -25,6 +25,27 @@ __all__ = ["AsyncGenerator", "Cluster", "ClusterError", "Proof"]
 BACK_TIMEOUT_MS: Final = 20_000
 
 
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """Records from this offset on are gone from this node's disk (VERDICTS, proven loss)."""
+
+    node: int
+    topic: str
+    partition: int
+    log_offset: int
+
+
+def proven_losses(node: int, proof: Proof) -> list[Loss]:
+    """Return what a disk lost, from the log ends that a proof names before and after."""
+    before, after = proof.facts.get("log_end_offsets_before", {}), proof.facts.get("log_end_offsets_after", {})
+    found = []
+    for name, end in sorted(before.items()):
+        topic, _, partition = name.rpartition("-")
+        left = after.get(name, 0)
+        if left < end and not topic.startswith("__"):
+            found.append(Loss(node=node, topic=topic, partition=int(partition), log_offset=left))
+    return found
+
+
 class Effect:
     """What a fault did: filled in as it goes."""
 
@@ -33,10 +54,15 @@ class Effect:
         self.proof = proof
         self.heal: Proof | None = None
         self.lost_everything = lost_everything  # the node's disk provably lost all records
+        self.losses: list[Loss] = []  # what else disks provably lost
 
     def add_proof(self, name: str, proof: Proof) -> None:
         """Add a further thing that must hold for the fault to have bitten."""
         self.proof = joined(self.proof, name, proof)
+
+    def add_heal(self, name: str, proof: Proof) -> None:
+        """Add a further thing that must hold for the fault to have healed."""
+        self.heal = joined(self.heal or Proof(holds=True, facts={}), name, proof)
 
 
 class FaultModule(Protocol):
@@ -98,6 +124,16 @@ async def back_in_service(cluster: Cluster, node: int, former_incarnation: str |
     broker = cluster.state.brokers.get(node)
     epochs = {"broker_epoch": broker.broker_epoch, "incarnation": broker.incarnation} if broker else {}
     return joined(Proof(holds=registered.holds, facts={**registered.facts, **epochs}), "isr", whole)
+
+
+async def all_back(cluster: Cluster) -> Proof:
+    """Wait until every broker serves and every ISR is full."""
+    return await came_true(
+        lambda: cluster.state.whole(cluster.spec),
+        timeout_ms=BACK_TIMEOUT_MS,
+        what="every broker unfenced, every ISR full",
+        cluster=cluster,
+    )
 
 
 def incarnation(cluster: Cluster, node: int) -> str | None:

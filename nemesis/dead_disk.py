@@ -1,0 +1,19 @@
+"""What faults on a dead node's disk share: kill, harm the disk, count what it lost, start again."""
+
+from contextlib import asynccontextmanager
+
+from clusters.powers import Damage, Hurtable
+from nemesis.api import AsyncGenerator, Effect, back_in_service, incarnation, proven_losses
+
+
+@asynccontextmanager
+async def damaged(cluster: Hurtable, node: int, damage: Damage) -> AsyncGenerator[Effect]:
+    """Bite: the process is gone and logs end earlier on its disk. Heal: a new incarnation, in its ISRs again."""
+    former = incarnation(cluster, node)
+    effect = Effect(node, await cluster.kill(node))
+    harm = await cluster.damage(node, damage)
+    effect.add_proof("damage", harm)
+    effect.losses += proven_losses(node, harm)
+    yield effect
+    await cluster.start(node)
+    effect.heal = await back_in_service(cluster, node, former)

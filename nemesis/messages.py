@@ -1,0 +1,89 @@
+"""What all faults on single messages share: which messages are meant, the rule, its proof, its end.
+
+Messages are named by Kafka's API and by the node that sends or gets them. That a rule is in force proves nothing:
+the fault has bitten when a message met it, and has healed when what it held has been let go and everybody is back.
+"""
+
+from contextlib import asynccontextmanager
+from typing import Final, Literal
+
+import msgspec
+
+from clusters.powers import Fate, FrameRule, Hurtable
+from nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
+
+MEET_TIMEOUT_MS: Final = 10_000
+
+# The APIs that control messages and replication are made of; the numbers are Kafka's.
+APIS: Final = {
+    "any": None,
+    "produce": 0,
+    "fetch": 1,
+    "list-offsets": 2,
+    "metadata": 3,
+    "leader-and-isr": 4,
+    "update-metadata": 6,
+    "controlled-shutdown": 7,
+    "init-producer-id": 22,
+    "offset-for-leader-epoch": 23,
+    "vote": 52,
+    "begin-quorum-epoch": 53,
+    "end-quorum-epoch": 54,
+    "alter-partition": 56,
+    "fetch-snapshot": 59,
+    "broker-registration": 62,
+    "broker-heartbeat": 63,
+    "allocate-producer-ids": 67,
+}
+
+
+class Meant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which messages.
+
+    api:        Kafka's API, `any` for all.
+    direction:  requests or their answers.
+    sent_by:    the node itself, or the others that call it.
+    limit:      how many at most; 0: all.
+    """
+
+    api: str = "fetch"
+    direction: Literal["request", "response"] = "request"
+    sent_by: Literal["node", "others"] = "node"
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse an API that nobody knows."""
+        if self.api not in APIS:
+            raise ValueError(f"api {self.api!r} is none of: {', '.join(APIS)}")
+
+
+def rule(node: int, meant: Meant, fate: Fate, *, delay_ms: int = 0, overtaking: bool = False) -> FrameRule:
+    """Return the rule for messages that the node (or for it, the others) sends."""
+    return FrameRule(
+        fate=fate,
+        api=APIS[meant.api],
+        direction=meant.direction,
+        source=node if meant.sent_by == "node" else None,
+        target=node if meant.sent_by == "others" else None,
+        delay_ms=delay_ms,
+        limit=meant.limit or None,
+        overtaking=overtaking,
+    )
+
+
+@asynccontextmanager
+async def hindered(cluster: Hurtable, node: int, wanted: FrameRule) -> AsyncGenerator[Effect]:
+    """Hold a rule in force for as long as the fault lasts, and until one message has met it."""
+    if node not in cluster.spec.node_ids:
+        raise ClusterError(f"there is no node {node}")
+    in_force = cluster.add_rule(wanted)
+    effect = Effect(node, Proof(holds=True, facts={"rule": msgspec.to_builtins(wanted)}))
+    yield effect
+    met = await came_true(
+        lambda: in_force.hit_count > 0, timeout_ms=MEET_TIMEOUT_MS, what="a message met the rule", cluster=cluster
+    )
+    met.facts["messages"] = in_force.hit_count
+    effect.add_proof("met", met)
+    released = cluster.remove_rule(in_force)
+    let_go = Proof(holds=in_force.held_count == 0, facts={"released": released})
+    effect.heal = joined(let_go, "service", await all_back(cluster))
