@@ -73,6 +73,14 @@ class Policy:
         """Return min(min.insync.replicas, assigned replicas)."""
         return effective_min_isr(self.min_insync_replicas(topic), len(partition.replicas))
 
+    def global_under_min_isr_partition_count(self) -> int:
+        """Count partitions whose ISR is below min ISR (KIP-966, "Metrics"); looks at all of them."""
+        return sum(
+            len(partition.isr) < self.effective_min_isr(topic.name, partition)
+            for topic in self.image.topics.values()
+            for partition in topic.partitions.values()
+        )
+
     def rules(self, topic: str) -> Rules:
         """Return the rules by which the topic's partitions change."""
         return Rules(

@@ -35,6 +35,11 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         return self.replicas[0]
 
     @property
+    def electable_leaders(self) -> int:
+        """How many replicas could lead without loss: ISR and ELR together (KIP-966, "Metrics")."""
+        return len(self.isr) + len(self.elr)
+
+    @property
     def is_reassigning(self) -> bool:
         """Whether replicas are still to be added or removed."""
         return bool(self.adding_replicas or self.removing_replicas)

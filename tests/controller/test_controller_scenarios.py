@@ -478,3 +478,16 @@ def test_indexes_are_in_topic_id_order() -> None:
     assert box.image.isr_members.of(NodeId(2)) == [
         TopicIdPartition(UUID(int=number), index) for number in (3, 5, 9) for index in (0, 1)
     ]
+
+
+def test_partitions_under_min_isr_are_counted() -> None:
+    """KIP-966, "Metrics"."""
+    box = cluster()
+    box.topic(
+        partition({"replicas": [1, 2, 3]}),
+        partition({"replicas": [1, 2, 3], "isr": [1], "elr": [2]}),
+        partition({"replicas": [1]}),
+    )
+
+    assert box.controller.policy.global_under_min_isr_partition_count() == 1
+    assert box.partition(1).electable_leaders == 2
