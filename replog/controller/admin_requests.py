@@ -1,7 +1,7 @@
 """Requests of operators and tools: topics, partitions, elections, reassignments, brokers, features."""
 
 from collections.abc import Callable
-from random import Random
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from replog.controller import elect_leaders as el
@@ -23,9 +23,12 @@ from replog.wire.messages import list_partition_reassignments as lpr
 from replog.wire.messages import unregister_broker as ub
 from replog.wire.messages import update_features as uf
 
+if TYPE_CHECKING:
+    from random import Random
+
 
 def on_create_topics(
-    turn: Turn, body: ct.CreateTopicsRequest, new_topic_id: Callable[[], UUID], random: Random
+    turn: Turn, body: ct.CreateTopicsRequest, new_topic_id: Callable[[], UUID], random: "Random"
 ) -> ct.CreateTopicsResponse:
     """Create topics, each on its own: one that cannot be does not hold up the others."""
     names = [topic.name for topic in body.topics]
@@ -78,7 +81,7 @@ def on_delete_topics(turn: Turn, body: dt.DeleteTopicsRequest) -> dt.DeleteTopic
     return dt.DeleteTopicsResponse(responses=results)
 
 
-def on_create_partitions(turn: Turn, body: cp.CreatePartitionsRequest, random: Random) -> cp.CreatePartitionsResponse:
+def on_create_partitions(turn: Turn, body: cp.CreatePartitionsRequest, random: "Random") -> cp.CreatePartitionsResponse:
     """Give topics more partitions."""
     results = []
     names = [topic.name for topic in body.topics]

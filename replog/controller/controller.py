@@ -6,8 +6,7 @@ what was never committed. Sessions and recoveries are soft state: a new reign st
 """
 
 from collections.abc import Callable, Mapping
-from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -46,6 +45,9 @@ from replog.wire.messages import (
     update_features,
 )
 
+if TYPE_CHECKING:
+    from random import Random
+
 ELECTIONS_PER_BALANCE_MAX = 1000
 
 
@@ -53,7 +55,7 @@ class Controller:
     """The controller role of one node."""
 
     def __init__(
-        self, settings: Settings, static_configs: Mapping[str, Any], new_topic_id: Callable[[], UUID], random: Random
+        self, settings: Settings, static_configs: Mapping[str, Any], new_topic_id: Callable[[], UUID], random: "Random"
     ) -> None:
         self.settings = settings
         self.image = Image()

@@ -7,15 +7,18 @@ when there are fewer active ones than replicas.
 """
 
 from itertools import chain, zip_longest
-from random import Random
+from typing import TYPE_CHECKING
 
 from replog.controller.image import Image
 from replog.controller.state import Broker, Nodes
 from replog.types import NodeId
 
+if TYPE_CHECKING:
+    from random import Random
+
 
 def placements(
-    image: Image, *, partition_count: int, replication_factor: int, first_index: int, random: Random
+    image: Image, *, partition_count: int, replication_factor: int, first_index: int, random: "Random"
 ) -> list[Nodes] | None:
     """Return replicas of partitions `first_index` and on, None when there are too few brokers.
 

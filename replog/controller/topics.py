@@ -6,8 +6,7 @@ partition's ISR is the active brokers of its assignment, in that order; the firs
 
 import re
 from collections.abc import Callable, Sequence
-from random import Random
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from replog.controller import records as r
@@ -21,6 +20,9 @@ from replog.types import ZERO_UUID, LeaderEpoch, NodeId, PartitionEpoch
 from replog.wire.messages.create_partitions import CreatePartitionsTopic
 from replog.wire.messages.create_topics import CreatableTopic
 from replog.wire.messages.delete_topics import DeleteTopicState
+
+if TYPE_CHECKING:
+    from random import Random
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 BROKER_DEFAULT: Final = -1
@@ -58,7 +60,7 @@ def partition_count(policy: Policy, topics: Sequence[CreatableTopic]) -> int:
     )
 
 
-def create(policy: Policy, wanted: CreatableTopic, new_topic_id: Callable[[], UUID], random: Random) -> TopicOutcome:
+def create(policy: Policy, wanted: CreatableTopic, new_topic_id: Callable[[], UUID], random: "Random") -> TopicOutcome:
     """Return the records that create a topic, or why it cannot be (SPEC 2.11.1-3)."""
     image = policy.image
     wrong = invalid_name(image, wanted.name)
@@ -99,7 +101,7 @@ def _invalid_config(name: str, value: str | None) -> str | None:
     return None if value is None else invalid_value(definition, name, value)
 
 
-def _automatic(policy: Policy, wanted: CreatableTopic, random: Random) -> _Assignment:
+def _automatic(policy: Policy, wanted: CreatableTopic, random: "Random") -> _Assignment:
     count, factor = wanted.num_partitions, wanted.replication_factor
     count = policy.settings.num_partitions if count == BROKER_DEFAULT else count
     factor = policy.settings.default_replication_factor if factor == BROKER_DEFAULT else factor
@@ -185,7 +187,7 @@ def delete(image: Image, wanted: DeleteTopicState) -> TopicOutcome:
     return TopicOutcome(Error.NONE, None, [r.RemoveTopicRecord(topic_id=topic.topic_id)], topic.topic_id)
 
 
-def grow(policy: Policy, wanted: CreatePartitionsTopic, random: Random) -> TopicOutcome:
+def grow(policy: Policy, wanted: CreatePartitionsTopic, random: "Random") -> TopicOutcome:
     """Return the records that give a topic more partitions (SPEC 2.11.5)."""
     image = policy.image
     topic = image.topics_by_name.get(wanted.name)
@@ -204,7 +206,7 @@ def grow(policy: Policy, wanted: CreatePartitionsTopic, random: Random) -> Topic
     return TopicOutcome(Error.NONE, None, records, topic.topic_id)
 
 
-def _grown(image: Image, topic: Topic, wanted: CreatePartitionsTopic, missing: int, random: Random) -> _Assignment:
+def _grown(image: Image, topic: Topic, wanted: CreatePartitionsTopic, missing: int, random: "Random") -> _Assignment:
     factor = len(topic.partitions[0].replicas)
     if wanted.assignments:
         if len(wanted.assignments) != missing:
