@@ -2,7 +2,7 @@
 
 No relays, no faults but the death of a process: this is for comparisons (`bench/compare_kafka.py`, `tests/e2e`) and for Kafka's
 own tools. Methods block, because what is compared runs in threads of librdkafka or in processes of its own. Node N listens on
-127.0.3.N, its controller role, where one process has both, on 127.0.3.(N+100); every process dies with whoever started it.
+127.0.3.N, its controller role, where one process has both, on 127.0.3.(N+100) and another port; every process dies with whoever started it.
 """
 
 import os
@@ -22,6 +22,7 @@ from clusters.node_process import LEASH, ROOT, last_lines, toml
 
 NET: Final = "127.0.3."
 CONTROLLER_OFFSET: Final = 100
+CONTROLLER_PORT_OFFSET: Final = 10_000  # Kafka wants two listeners of one node on two ports
 CLAIM_HOST: Final = f"{NET}250"  # whoever listens here has the port
 CLUSTER_ID: Final = "tribunalSideBySideQQQQ"  # 16 bytes as Kafka writes them
 FORMAT_TIMEOUT_S: Final = 60
@@ -43,7 +44,7 @@ class Place:
         self.voters = voters
         self.endpoint = (f"{NET}{node}", port)
         controller = node if roles == "controller" else node + CONTROLLER_OFFSET
-        self.controller_endpoint = (f"{NET}{controller}", port)
+        self.controller_endpoint = (f"{NET}{controller}", port - CONTROLLER_PORT_OFFSET)
 
 
 class Software(Protocol):
@@ -155,9 +156,9 @@ class SideBySide:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         roles = dict.fromkeys(range(101, 101 + controllers), "controller")
         roles |= dict.fromkeys(range(1, brokers + 1), "broker" if controllers else "broker,controller")
-        self._claim, port = _claimed_port([*roles, *(node + CONTROLLER_OFFSET for node in range(1, brokers + 1))])
+        self._claim, port = _claimed_port()
         voters = {
-            node: f"{NET}{node if controllers else node + CONTROLLER_OFFSET}:{port}"
+            node: f"{NET}{node if controllers else node + CONTROLLER_OFFSET}:{port - CONTROLLER_PORT_OFFSET}"
             for node, role in roles.items()
             if "controller" in role
         }
@@ -183,14 +184,22 @@ class SideBySide:
 
     def up(self) -> "SideBySide":
         """Format and start everything; return when every broker sees all brokers serve."""
+        self.format()
+        self.launch()
+        return self
+
+    def format(self) -> None:
+        """Prepare every node's directory."""
         formatting = [self._spawn_format(place) for place in self.places.values()]
         for place, process in zip(self.places.values(), formatting, strict=True):
             if process.wait(FORMAT_TIMEOUT_S) != 0:
                 raise ClusterError(f"node {place.node} cannot be formatted:\n{last_lines(place.log)}")
+
+    def launch(self) -> None:
+        """Start everything that is formatted; return when every broker sees all brokers serve."""
         for node in self.places:
             self.start(node)
         self.wait_serving(self.broker_ids)
-        return self
 
     def _spawn_format(self, place: Place) -> "subprocess.Popen[bytes]":
         place.folder.mkdir(parents=True, exist_ok=True)
@@ -294,31 +303,18 @@ def _with_path(command: list[str]) -> list[str]:
     return ["/usr/bin/env", *command]
 
 
-def _claimed_port(nodes: Iterable[int]) -> tuple[socket.socket, int]:
-    """Return a port free on all addresses of the nodes, and the socket whose listening keeps it ours."""
-    wanted = list(nodes)
+def _claimed_port() -> tuple[socket.socket, int]:
+    """Return a port that no other such cluster has, and the socket whose listening keeps it ours."""
     for port in candidate_ports(None):
         claim = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             claim.bind((CLAIM_HOST, port))
             claim.listen()
-        except OSError:  # another cluster's, whose nodes may not listen yet
-            claim.close()
-            continue
-        if all(_is_free(node, port) for node in wanted):
-            return claim, port
-        claim.close()
-    raise ClusterError(f"no port is free on all of {NET}*")
-
-
-def _is_free(node: int, port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((f"{NET}{node}", port))
         except OSError:
-            return False
-        return True
+            claim.close()
+        else:
+            return claim, port
+    raise ClusterError(f"no port is free on {CLAIM_HOST}")
 
 
 def _voters(place: Place) -> str:

@@ -1,0 +1,245 @@
+"""Ours and Apache Kafka in one run: same client (librdkafka), same settings, same machine, medians.
+
+    python bench/compare_kafka.py                # a table; about four minutes
+    python bench/compare_kafka.py --json         # [{"name", "unit", "better", "ours", "kafka", "ratio"}, ...]
+    python bench/compare_kafka.py --nodes 1 --seconds 1 --repeats 1 --no-failover
+
+Every node is broker and controller in one process, for both. Throughput: one producer, one partition, records of 100 B and
+1 KiB; it counts what the log holds at the end, not what was offered. Latency: one record at a time, acks=all. Start: from the first
+process until every broker says that all serve, directories formatted before. Memory: resident, the largest node. Failover: kill -9 of the
+leader until a record is acknowledged again by acks=all, with Kafka's default time-outs. `ratio` is ours divided by Kafka's; `better` says
+which direction is good. Compare ratios, not numbers, between machines.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
+from tools.get_kafka import NoKafka, kafka_jars
+
+SIZES = {"100 B": 100, "1 KiB": 1024}
+ACKS = ("1", "all")
+LATENCY_RECORDS = 300
+FAILOVER_TIMEOUT_S = 60
+QUEUE = {"queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 131_072, "linger.ms": 5}
+Row = dict[str, Any]
+Measured = dict[str, float]  # by name of the row
+HIGHER, LOWER = "higher", "lower"
+
+
+def settings(nodes: int) -> dict[str, Any]:
+    """Return what both get beside their defaults."""
+    return {
+        "default.replication.factor": nodes,
+        "offsets.topic.replication.factor": nodes,
+        "transaction.state.log.replication.factor": nodes,
+        "transaction.state.log.min.isr": min(2, nodes),
+        "min.insync.replicas": min(2, nodes),
+        "auto.create.topics.enable": False,
+    }
+
+
+class Bench:
+    """Everything that is measured on one cluster."""
+
+    def __init__(self, cluster: SideBySide, nodes: int, options: argparse.Namespace) -> None:
+        self.cluster = cluster
+        self.options = options
+        self.prefix = "1 node" if nodes == 1 else f"{nodes} nodes, RF {nodes}"
+        self.nodes = nodes
+        self.rows: Measured = {}
+
+    def run(self) -> Measured:
+        """Measure all rows."""
+        self.cluster.format()
+        began = time.perf_counter()
+        self.cluster.launch()
+        self._note("start, s", time.perf_counter() - began)
+        self._note("memory after start, MiB", self._memory())
+        self._throughput()
+        self._note("memory under load, MiB", self._memory())
+        self._latency()
+        if self.nodes > 1 and self.options.failover:
+            self._failover()
+        return self.rows
+
+    def _note(self, name: str, value: float) -> None:
+        self.rows[f"{self.prefix}: {name}"] = value
+        print(f"    {self.cluster.software.name:6} {self.prefix}: {name}: {value:,.2f}", file=sys.stderr, flush=True)
+
+    def _memory(self) -> float:
+        return max(self.cluster.memory_mib(node) for node in self.cluster.broker_ids)
+
+    def _throughput(self) -> None:
+        for size_name, size in SIZES.items():
+            for acks in ACKS:
+                topic = self.topic(f"t{size}-{acks}")
+                produce(self.cluster.bootstrap, topic, acks, bytes(size), 0.3)  # connections, JIT
+                rates = [
+                    produce(self.cluster.bootstrap, topic, acks, bytes(size), self.options.seconds)
+                    for _ in range(self.options.repeats)
+                ]
+                self._note(f"{size_name}, acks={acks}, records/s", statistics.median(rates))
+
+    def _latency(self) -> None:
+        times = one_at_a_time(self.cluster.bootstrap, self.topic("latency"), LATENCY_RECORDS)
+        self._note("one record at a time, acks=all, p50 ms", statistics.median(times))
+        self._note("one record at a time, acks=all, p99 ms", times[int(len(times) * 0.99)])
+
+    def _failover(self) -> None:
+        topic = self.topic("failover")
+        leader = leader_of(self.cluster.bootstrap, topic)
+        producer = a_producer(self.cluster.bootstrap, "all", {"message.timeout.ms": FAILOVER_TIMEOUT_S * 1000})
+        acknowledge(producer, topic)
+        began = time.perf_counter()
+        self.cluster.kill(leader)
+        acknowledge(producer, topic)
+        self._note("failover after kill -9, s", time.perf_counter() - began)
+
+    def topic(self, name: str) -> str:
+        """Create a topic with one partition on all nodes; return its name when it has a leader."""
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
+        admin.create_topics([NewTopic(name, 1, self.nodes)])[name].result(30)
+        self.cluster.wait_until(lambda: leader_of(self.cluster.bootstrap, name) > 0, f"{name} has a leader", 30)
+        return name
+
+
+def a_producer(bootstrap: str, acks: str, extra: dict[str, Any]) -> Producer:
+    """Make a producer; both clusters get the same."""
+    return Producer({"bootstrap.servers": bootstrap, "acks": acks, "log_level": 0} | extra)
+
+
+def produce(bootstrap: str, topic: str, acks: str, value: bytes, seconds: float) -> float:
+    """Produce for some seconds as fast as the cluster takes it; return records per second that are in the log."""
+    producer = a_producer(bootstrap, acks, QUEUE)
+    before = log_end_offset(bootstrap, topic)
+    offer, poll = producer.produce, producer.poll
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        try:
+            for _ in range(1000):
+                offer(topic, value, None, 0)
+        except BufferError:
+            poll(0.001)
+        poll(0)
+    assert producer.flush(60) == 0, "records are left after a minute"
+    elapsed = time.perf_counter() - began
+    return (log_end_offset(bootstrap, topic) - before) / elapsed
+
+
+def one_at_a_time(bootstrap: str, topic: str, count: int) -> list[float]:
+    """Return how many ms each of `count` records took, ascending; the next is sent when the last is acknowledged."""
+    producer = a_producer(bootstrap, "all", {"linger.ms": 0})
+    for _ in range(20):
+        acknowledge(producer, topic)
+    times = []
+    for _ in range(count):
+        began = time.perf_counter()
+        acknowledge(producer, topic)
+        times.append((time.perf_counter() - began) * 1000)
+    return sorted(times)
+
+
+def acknowledge(producer: Producer, topic: str) -> None:
+    """Send one record and wait until it is acknowledged."""
+    outcomes: list[Any] = []
+    producer.produce(topic, b"x" * 100, partition=0, on_delivery=lambda error, _: outcomes.append(error))
+    while not outcomes:
+        producer.poll(0.05)
+    assert outcomes == [None], outcomes
+
+
+def log_end_offset(bootstrap: str, topic: str) -> int:
+    """Ask the leader for its high watermark."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 0})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1])
+    finally:
+        consumer.close()
+
+
+def leader_of(bootstrap: str, topic: str) -> int:
+    """Ask who leads partition 0; -1 when nobody does yet."""
+    known = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=20).topics[topic].partitions
+    return int(known[0].leader) if known else -1
+
+
+def measure(software: Software, nodes: int, options: argparse.Namespace) -> Measured:
+    """Measure one software on a fresh cluster."""
+    with tempfile.TemporaryDirectory(prefix="compare-", dir=options.dir) as scratch:
+        cluster = SideBySide(software, Path(scratch), brokers=nodes, controllers=0, settings=settings(nodes))
+        with cluster:
+            return Bench(cluster, nodes, options).run()
+
+
+def compared(ours: Measured, kafka: Measured) -> list[Row]:
+    """Join what both did."""
+    return [
+        {
+            "name": name,
+            "unit": name.rpartition(" ")[2],
+            "better": HIGHER if name.endswith("records/s") else LOWER,
+            "ours": round(ours[name], 3),
+            "kafka": round(kafka[name], 3),
+            "ratio": round(ours[name] / kafka[name], 3),
+        }
+        for name in ours
+    ]
+
+
+def table(rows: list[Row]) -> str:
+    """Write the rows for people."""
+    lines = [f"{'':58} {'ours':>12} {'kafka':>12} {'ratio':>7}  better"]
+    lines += [
+        f"{row['name']:58} {row['ours']:12,.2f} {row['kafka']:12,.2f} {row['ratio']:7.2f}  {row['better']}"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def parsed() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="Ours and Apache Kafka, side by side.")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each throughput measurement")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--failover", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--dir", help="where the logs go; default: the system's temporary folder")
+    parser.add_argument("--ours-only", action="store_true", help="measure ours alone, for work on it")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Compare."""
+    options = parsed()
+    both: list[Callable[[], Software]] = [Ours]
+    try:
+        if not options.ours_only:
+            jars = kafka_jars()
+            both.append(lambda: ApacheKafka(jars))
+    except NoKafka as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    rows: list[Row] = []
+    for nodes in options.nodes:
+        measured = [measure(software(), nodes, options) for software in both]
+        rows += compared(measured[0], measured[-1])
+    print(json.dumps(rows, indent=1) if options.json else table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
