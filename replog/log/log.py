@@ -208,6 +208,9 @@ class Log:
                 first_copy = verdict.batch
                 return Appended(base_offset=first_copy.base_offset, last_offset=first_copy.last_offset, duplicate=True)
             return verdict if isinstance(verdict, Error) else None
+        if origin is Origin.COORDINATOR and header.producer_id >= 0 and not header.is_control:
+            error = self.producers.check_epoch(header)  # offsets of a transaction have no sequences
+            return error if error is not Error.NONE else None
         marker = found.get(header.position)
         if marker is None:
             return None

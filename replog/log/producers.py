@@ -142,7 +142,16 @@ class ProducerStates:
         producer = self._producers.get(header.producer_id)
         if producer is None or header.base_sequence < 0:
             return APPEND
+        if not header.is_transactional and header.producer_epoch >= producer.epoch and header.producer_id in self._open:
+            return Error.INVALID_TXN_STATE  # it would become visible before the transaction's outcome is known
         return producer.check(header.producer_epoch, header.base_sequence, header.last_sequence)
+
+    def check_epoch(self, header: BatchHeader) -> Error:
+        """Judge a batch of a producer that has no sequences here: a fenced one is out."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and header.producer_epoch < producer.epoch:
+            return Error.INVALID_PRODUCER_EPOCH
+        return Error.NONE
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> Error:
         """Judge an end marker (SPEC 4.2.7)."""

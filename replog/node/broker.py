@@ -28,7 +28,6 @@ from replog.node.log_directories import LogDirectories
 from replog.node.metadata_log import directory_id_of, open_metadata_log
 from replog.node.offsets import OffsetsApi
 from replog.node.produce import ProduceApi
-from replog.node.producer_ids import ProducerIds
 from replog.node.proposals import ProposalChannel
 from replog.node.quorum import QuorumNode, SnapshotReader
 from replog.node.replicas import Replicas
@@ -71,7 +70,9 @@ class Broker:
         self.fetching = ReplicaFetching(self.replicas, _limits(config), self.tasks)
         self.replicas.proposals = self.proposals
         self.replicas.replication = self.fetching
-        self.coordinators = Coordinators(config, self.replicas, self.link, self.tasks)
+        self.coordinators = Coordinators(
+            config, self.replicas, self.link, self.tasks, lambda: self.hosting.broker_epoch
+        )
         cluster = ClusterApi(config, self.replicas, self.directories, self.link, self.tasks)
         self.handlers = self._handlers(cluster)
         self.server = Server(world, BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features)
@@ -296,7 +297,6 @@ class Broker:
             replica_bytes_max=self.config.integer("replica.fetch.response.max.bytes"),
         )
         offsets = OffsetsApi(self.replicas, self.tasks, lambda: self.hosting.broker_epoch)
-        producer_ids = ProducerIds(self.link, self.tasks, self.config.node_id, lambda: self.hosting.broker_epoch)
         forwarding = Forwarding(self.world, self.link, self.tasks)
         return {
             **dict.fromkeys(FAILED, forwarding.handle),
@@ -311,7 +311,6 @@ class Broker:
             Api.DESCRIBE_TOPIC_PARTITIONS: cluster.describe_topic_partitions,
             Api.DESCRIBE_CONFIGS: cluster.describe_configs,
             Api.DESCRIBE_LOG_DIRS: cluster.describe_log_dirs,
-            Api.INIT_PRODUCER_ID: producer_ids.init,
             **self.coordinators.handlers(),
         }
 

@@ -103,22 +103,20 @@ class Coordinator:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def ask(self, request: ServerRequest, failed: Failed, body: Any = None, respond: Respond | None = None) -> None:
-        """Let the core answer a request, or one group's part of it."""
-        asked = request.body if body is None else body
-        token = self.expect(asked, respond or request.reply, failed)
-        self.perform(
-            self.core.handle(
-                Request(
-                    token=token,
-                    version=request.version,
-                    client_id=request.client_id or "",
-                    client_host=f"/{request.peer_host}",
-                    body=asked,
-                ),
-                self.now(),
-            )
+    def ask(self, request: ServerRequest, failed: Failed) -> None:
+        """Let the core answer a request."""
+        self.ask_as(request.body, version=request.version, request=request, respond=request.reply, failed=failed)
+
+    def ask_as(self, body: Any, *, version: int, request: ServerRequest, respond: Respond, failed: Failed) -> None:
+        """Let the core answer something else in a request's name: its part for one id, or what it comes down to."""
+        asked = Request(
+            token=self.expect(body, respond, failed),
+            version=version,
+            client_id=request.client_id or "",
+            client_host=f"/{request.peer_host}",
+            body=body,
         )
+        self.perform(self.core.handle(asked, self.now()))
 
     def expect(self, body: Any, respond: Respond, failed: Failed) -> Token:
         """Return a token for a reply to come."""

@@ -1,25 +1,31 @@
 """A broker's part in coordinating groups and transactions: which requests go where, and who is told of elections."""
 
 from collections.abc import Callable
+from typing import Final
 from uuid import UUID
 
 from replog.config import NodeConfig
 from replog.coordinators.events import SendMarkers
 from replog.coordinators.group import GroupSettings
 from replog.coordinators.groups import GroupCoordinator
-from replog.coordinators.placement import OFFSETS_TOPIC
+from replog.coordinators.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from replog.coordinators.transactions import TransactionCoordinator, TransactionSettings
+from replog.node.broker_links import BrokerLinks
 from replog.node.controller_link import ControllerLink
 from replog.node.coordination import Coordinator, Shards
 from replog.node.groups import GroupApi
 from replog.node.internal_topics import InternalTopics
+from replog.node.markers import MarkerApi, MarkerSender
+from replog.node.producer_ids import ProducerIds
 from replog.node.replicas import Replica, Replicas
 from replog.node.server import ServerRequest
 from replog.node.tasks import Tasks
-from replog.types import TopicPartition
+from replog.node.transactions import TransactionApi
+from replog.types import BrokerEpoch, TopicPartition
 from replog.wire.apis import Api
 
 Handle = Callable[[ServerRequest], None]
-MINUTE_MS = 60_000
+MINUTE_MS: Final = 60_000
 
 
 class ImageTopics:
@@ -42,18 +48,31 @@ class ImageTopics:
 class Coordinators:
     """Both kinds of coordinators of one broker."""
 
-    def __init__(self, config: NodeConfig, replicas: Replicas, link: ControllerLink, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        replicas: Replicas,
+        link: ControllerLink,
+        tasks: Tasks,
+        broker_epoch: Callable[[], BrokerEpoch],
+    ) -> None:
         self.config = config
         self.replicas = replicas
         self.topics = ImageTopics(replicas)
         self.internal_topics = InternalTopics(config, replicas, link, tasks)
+        self.links = BrokerLinks(replicas)
+        self.producer_ids = ProducerIds(link, tasks, config.node_id, broker_epoch)
         self.groups = Shards(OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers)
-        self.by_topic = {OFFSETS_TOPIC: self.groups}
+        sender = MarkerSender(replicas, self.links, self.internal_topics, tasks)
+        self.transactions = Shards(TRANSACTIONS_TOPIC, replicas, tasks, self._new_transaction_core, sender.send)
+        self.transaction_api = TransactionApi(self.transactions, self.groups, self.producer_ids, tasks)
+        self.by_topic = {OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions}
         replicas.coordination = self
 
     def handlers(self) -> dict[Api, Handle]:
         """Return who answers what."""
         groups = GroupApi(self.groups)
+        transactions = self.transaction_api
         return {
             Api.FIND_COORDINATOR: self.internal_topics.find_coordinator,
             Api.JOIN_GROUP: groups.join,
@@ -66,6 +85,15 @@ class Coordinators:
             Api.LIST_GROUPS: groups.list_groups,
             Api.DESCRIBE_GROUPS: groups.describe,
             Api.DELETE_GROUPS: groups.delete,
+            Api.INIT_PRODUCER_ID: transactions.init,
+            Api.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
+            Api.ADD_OFFSETS_TO_TXN: transactions.add_offsets,
+            Api.END_TXN: transactions.end,
+            Api.TXN_OFFSET_COMMIT: groups.commit_in_transaction,
+            Api.WRITE_TXN_MARKERS: MarkerApi(self.replicas, self.groups).write,
+            Api.LIST_TRANSACTIONS: transactions.list_transactions,
+            Api.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
+            Api.DESCRIBE_PRODUCERS: transactions.describe_producers,
         }
 
     def elected(self, replica: Replica) -> None:
@@ -84,6 +112,7 @@ class Coordinators:
         """Stop all of it."""
         for shards in self.by_topic.values():
             shards.stop()
+        self.links.close()
 
     def _new_group_core(self, partition: int, leader_epoch: int) -> GroupCoordinator:
         config = self.config
@@ -101,6 +130,15 @@ class Coordinators:
             self.replicas.world.entropy.uuid,
             expiry_interval_ms=config.integer("offsets.retention.check.interval.ms"),
         )
+
+    def _new_transaction_core(self, partition: int, leader_epoch: int) -> TransactionCoordinator:
+        config = self.config
+        settings = TransactionSettings(
+            timeout_ms_max=config.integer("transaction.max.timeout.ms"),
+            expiration_ms=config.integer("transactional.id.expiration.ms"),
+            scan_interval_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        )
+        return TransactionCoordinator(settings, self.producer_ids.take)
 
 
 def _no_markers(_: Coordinator, effect: SendMarkers) -> None:

@@ -56,6 +56,10 @@ class GroupApi:
         """OffsetCommit."""
         self._ask(request, refused_commit)
 
+    def commit_in_transaction(self, request: ServerRequest) -> None:
+        """TxnOffsetCommit."""
+        self._ask(request, refused_commit_in_transaction)
+
     def delete_offsets(self, request: ServerRequest) -> None:
         """OffsetDelete."""
         self._ask(request, lambda _, error: od.OffsetDeleteResponse(error_code=error))

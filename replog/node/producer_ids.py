@@ -1,4 +1,4 @@
-"""Producer ids, taken from the controller in blocks and given to idempotent producers one by one (InitProducerId)."""
+"""Producer ids, taken from the controller in blocks and given out one by one (InitProducerId)."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from replog.node.tasks import Tasks
 from replog.types import BrokerEpoch, NodeId
 from replog.wire.apis import Api
 from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from replog.wire.messages.init_producer_id import InitProducerIdResponse
 
 REQUEST_TIMEOUT_MS: Final = 5_000
 
@@ -32,23 +32,33 @@ class ProducerIds:
 
     def init(self, request: ServerRequest) -> None:
         """Give an idempotent producer its id."""
-        body: InitProducerIdRequest = request.body
-        if body.transactional_id is not None:
-            # Clients look for the coordinator first; this broker is none.
-            request.reply(InitProducerIdResponse(error_code=Error.NOT_COORDINATOR))
-        elif self._next < self._end:
-            request.reply(InitProducerIdResponse(producer_id=self._take()))
+        if self._next < self._end:
+            request.reply(_answer(self.take()))
         else:
             self.tasks.start(self._init_later(request))
 
     async def _init_later(self, request: ServerRequest) -> None:
+        await self.stock_up()
+        request.reply(_answer(self.take()))
+
+    async def stock_up(self) -> None:
+        """Ask the controller for the next block, if this one is used up."""
         async with self._allocating:
             if self._next >= self._end:
                 await self._allocate()
-        if self._next < self._end:
-            request.reply(InitProducerIdResponse(producer_id=self._take()))
-        else:
-            request.reply(InitProducerIdResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether the next one has to be asked for."""
+        return self._next >= self._end
+
+    def take(self) -> int | None:
+        """Return an id that nobody had before, None when we have none."""
+        if self._next >= self._end:
+            return None
+        taken = self._next
+        self._next += 1
+        return taken
 
     async def _allocate(self) -> None:
         body = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch())
@@ -62,7 +72,8 @@ class ProducerIds:
         elif answer.error_code is Error.NOT_CONTROLLER:
             self.link.drop()
 
-    def _take(self) -> int:
-        taken = self._next
-        self._next += 1
-        return taken
+
+def _answer(producer_id: int | None) -> InitProducerIdResponse:
+    if producer_id is None:
+        return InitProducerIdResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS)
+    return InitProducerIdResponse(producer_id=producer_id)

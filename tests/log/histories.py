@@ -117,7 +117,8 @@ def perform(log: Log, operation: Operation, model: Model) -> bytes:
 def _next_of(log: Log, producer_id: int, count: int, transactional: bool) -> bytes:
     producer = log.producers.get(producer_id)
     sequence = 0 if producer is None else (producer.last_sequence + 1) % (1 << 31)
-    attributes = TRANSACTIONAL if transactional else 0
+    is_inside = transactional or log.producers.has_open_transaction(producer_id)  # TX-032
+    attributes = TRANSACTIONAL if is_inside else 0
     records = [NewRecord(None, b"p%d" % producer_id)] * count
     return build(records, timestamp_ms=1000, producer=(producer_id, 0, sequence), attributes=attributes)
 

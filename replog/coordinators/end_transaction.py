@@ -1,0 +1,65 @@
+"""What EndTxn may do in which state: two tables, one a protocol version (SPEC 4.2.3, KIP-890).
+
+Pure: from what is known to the next `Transaction`, or the error to answer with. NONE stands for "it was done before".
+"""
+
+from collections.abc import Callable
+
+from replog.coordinators.transaction import (
+    COMPLETE,
+    EPOCH_EXHAUSTED,
+    NO_PRODUCER_ID,
+    PREPARED,
+    PROTOCOL_2,
+    State,
+    Transaction,
+)
+from replog.errors import Error
+
+
+def end(known: Transaction, *, committed: bool, now_ms: int) -> Transaction | Error:
+    """Return the decided transaction under version 1; the caller has checked id and epoch."""
+    if known.state is State.ONGOING:
+        return known.prepared(now_ms, committed=committed)
+    if known.state in (*PREPARED, *COMPLETE) and known.will_commit == committed:
+        return Error.CONCURRENT_TRANSACTIONS if known.state in PREPARED else Error.NONE
+    return Error.INVALID_TXN_STATE
+
+
+def is_retry(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
+    """Tell whether the producer asks again for what raised its epoch, because it never heard the answer."""
+    if known.protocol < PROTOCOL_2:
+        return False
+    if producer_id == known.producer_id:
+        return producer_epoch == known.producer_epoch - 1
+    has_rotated = producer_id == known.previous_producer_id and known.producer_epoch == 0
+    return has_rotated and producer_epoch >= EPOCH_EXHAUSTED
+
+
+def end_with_bump(
+    known: Transaction,
+    *,
+    committed: bool,
+    repeated: bool,
+    now_ms: int,
+    new_producer_id: Callable[[], int | None],
+) -> Transaction | Error:
+    """Return the decided transaction under version 2, in the next epoch.
+
+    repeated:         see `is_retry`.
+    new_producer_id:  asked when epochs are used up.
+    """
+    if known.state in PREPARED:
+        return Error.CONCURRENT_TRANSACTIONS if known.will_commit == committed else Error.INVALID_TXN_STATE
+    if repeated:
+        if known.state is State.ONGOING:
+            return Error.PRODUCER_FENCED  # the one who begun it is a transaction ahead
+        return Error.NONE if known.state in COMPLETE and known.will_commit == committed else Error.INVALID_TXN_STATE
+    if known.state is not State.ONGOING and committed:
+        return Error.INVALID_TXN_STATE
+    if known.producer_epoch < EPOCH_EXHAUSTED:
+        return known.prepared_in_next_epoch(now_ms, NO_PRODUCER_ID, committed=committed)
+    next_producer_id = new_producer_id()
+    if next_producer_id is None:
+        return Error.COORDINATOR_NOT_AVAILABLE
+    return known.prepared_in_next_epoch(now_ms, next_producer_id, committed=committed)
