@@ -160,12 +160,12 @@ class Cutter:
         position, size = 0, len(data)
         while position < size:
             is_first = self._left == 0
-            if is_first and not self._begin(data, position):
-                if self._blind is not None:
-                    pieces.append(Piece(self._blind, data[position:], is_first=True, is_last=True))
-                else:
+            if is_first:
+                started = self._begin(data, position)
+                if started is None:
                     self._rest = data[position:]
-                break
+                    break
+                self._head = started
             assert self._head is not None
             end = min(position + self._left, size)
             self._left -= end - position
@@ -174,17 +174,17 @@ class Cutter:
             position = end
         return pieces
 
-    def _begin(self, data: bytes, position: int) -> bool:
-        """Read a message's head; False when it is not whole, or none."""
+    def _begin(self, data: bytes, position: int) -> Head | None:
+        """Read a message's head; None when it is not whole. What is no message lasts for ever."""
         if len(data) - position < LENGTH_BYTES:
-            return False
+            return None
         length = int.from_bytes(data[position : position + LENGTH_BYTES])
         if length > FRAME_BYTES_MAX:
             self._blind = Head(api=UNKNOWN, correlation_id=UNKNOWN, is_request=True, source=0, target=0)
-            return False
+            self._left = len(data) - position
+            return self._blind
         wanted = min(LENGTH_BYTES + length, self._head_bytes)
         if len(data) - position < wanted:
-            return False
-        self._head = self._identify(data[position : position + wanted])
+            return None
         self._left = LENGTH_BYTES + length
-        return True
+        return self._identify(data[position : position + wanted])

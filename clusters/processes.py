@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from clusters.addresses import free_port
+from clusters.administration import Administration
 from clusters.api import (
     ClusterError,
     ClusterSpec,
     ClusterState,
-    CutMode,
-    Link,
     LogEntry,
     MetadataEntry,
     NodeEvent,
@@ -28,22 +27,30 @@ from clusters.api import (
 from clusters.clients import ConfluentClients
 from clusters.clock import RunClock
 from clusters.final_logs import log_bytes, log_entries
+from clusters.link_powers import LINK_POWERS, LinkPowers
 from clusters.links import Links, node_host
 from clusters.list_offsets import Leader
+from clusters.log_damage import do_damage, log_ends
 from clusters.metadata import MetadataObserver, MetadataView
+from clusters.node_control import NodeControl
 from clusters.node_events import EventFile
 from clusters.node_process import NodeProcess, toml
+from clusters.powers import ClockSkew, Damage, DiskTrouble
 from replog.config import ConfigError, load
 from replog.node.meta_properties import ForeignDirectory, format_directories
+from replog.node.roll_back import roll_back
 from replog.node.world import RealDisk, RealEntropy
 
-CAPABILITIES: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "cut"})
+NODE_POWERS: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "power_fail", "damage"})
+PORT_POWERS: Final = frozenset({"set_clock", "trouble_disk"})  # through the node's clock and disk ports
+ADMIN_POWERS: Final = frozenset({"reassign", "set_topic_config", "elect_preferred"})
+CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | PORT_POWERS | ADMIN_POWERS
 REGISTERED_TIMEOUT_MS: Final = 25_000
 STOP_TIMEOUT_MS: Final = 8_000
 OPEN_ATTEMPTS: Final = 5
 
 
-class ProcessCluster:
+class ProcessCluster(LinkPowers):
     """A cluster of local processes; see `clusters.api.Cluster`."""
 
     kind = "processes"
@@ -62,6 +69,9 @@ class ProcessCluster:
         self._event_files: dict[int, EventFile] = {}
         self._own_events: list[NodeEvent] = []
         self._failures: list[str] = []
+        self._excused: dict[int, str] = {}
+        self._controls: dict[int, NodeControl] = {}
+        self._administration = Administration(lambda: [self.links.endpoint(broker) for broker in spec.broker_ids])
         self.clients = ConfluentClients([], self._leader)
 
     def now_ns(self) -> int:
@@ -108,6 +118,7 @@ class ProcessCluster:
     def _prepare(self, node: int) -> None:
         folder = self.directory / "nodes" / str(node)
         folder.mkdir(parents=True, exist_ok=True)
+        self._controls[node] = NodeControl(folder / "control.page")
         config = folder / "node.toml"
         config.write_text(toml(self.settings(node)))
         process = NodeProcess(
@@ -125,6 +136,10 @@ class ProcessCluster:
         """Return the node's log directory."""
         return self.directory / "nodes" / str(node) / "data"
 
+    def undo_dir(self, node: int) -> Path:
+        """Return the folder of what a power failure would undo."""
+        return self.directory / "nodes" / str(node) / "undo"
+
     def settings(self, node: int) -> dict[str, Any]:
         """Return the node's whole configuration, by Kafka's names."""
         host, port = self.links.endpoint(node)
@@ -140,6 +155,8 @@ class ProcessCluster:
             "log.dirs": str(self.data_dir(node).resolve()),
             "tribunal.bind.host": node_host(node),
             "tribunal.events.file": str((self.directory / "nodes" / str(node) / "events.jsonl").resolve()),
+            "tribunal.undo.journal": str(self.undo_dir(node).resolve()),
+            "tribunal.control.page": str((self.directory / "nodes" / str(node) / "control.page").resolve()),
             "tribunal.mutants": list(self.spec.mutants),
             **self.spec.node_settings(),
         }
@@ -157,7 +174,8 @@ class ProcessCluster:
             disk.close()
 
     def _mourn(self, node: int, obituary: str) -> None:
-        self._failures.append(obituary)
+        if node not in self._excused:
+            self._failures.append(obituary)
         self._tell(node, "exit", reason=obituary)
 
     def _tell(self, node: int, name: str, **fields: Any) -> None:
@@ -176,6 +194,9 @@ class ProcessCluster:
             await self.shut_down()
         finally:
             await self.links.close()
+            for control in self._controls.values():
+                control.close()
+            self._controls.clear()
 
     # --- hurting ---------------------------------------------------------------------------
 
@@ -218,6 +239,7 @@ class ProcessCluster:
         data = self.data_dir(node)
         before, old_directory_id = log_bytes(data), directory_id(data)
         shutil.rmtree(data, ignore_errors=True)
+        shutil.rmtree(self.undo_dir(node), ignore_errors=True)
         self._format(node)
         left, new_directory_id = log_bytes(data), directory_id(data)
         return Proof(
@@ -230,13 +252,58 @@ class ProcessCluster:
             },
         )
 
-    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
-        """Cut links."""
-        return await self.links.cut(links, mode)
+    async def power_fail(self, node: int) -> Proof:
+        """Kill -9, then take back from the disk what was not synced."""
+        gone = await self.kill(node)
+        data, undo = self.data_dir(node), self.undo_dir(node)
+        had_journal, before = undo.is_dir(), log_ends(data)
+        rolled = await asyncio.to_thread(roll_back, undo, [data])
+        return Proof(
+            holds=gone.holds and had_journal and not undo.exists(),
+            facts={
+                **gone.facts,
+                "files_rolled_back": rolled.file_count,
+                "bytes_lost": rolled.byte_count,
+                "names_rolled_back": rolled.name_count,
+                "log_end_offsets_before": before,
+                "log_end_offsets_after": {**dict.fromkeys(before, 0), **log_ends(data)},
+            },
+        )
 
-    async def heal(self, links: Sequence[Link]) -> Proof:
-        """Undo cuts."""
-        return await self.links.heal(links)
+    async def damage(self, node: int, damage: Damage) -> Proof:
+        """Damage the log files of a dead node."""
+        if self._node(node).alive:
+            raise ClusterError(f"node {node} runs: kill it before its files are damaged")
+        return await asyncio.to_thread(do_damage, self.data_dir(node), damage)
+
+    async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
+        """Move a running node's clock."""
+        self._node(node)
+        return await self._controls[node].set_clock(skew)
+
+    async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
+        """Make a running node's disk misbehave."""
+        self._node(node)
+        return await self._controls[node].trouble_disk(trouble)
+
+    def excuse(self, node: int, why: str | None) -> None:
+        """Expect (or no longer expect) the node to end by itself."""
+        if why is None:
+            self._excused.pop(node, None)
+        else:
+            self._excused[node] = why
+
+    async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
+        """Ask for these replicas."""
+        await self._administration.reassign(partition, replicas)
+
+    async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
+        """Set one of a topic's settings."""
+        await self._administration.set_topic_config(topic, name, value)
+
+    async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
+        """Give each partition's lead to its first replica."""
+        await self._administration.elect_preferred(partitions)
 
     # --- seeing ----------------------------------------------------------------------------
 
