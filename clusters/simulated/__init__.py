@@ -9,9 +9,12 @@ from clusters.spec import ClusterSpec
 if TYPE_CHECKING:
     from clusters.simulated.cluster import SimulatedCluster
 
-# The last four exist only here: a power failure, a misbehaving disk, a clock, single messages.
 CAPABILITIES: Final = frozenset(
-    {"start", "stop", "kill", "pause", "wipe", "cut", "power_fail", "disk", "clock", "frames"}
+    {
+        *("start", "stop", "kill", "pause", "wipe", "cut"),
+        *("shape", "reset", "half_open", "add_rule", "power_fail", "damage", "set_clock", "trouble_disk"),
+        *("reassign", "set_topic_config", "elect_preferred"),
+    }
 )
 
 

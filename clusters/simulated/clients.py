@@ -6,6 +6,7 @@ from typing import Literal
 
 from clusters.api import ClusterError, ClusterState, Offsets, ProducerSettings, TopicPartition
 from clusters.simulated.consumer import SimulatedConsumer
+from clusters.simulated.operator import SimulatedOperator
 from clusters.simulated.producer import SimulatedProducer
 from replog.client.client import EARLIEST, LATEST, Client, Unreachable
 from replog.client.connection import ConnectionLost, UnsupportedVersion
@@ -46,6 +47,10 @@ class SimulatedClients:
     def admin(self, client_id: str) -> "SimulatedAdmin":
         """Make an admin client."""
         return SimulatedAdmin(self._client(client_id, REQUEST_TIMEOUT_MS), self._state)
+
+    def operator(self, client_id: str) -> SimulatedOperator:
+        """Make an operator."""
+        return SimulatedOperator(self._client(client_id, REQUEST_TIMEOUT_MS))
 
     def _client(self, client_id: str, timeout_ms: int) -> Client:
         # Every client begins with another broker, so that none is everybody's first choice.

@@ -33,6 +33,7 @@ from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from clusters.simulated.loop import Failure
 from clusters.simulated.network import Host
 from clusters.simulated.node import SimulatedNode
+from clusters.simulated.powers import Powers
 from clusters.simulated.process import NS_PER_S
 from clusters.simulated.violation import Violated
 from clusters.simulated.watch import Watch
@@ -49,7 +50,7 @@ STOP_TIMEOUT_MS: Final = 30_000
 CLIENTS_RANK: Final = 1_000
 
 
-class SimulatedCluster:
+class SimulatedCluster(Powers):
     """A cluster of simulated machines; see `clusters.api.Cluster`."""
 
     kind = "simulated"
@@ -62,7 +63,7 @@ class SimulatedCluster:
         self.clock = clock
         self.cluster_id = cluster_id
         simulation.network.frames.on = True
-        self.nodes = {node: self._new_node(node) for node in spec.node_ids}
+        self.nodes: dict[int, SimulatedNode] = {node: self._new_node(node) for node in spec.node_ids}
         machines = {node: one.machine for node, one in self.nodes.items()}
         self.committed = CommittedMetadata({node: machine.disk for node, machine in machines.items()}, EPOCH_MS)
         elr_enabled = bool(spec.node_settings().get(ELR_SETTING, DEFAULTS[ELR_SETTING]))
@@ -135,7 +136,8 @@ class SimulatedCluster:
 
     def _ended(self, node: SimulatedNode, problem: BaseException | None) -> None:
         """Mourn a node that nobody asked to end."""
-        if node.asked_to_stop and problem is None:
+        if node.excuse is not None or (node.asked_to_stop and problem is None):
+            self._tell(node.node, "exit", reason=node.excuse or "asked to stop")
             return
         self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_words()}")
         self._tell(node.node, "exit", reason=repr(problem))
@@ -202,13 +204,11 @@ class SimulatedCluster:
         return self._gone(node, {"pid": incarnation})
 
     async def power_fail(self, node: int) -> Proof:
-        """Take the power away: silence, and what was not synced is at the mercy of coins."""
-        machine = self.machine(node)
-        before = self._log_ends(node)
-        machine.power_fail()
-        self.watch.lost_data(node)
-        self._tell(node, "killed", pid=machine.incarnations)
-        return self._gone(node, {"log_end_offsets_before": before, "log_end_offsets_after": self._log_ends(node)})
+        """Take the power away."""
+        proof = await super().power_fail(node)
+        incarnation = self.machine(node).incarnations
+        self._tell(node, "killed", pid=incarnation)
+        return Proof(holds=proof.holds, facts={**self._gone(node, {"pid": incarnation}).facts, **proof.facts})
 
     def _gone(self, node: int, facts: dict[str, Any]) -> Proof:
         machine = self.machine(node)
@@ -232,12 +232,12 @@ class SimulatedCluster:
         one = self._node(node)
         if one.machine.running:
             raise ClusterError(f"node {node} runs: kill it before its disk is wiped")
-        before, old_directory_id = self._log_ends(node), one.directory_id
+        before, old_directory_id = self.log_ends(node), one.directory_id
         one.machine.power_on()
         one.machine.disk.wipe(DATA)
         self.watch.lost_data(node)
         one.format()
-        after = self._log_ends(node)
+        after = self.log_ends(node)
         return Proof(
             holds=bool(before) and not any(after.values()) and old_directory_id != one.directory_id,
             facts={
@@ -248,26 +248,28 @@ class SimulatedCluster:
             },
         )
 
-    def _log_ends(self, node: int) -> dict[str, int]:
+    def log_ends(self, node: int) -> dict[str, int]:
+        """Return where each log on a node's disk ends."""
         self.watch.catch_up()
         logs = self.watch.replicas[node].logs
         return {str(name): log.end_offset for name, log in logs.items() if name.topic != METADATA_TOPIC}
 
     async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
         """Cut links."""
-        pairs = self._pairs(links)
+        pairs = self.pairs(links)
         self.simulation.network.cut(pairs, mode)
         facts = {str(link): self._is_cut(pair) for link, pair in zip(links, pairs, strict=True)}
         return Proof(holds=all(facts.values()), facts={"cut": facts, "mode": mode.value})
 
     async def heal(self, links: Sequence[Link]) -> Proof:
         """Undo cuts."""
-        pairs = self._pairs(links)
+        pairs = self.pairs(links)
         self.simulation.network.heal(pairs)
         facts = {str(link): not self._is_cut(pair) for link, pair in zip(links, pairs, strict=True)}
         return Proof(holds=all(facts.values()), facts={"passes": facts})
 
-    def _pairs(self, links: Sequence[Link]) -> list[tuple[Host, Host]]:
+    def pairs(self, links: Sequence[Link]) -> list[tuple[Host, Host]]:
+        """Return the links as machines."""
         return [(self._host(link.source), self._host(link.target)) for link in links]
 
     def _host(self, node: int) -> Host:

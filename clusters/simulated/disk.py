@@ -84,6 +84,8 @@ class Faults(msgspec.Struct, kw_only=True):
     sync_ns_min: int = 100_000
     sync_ns_max: int = 2_000_000
     slowdown: int = 1
+    sync_delay_ns: int = 0
+    read_only: bool = False  # EROFS
     lying_share: float = 0.0  # a sync that says yes and does nothing
     sync_error_share: float = 0.0  # EIO; as on Linux, the pages count as clean afterwards
     read_error_share: float = 0.0
@@ -332,7 +334,7 @@ class SimulatedDisk:
 
     def before_write(self, inode: Inode, position: int, data: Buffer) -> None:
         """Fail a write if a fault says so; tear it if the power fails in it."""
-        if not self.powered or self._crash_at is not None or self.faults.write_error_share:
+        if not self.powered or self._crash_at is not None or self.faults.write_error_share or self.faults.read_only:
             self._require_power()
             if self._crash_at == self.operation_count:
                 kept = bytes(data)[: self._random.randrange(len(data) + 1)]
@@ -460,6 +462,8 @@ class SimulatedDisk:
             self.on_crash_point()
             raise PowerLost
         self.operation_count += 1
+        if self.faults.read_only:
+            raise OSError(errno.EROFS, "Read-only file system")
 
     def _require_power(self) -> None:
         if not self.powered:
@@ -474,7 +478,7 @@ class SimulatedDisk:
 
     def _sync_duration_ns(self) -> int:
         faults = self.faults
-        return self._random.randrange(faults.sync_ns_min, faults.sync_ns_max) * faults.slowdown
+        return self._random.randrange(faults.sync_ns_min, faults.sync_ns_max) * faults.slowdown + faults.sync_delay_ns
 
     def _names_changed(self, path: str) -> None:
         if self.watcher is not None:

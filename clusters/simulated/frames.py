@@ -74,6 +74,23 @@ class Rule:
         self.overtaking = overtaking
         self.hit_count = 0
         self.held: list[Held] = []
+        self._delayed: list[Held] = []
+
+    @property
+    def held_count(self) -> int:
+        """How many frames wait now."""
+        return len(self.held) + sum(one.waiting for one in self._delayed)
+
+    def take_waiting(self) -> list["Held"]:
+        """Hand over all that waits."""
+        waiting = [one for one in (*self.held, *self._delayed) if one.waiting]
+        self.held, self._delayed = [], []
+        return waiting
+
+    def delays(self, held: "Held") -> None:
+        """Remember a frame that waits for its time."""
+        self._delayed = [one for one in self._delayed if one.waiting]
+        self._delayed.append(held)
 
     def takes(self, frame: Frame) -> bool:
         """Tell whether this rule decides, and count it."""
@@ -100,6 +117,7 @@ class FrameStream:
 
     def __init__(self, transport: "SimulatedTransport") -> None:
         self.transport = transport
+        self.doubled: dict[int, int] = {}  # correlation id -> answers too many (at the client's end)
         self.pending: dict[int, tuple[int, int]] = {}  # correlation id -> api, version (at the client's end)
         self._rest = b""
         self.aside_count = 0  # held frames that others may overtake
@@ -124,6 +142,8 @@ class FrameStream:
 
     def takes_whole(self, data: bytes) -> bool:
         """Tell whether these bytes are one frame and nothing is before it: mostly they are."""
+        if self.doubled or (self.transport.peer.stream is not None and self.transport.peer.stream.doubled):
+            return False
         whole = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big") == len(data)
         return whole and not self._queue and not self._rest
 
@@ -176,15 +196,15 @@ class FrameRules:
         self._rules.append(rule)
         return rule
 
-    def remove(self, rule: Rule) -> None:
-        """Ask it no more; what it held goes on."""
+    def remove(self, rule: Rule) -> int:
+        """Ask it no more; what it held goes on. Return how many frames that were."""
         if rule in self._rules:
             self._rules.remove(rule)
-        self.release(rule)
+        return self.release(rule)
 
     def release(self, rule: Rule) -> int:
         """Let go on what a rule has held up to now; return how many frames."""
-        held, rule.held = rule.held, []
+        held = rule.take_waiting()
         for one in held:
             self._let_go(one)
         return len(held)
@@ -198,6 +218,8 @@ class FrameRules:
             return
         for frame_bytes in stream.frames(data):
             api, version = self._identity(stream, frame_bytes)
+            if api < 0 and self._is_surplus(stream, frame_bytes):
+                continue
             if self._rules or self.observers:
                 self._decide(stream, Frame(transport, frame_bytes, api, version))
             else:
@@ -211,6 +233,15 @@ class FrameRules:
             return identity
         asked = stream_of(stream.transport.peer).pending
         return asked.pop(int.from_bytes(data[4:8], "big"), (-1, -1))
+
+    def _is_surplus(self, stream: FrameStream, data: bytes) -> bool:
+        """Swallow the second answer to a doubled request: clients take an answer they did not ask for as garbage."""
+        doubled = stream_of(stream.transport.peer).doubled
+        correlation_id = int.from_bytes(data[4:8], "big")
+        if not doubled.get(correlation_id):
+            return False
+        doubled[correlation_id] -= 1
+        return True
 
     def _decide(self, stream: FrameStream, frame: Frame) -> None:
         rule = next((rule for rule in self._rules if rule.takes(frame)), None)
@@ -228,6 +259,8 @@ class FrameRules:
             case Fate.DROPPED:
                 return
             case Fate.DUPLICATED:
+                if frame.is_request:
+                    stream.doubled[frame.correlation_id] = stream.doubled.get(frame.correlation_id, 0) + 1
                 stream.put(frame.data)
                 stream.put(frame.data)
             case Fate.DELIVERED:
@@ -241,10 +274,13 @@ class FrameRules:
                 if rule.fate is Fate.HELD:
                     rule.held.append(held)
                 else:
+                    rule.delays(held)
                     due_ns = self._loop.now_ns + rule.delay_ns
                     self._loop.call_at_ns(due_ns, self._let_go, held, process=frame.transport.host.kernel)
 
     def _let_go(self, held: Held) -> None:
+        if not held.waiting:
+            return  # released before its time
         held.waiting = False
         if held.overtaking:
             held.stream.aside_count -= 1

@@ -40,7 +40,16 @@ class Link:
         self.loss_share = 0.0
         self.ns_per_kib = 1_000
         self.cut: CutMode | None = None
+        self._unhindered = (latency_ns, jitter_ns, self.ns_per_kib)
         self._random = random
+
+    def hinder(self, *, delay_ns: int, jitter_ns: int, loss_share: float, ns_per_kib: int) -> None:
+        """Be slower, lossier, narrower than by nature; all zero: as by nature."""
+        latency_ns, own_jitter_ns, own_ns_per_kib = self._unhindered
+        self.latency_ns = latency_ns + delay_ns
+        self.jitter_ns = own_jitter_ns + jitter_ns
+        self.loss_share = loss_share
+        self.ns_per_kib = max(ns_per_kib, own_ns_per_kib)
 
     def delay_ns(self, size_bytes: int) -> int:
         """Draw how long a segment is under way, retransmissions of lost copies included."""
@@ -172,10 +181,26 @@ class SimulatedNetwork:
                 if transport.lost_for_good:
                     transport.reset_both()
 
-    def reset(self, one: Host, other: Host) -> None:
-        """Reset every connection between two machines; both ends see it at once."""
-        for transport in _between(one, other) + _between(other, one):
+    def reset(self, one: Host, other: Host) -> int:
+        """Reset every connection between two machines; both ends see it at once. Return how many ends there were."""
+        ends = _between(one, other) + _between(other, one)
+        for transport in ends:
             transport.reset_both()
+        return len(ends)
+
+    def half_open(self, source: Host, target: Host) -> int:
+        """Let the target forget its connections with the source, which goes on believing in them."""
+        believed = [transport for transport in _between(source, target) if not transport.deserted]
+        for transport in believed:
+            transport.peer.vanish()
+        return len(believed)
+
+    def close_half_open(self, source: Host, target: Host) -> int:
+        """Tell the believers; return how many there were."""
+        believed = [transport for transport in _between(source, target) if transport.deserted]
+        for transport in believed:
+            transport.reset_both()
+        return len(believed)
 
     # connections
 

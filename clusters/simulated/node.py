@@ -41,6 +41,7 @@ class SimulatedNode:
         self.machine = machine
         self.config = NodeConfig(settings)
         self.asked_to_stop = False
+        self.excuse: str | None = None  # why it may end by itself
         self.shell: Shell | None = None
         self._stop: asyncio.Event | None = None
         self._main: Task[None] | None = None

@@ -59,6 +59,7 @@ class SimulatedTransport(asyncio.Transport):
         self.port = port
         self.is_client = False
         self.lost_for_good = False
+        self.deserted = False  # the other end is gone, and nobody tells this one
         self.stream: FrameStream | None = None
         self._network = network
         self._loop = network.loop
@@ -309,6 +310,8 @@ class SimulatedTransport(asyncio.Transport):
         peer._expected_sequence += 1
         self._network.message_count += 1
         self._network.byte_count += len(segment[2])
+        if self.deserted:
+            return
         if peer._is_forgotten() or peer._gone:
             self._answer_by_reset(segment[1])
         elif segment[1] is Kind.RST:
@@ -369,6 +372,13 @@ class SimulatedTransport(asyncio.Transport):
         """Reset both ends at once."""
         self._break(_reset())
         self.peer._break(_reset())
+
+    def vanish(self) -> None:
+        """Forget the connection here and tell the application, but not the other end, which believes in it."""
+        self.peer.deserted = True
+        self._closing = True
+        self._received.clear()
+        self._schedule_finish(_reset())
 
     def kernel_close(self) -> None:
         """Close for a process that died: by reset if it had not read everything."""

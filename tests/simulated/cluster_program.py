@@ -13,6 +13,7 @@ from workloads.api import Stage
 from workloads.produce_consume import Options, plan, prepare, read_to_end
 from workloads.produce_consume import run as load
 
+LATE_S = 6  # what kernels still retransmit after a cut has arrived by then
 NOWHERE = Path("/nonexistent")
 
 
@@ -62,6 +63,7 @@ class Trial:
         await settled(cluster)
         stage.stopping.set()
         await loading
+        await asyncio.sleep(LATE_S)
         self.unread = await read_to_end(stage, chosen, 20_000)
         await cluster.close()
         self.logs = list(cluster.final_logs())

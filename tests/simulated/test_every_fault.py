@@ -1,0 +1,35 @@
+"""Every fault bites and heals in the simulated world, and what acks=all acknowledged outlives it."""
+
+import asyncio
+
+import pytest
+
+from clusters.simulated import CAPABILITIES
+from harness.catalog import faults
+from tests.simulated.cluster_program import Trial, leader
+
+LASTS_S = 2.5
+# A killed broker cannot come back within its session: its registration is refused until that has expired (SPEC 2.2).
+OPTIONS = {"fast-bounce": {"how": "stop"}}
+POSSIBLE = {name: module for name, module in faults().items() if module.NEEDS <= CAPABILITIES}
+
+
+def test_the_simulator_can_do_every_fault():
+    assert sorted(faults()) == sorted(POSSIBLE)
+
+
+@pytest.mark.parametrize("name", sorted(POSSIBLE))
+def test_it_bites_and_heals(name):
+    module, effects = POSSIBLE[name], []
+
+    async def scenario(cluster):
+        async with module.fault(cluster, leader(cluster), module.Options(**OPTIONS.get(name, {}))) as effect:
+            effects.append(effect)
+            await asyncio.sleep(LASTS_S)
+
+    trial = Trial(f"fault/{name}").run(scenario)
+
+    assert effects[0].proof.holds, effects[0].proof
+    assert effects[0].heal.holds, effects[0].heal
+    assert trial.lost() == []
+    assert trial.unread == []
