@@ -4,7 +4,8 @@ Slow is not wrong. An interval counts from one acknowledgement to the next of th
 longer and something was sent in it.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,10 +36,13 @@ def _intervals(sends: Columns, acks: int) -> pa.Table:
         acks=np.full(start.size, acks),
         invoke_ns=start,
         at_ns=end,
-        detail=[
-            f"{(last - first) / 1e9:.3f} s from {first / 1e9:.3f} s on" for first, last in zip(start, end, strict=True)
-        ],
     )
+
+
+def detail(anomaly: Mapping[str, Any]) -> str:
+    """Say how long it was."""
+    first, last = anomaly["invoke_ns"], anomaly["at_ns"]
+    return f"{(last - first) / 1e9:.3f} s from {first / 1e9:.3f} s on"
 
 
 SQL: Final = """

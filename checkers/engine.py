@@ -7,20 +7,22 @@ the kernels and must agree.
 """
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from checkers.work import ROW, Row, judge_item, work_items
+from checkers.work import ROW, Row, item_bytes, judge_item, work_items
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ENGINES: Final = ("spark", "inline", "spark-sql")
-ITEMS: Final = pa.schema([("run_dir", pa.string()), ("topic_partition", pa.string())])
+# A task costs milliseconds; a megabyte of recording is judged in a tenth of a second.
+TASK_BYTES: Final = 1 << 20
+MOST_TASKS: Final = 4096
 # A run without order here would depend on how Spark happened to schedule it.
 ORDER: Final = ("run_dir", "severity", "property", "kind", "topic", "partition", "log_offset", "value", "at_ns")
 
@@ -45,7 +47,12 @@ def with_spark(spark: "SparkSession", engine: str, items: Sequence[tuple[str, st
     if engine == "spark-sql":
         from checkers.sql import findings_by_sql
 
+        spark.conf.set("spark.sql.adaptive.enabled", "true")
         return [row.asDict() for row in findings_by_sql(spark, items).collect()]
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    # Compiling generated code takes longer than to interpret a plan of two steps.
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return [row.asDict() for row in dataframe(spark, items).collect()]
 
 
@@ -56,17 +63,26 @@ def dataframe(spark: "SparkSession", items: Sequence[tuple[str, str]]) -> "DataF
     schema = from_arrow_schema(ROW)
     if not items:
         return spark.createDataFrame([], schema)
-    work = spark.createDataFrame([tuple(item) for item in items], "run_dir string, topic_partition string")
-    # Many small tasks level out partitions of unlike size; a task costs milliseconds.
-    tasks = min(len(items), max(2, math.isqrt(len(items)) * 4))
-    return work.repartition(tasks).mapInArrow(_judge_batches, schema)
+    dealt = _dealt(items)
+    # The items travel with the code: one stage, no shuffle, one task a partition of this range.
+    return spark.range(0, len(dealt), 1, len(dealt)).mapInArrow(partial(_judge_batches, dealt), schema)
 
 
-def _judge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _dealt(items: Sequence[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+    """Deal items out to tasks, the largest first: a few tasks a core level out what sizes do not tell."""
+    sizes = [(item_bytes(*item), item) for item in items]
+    wanted = -(-sum(size for size, _ in sizes) // TASK_BYTES)
+    tasks: list[list[tuple[str, str]]] = [[] for _ in range(max(1, min(len(items), wanted, MOST_TASKS)))]
+    for place, (_, item) in enumerate(sorted(sizes, reverse=True)):
+        tasks[place % len(tasks)].append(item)
+    return tasks
+
+
+def _judge_batches(tasks: list[list[tuple[str, str]]], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for item in batch.to_pylist():
-            rows = judge_item(item["run_dir"], item["topic_partition"])
-            yield pa.RecordBatch.from_pylist(rows, schema=ROW)
+        for task in batch.column(0).to_pylist():
+            for item in tasks[task]:
+                yield pa.RecordBatch.from_pylist(judge_item(*item), schema=ROW)
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.api import (
-    FINAL,
     OK,
     UNKNOWN,
     Array,
@@ -22,9 +21,12 @@ from checkers.api import (
     Meaning,
     PartitionRows,
     anomalies,
+    distinct,
+    is_among,
     nothing,
+    sends_of_reads,
 )
-from checkers.lost_writes import complete_readers
+from checkers.lost_writes import final_reads
 
 TABLES: Final = ("sends", "polls", "reads", "logs", "watermarks")
 KINDS: Final = {
@@ -47,30 +49,30 @@ class _Log:
     """The final log, one row an offset, ascending, and the send of each record where it is known."""
 
     def __init__(self, rows: PartitionRows) -> None:
-        reads, sends = rows.columns("reads"), rows.columns("sends")
-        final = (reads["phase"] == FINAL) & np.isin(reads["process"], complete_readers(rows.columns("polls")))
-        pairs = np.unique(np.stack([reads["log_offset"][final], reads["value"][final]], axis=1), axis=0)
-        first = np.ones(len(pairs), bool)
-        first[1:] = pairs[1:, 0] != pairs[:-1, 0]
-        self.offsets, self.values = pairs[first, 0], pairs[first, 1]
-        self.sends = _rows_of(sends["value"], self.values)
+        reads, final = rows.columns("reads"), rows.derived(final_reads)
+        offsets, values = reads["log_offset"][final], reads["value"][final]
+        if not (offsets[1:] > offsets[:-1]).all():
+            order = np.lexsort((values, offsets))
+            final, ordered = final[order], offsets[order]
+            first = np.ones(ordered.size, bool)
+            first[1:] = ordered[1:] != ordered[:-1]
+            final = final[first]
+            offsets, values = reads["log_offset"][final], reads["value"][final]
+        self.offsets, self.values = offsets, values
+        self.sends = rows.derived(sends_of_reads)[final]
+        self.without_gaps = offsets.size > 0 and int(offsets[-1]) - int(offsets[0]) + 1 == offsets.size
 
     def at(self, offsets: Array) -> tuple[Array, Array]:
         """Return for each offset whether the log has it, and the value there."""
         if self.offsets.size == 0:
             return np.zeros(offsets.size, bool), np.full(offsets.size, UNKNOWN, np.int64)
-        place = np.minimum(np.searchsorted(self.offsets, offsets), self.offsets.size - 1)
+        last = self.offsets.size - 1
+        if self.without_gaps:
+            place = np.clip(offsets - self.offsets[0], 0, last)
+        else:
+            place = np.minimum(np.searchsorted(self.offsets, offsets), last)
         known = self.offsets[place] == offsets
         return known, np.where(known, self.values[place], UNKNOWN)
-
-
-def _rows_of(column: Array, values: Array) -> Array:
-    order = np.argsort(column, kind="stable")
-    if order.size == 0:
-        return np.full(values.size, UNKNOWN, np.int64)
-    place = np.minimum(np.searchsorted(column, values, sorter=order), order.size - 1)
-    rows = order[place]
-    return np.where((column[rows] == values) & (values != UNKNOWN), rows, UNKNOWN)
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
@@ -94,13 +96,15 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 def _conflicts(reads: Columns, log: _Log) -> pa.Table:
     known, there = log.at(reads["log_offset"])
     odd = known & (reads["value"] != there) & (reads["value"] != UNKNOWN)
+    if not odd.any():
+        return nothing()
     pairs = np.unique(np.stack([reads["log_offset"][odd], reads["value"][odd]], axis=1), axis=0)
     return anomalies("offset_conflict", log_offset=pairs[:, 0], value=pairs[:, 1])
 
 
 def _diverged(logs: Columns, log: _Log, context: Context) -> pa.Table:
     known, there = log.at(logs["log_offset"])
-    leaders = np.isin(logs["node"], np.asarray(context.can_lead, np.int64))
+    leaders = is_among(logs["node"], np.asarray(context.can_lead, np.int64))
     odd = known & leaders & (logs["value"] != there) & (logs["is_control"] != 1)
     return anomalies("diverged", log_offset=logs["log_offset"][odd], value=logs["value"][odd], node=logs["node"][odd])
 
@@ -108,7 +112,10 @@ def _diverged(logs: Columns, log: _Log, context: Context) -> pa.Table:
 def _moved(sends: Columns, log: _Log) -> pa.Table:
     acknowledged = (sends["outcome"] == OK) & (sends["log_offset"] != UNKNOWN)
     _, there = log.at(sends["log_offset"])
-    elsewhere = acknowledged & np.isin(sends["value"], log.values) & (there != sends["value"])
+    elsewhere = acknowledged & (there != sends["value"])
+    if not elsewhere.any():
+        return nothing()
+    elsewhere &= is_among(sends["value"], distinct(log.values))
     return anomalies(
         "moved",
         log_offset=sends["log_offset"][elsewhere],
@@ -122,11 +129,14 @@ def _reordered(rows: PartitionRows, log: _Log) -> list[pa.Table]:
     """Return records that stand behind a later one of the same process; repeated ones are `duplicate`'s business."""
     sends = rows.columns("sends")
     sent = log.sends != UNKNOWN
-    values, offsets = log.values[sent], log.offsets[sent]
-    fresh = np.zeros(values.size, bool)
-    fresh[np.unique(values, return_index=True)[1]] = True
-    values, offsets, send = values[fresh], offsets[fresh], log.sends[sent][fresh]
-    order = np.lexsort((offsets, values >> 40))
+    values, offsets, send = log.values[sent], log.offsets[sent], log.sends[sent]
+    ascending = np.sort(values)
+    if (ascending[1:] == ascending[:-1]).any():
+        fresh = np.zeros(values.size, bool)
+        fresh[np.unique(values, return_index=True)[1]] = True
+        values, offsets, send = values[fresh], offsets[fresh], send[fresh]
+    # Offsets ascend already: a stable sort by process keeps each process's records in log order.
+    order = np.argsort(_narrow(values >> 40), kind="stable")
     ordered = values[order]
     # Values of a process all lie below those of the next, so one running maximum serves all processes.
     late = order[ordered < np.maximum.accumulate(ordered)] if order.size else order
@@ -137,6 +147,11 @@ def _reordered(rows: PartitionRows, log: _Log) -> list[pa.Table]:
         anomalies(kind, log_offset=offsets[late[chosen]], value=values[late[chosen]])
         for kind, chosen in (("reordered", sure), ("overtaken", ~sure))
     ]
+
+
+def _narrow(processes: Array) -> Array:
+    """Return process numbers as 16-bit ones where they fit: those are sorted in linear time."""
+    return processes.astype(np.int16) if processes.size and processes.max() < 1 << 15 else processes
 
 
 def _real_time_order(sends: Columns, log: _Log) -> pa.Table:
@@ -159,11 +174,11 @@ def _real_time_order(sends: Columns, log: _Log) -> pa.Table:
 
 def _gaps(logs: Columns, log: _Log, context: Context) -> pa.Table:
     """Return the first offset of each hole; without the logs a hole may be a transaction's marker."""
-    leaders = np.isin(logs["node"], np.asarray(context.can_lead, np.int64))
-    if not leaders.any() or log.offsets.size == 0:
+    leaders = is_among(logs["node"], np.asarray(context.can_lead, np.int64))
+    if not leaders.any() or log.offsets.size == 0 or log.without_gaps:
         return nothing()
-    present = np.unique(np.concatenate([log.offsets, logs["log_offset"][leaders]]))
-    present = present[(present >= log.offsets[0]) & (present <= log.offsets[-1])]
+    present = np.concatenate([log.offsets, logs["log_offset"][leaders]])
+    present = distinct(present[(present >= log.offsets[0]) & (present <= log.offsets[-1])])
     holes = np.flatnonzero(np.diff(present) > 1)
     return anomalies("gap", log_offset=present[holes] + 1, other_offset=present[holes + 1])
 

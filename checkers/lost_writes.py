@@ -25,7 +25,11 @@ from checkers.api import (
     Meaning,
     PartitionRows,
     anomalies,
+    distinct,
+    is_among,
     nothing,
+    sends_by_value,
+    sends_of_reads,
 )
 
 TABLES: Final = ("sends", "polls", "reads", "logs", "watermarks")
@@ -53,22 +57,40 @@ class FinalLog:
         reads, logs = rows.columns("reads"), rows.columns("logs")
         readers = complete_readers(rows.columns("polls"))
         self._logs, self._leaders = logs, np.asarray(context.can_lead, np.int64)
+        self._index = rows.derived(sends_by_value)
         logged = np.flatnonzero(np.bincount(logs["node"])) if logs["node"].size else np.zeros(0, np.int64)
-        self.all_logged = self._leaders.size > 0 and bool(np.isin(self._leaders, logged).all())
+        self.all_logged = self._leaders.size > 0 and bool(is_among(self._leaders, logged).all())
         self.by_read = readers.size > 0
         self.known = self.by_read or self.all_logged
         self.values: Array = np.zeros(0, np.int64)
+        self.holds: Array = np.zeros(rows.columns("sends")["value"].size, bool)  # one a send
         if self.by_read:
-            final = (reads["phase"] == FINAL) & np.isin(reads["process"], readers)
-            self.values = np.unique(reads["value"][final])
+            final = rows.derived(final_reads)
+            self.values = distinct(reads["value"][final])
+            self.holds[_known(rows.derived(sends_of_reads)[final])] = True
         elif self.all_logged:
-            self.values = self.in_logs()
+            self.values = self._in_logs()
+            self.holds[_known(self._index.rows(self.values))] = True
 
-    def in_logs(self) -> Array:
-        """Return the values in the logs of those that can lead; none when not all of them were recorded."""
+    def logged(self, values: Array) -> Array:
+        """Tell which values are in the logs of those that can lead; none when not all of them were recorded."""
+        return is_among(values, self._in_logs())
+
+    def _in_logs(self) -> Array:
         if not self.all_logged:
             return np.zeros(0, np.int64)
-        return np.unique(self._logs["value"][np.isin(self._logs["node"], self._leaders)])
+        return distinct(self._logs["value"][is_among(self._logs["node"], self._leaders)])
+
+
+def _known(rows: Array) -> Array:
+    return np.asarray(rows[rows != UNKNOWN])
+
+
+def final_reads(rows: PartitionRows) -> Array:
+    """Return the rows of `reads` that complete final reads received."""
+    reads = rows.columns("reads")
+    readers = complete_readers(rows.columns("polls"))
+    return np.flatnonzero((reads["phase"] == FINAL) & is_among(reads["process"], readers))
 
 
 def complete_readers(polls: Columns) -> Array:
@@ -95,9 +117,15 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     sends, reads = rows.columns("sends"), rows.columns("reads")
     log = FinalLog(rows, context)
     acknowledged = _acknowledged(sends, context)
-    found = [_foreign(sends, reads, context), _refused(sends, reads), _corrupt(reads), _twice(rows, log, context)]
+    origin = rows.derived(sends_of_reads)
+    found = [
+        _foreign(reads, origin, context),
+        _refused(sends, reads, origin),
+        _corrupt(reads),
+        _twice(rows, log, context),
+    ]
     if log.known:
-        found += [_lost(sends, acknowledged, log), _lost_after_read(sends, reads, acknowledged, log, context)]
+        found += [_lost(sends, acknowledged, log), _lost_after_read(rows, acknowledged, log, context)]
     elif acknowledged.any() or reads["value"].size:
         found.append(anomalies("unjudged", log_offset=[UNKNOWN]))
     figures = {
@@ -118,14 +146,17 @@ def _acknowledged(sends: Columns, context: Context) -> Array:
 
 def _uncommitted(sends: Columns, context: Context) -> Array:
     in_transaction = sends["txn_id"] != UNKNOWN
-    return np.asarray(in_transaction & ~np.isin(sends["value"], np.asarray(context.committed or (), np.int64)))
+    if not in_transaction.any():
+        return np.asarray(in_transaction)
+    committed = distinct(np.asarray(context.committed or (), np.int64))
+    return np.asarray(in_transaction & ~is_among(sends["value"], committed))
 
 
 def _lost(sends: Columns, acknowledged: Array, log: FinalLog) -> pa.Table:
-    missing = acknowledged & ~np.isin(sends["value"], log.values)
+    missing = acknowledged & ~log.holds
     if not missing.any():
         return nothing()
-    in_logs = np.isin(sends["value"], log.in_logs()) & log.by_read
+    in_logs = log.logged(sends["value"]) & log.by_read
     return pa.concat_tables(
         [_of_sends("lost", sends, missing & ~in_logs), _of_sends("unread", sends, missing & in_logs)]
     )
@@ -144,23 +175,27 @@ def _of_sends(kind: str, sends: Columns, chosen: Array) -> pa.Table:
     )
 
 
-def _lost_after_read(sends: Columns, reads: Columns, acknowledged: Array, log: FinalLog, context: Context) -> pa.Table:
+def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, context: Context) -> pa.Table:
     """Return records seen by a tailing consumer and gone in the end; those acknowledged are `lost` already."""
-    tail = (reads["phase"] == TAIL) & (reads["value"] != UNKNOWN)
-    order = np.flatnonzero(tail)[np.lexsort((reads["log_offset"][tail], reads["value"][tail]))]
+    sends, reads = rows.columns("sends"), rows.columns("reads")
+    tail = np.flatnonzero((reads["phase"] == TAIL) & (reads["value"] != UNKNOWN))
+    gone = tail[~is_among(reads["value"][tail], log.values)]
+    if gone.size == 0:
+        return nothing()
+    order = gone[np.lexsort((reads["log_offset"][gone], reads["value"][gone]))]
     values, first = np.unique(reads["value"][order], return_index=True)
-    gone = ~np.isin(values, log.values)
-    gone &= ~np.isin(values, sends["value"][acknowledged | _uncommitted(sends, context)])
-    values = values[gone]
-    rows = _rows_of(sends, values)
+    read, send = order[first], rows.derived(sends_of_reads)[order[first]]
+    told = acknowledged | _uncommitted(sends, context)
+    open_ = ~(told[send] & (send != UNKNOWN)) if told.size else np.ones(send.size, bool)
+    values, read, send = values[open_], read[open_], send[open_]
     return anomalies(
         "lost_after_read",
-        log_offset=reads["log_offset"][order][first[gone]],
+        log_offset=reads["log_offset"][read],
         value=values,
-        acks=pa.array([_acks(sends, row) for row in rows], pa.int32()),
-        invoke_ns=_picked(sends["invoke_ns"], rows),
+        acks=pa.array([_acks(sends, row) for row in send.tolist()], pa.int32()),
+        invoke_ns=_picked(sends["invoke_ns"], send),
         process=values >> 40,
-        leader_epoch=reads["leader_epoch"][order][first[gone]],
+        leader_epoch=reads["leader_epoch"][read],
     )
 
 
@@ -169,37 +204,32 @@ def _acks(sends: Columns, row: int) -> int | None:
     return 0 if row != UNKNOWN and sends["acks"][row] == 0 else None
 
 
-def _rows_of(columns: Columns, values: Array) -> Array:
-    """Return for each value the row that holds it, -1 for none."""
-    order = np.argsort(columns["value"], kind="stable")
-    if order.size == 0:
-        return np.full(values.size, UNKNOWN, np.int64)
-    place = np.minimum(np.searchsorted(columns["value"], values, sorter=order), order.size - 1)
-    rows = order[place]
-    return np.where(columns["value"][rows] == values, rows, UNKNOWN)
-
-
 def _picked(column: Array, rows: Array) -> Array:
     return np.where(rows == UNKNOWN, UNKNOWN, column[rows]) if column.size else np.full(rows.size, UNKNOWN, np.int64)
 
 
 def _reads(kind: str, reads: Columns, chosen: Array) -> pa.Table:
     """One row per offset and value, however many consumers read it."""
+    if not chosen.any():
+        return nothing()
     pairs, first = np.unique(
         np.stack([reads["log_offset"][chosen], reads["value"][chosen]], axis=1), axis=0, return_index=True
     )
     return anomalies(kind, log_offset=pairs[:, 0], value=pairs[:, 1], process=reads["process"][chosen][first])
 
 
-def _foreign(sends: Columns, reads: Columns, context: Context) -> pa.Table:
+def _foreign(reads: Columns, origin: Array, context: Context) -> pa.Table:
     # A cut-off harness never wrote down what was in flight: there every value may have been sent.
     if not context.complete:
         return nothing()
-    return _reads("phantom", reads, (reads["value"] != UNKNOWN) & ~np.isin(reads["value"], sends["value"]))
+    return _reads("phantom", reads, (reads["value"] != UNKNOWN) & (origin == UNKNOWN))
 
 
-def _refused(sends: Columns, reads: Columns) -> pa.Table:
-    return _reads("refused_yet_written", reads, np.isin(reads["value"], sends["value"][sends["outcome"] == FAIL]))
+def _refused(sends: Columns, reads: Columns, origin: Array) -> pa.Table:
+    refused = sends["outcome"] == FAIL
+    if not refused.any():
+        return nothing()
+    return _reads("refused_yet_written", reads, refused[origin] & (origin != UNKNOWN))
 
 
 def _corrupt(reads: Columns) -> pa.Table:
@@ -210,17 +240,23 @@ def _twice(rows: PartitionRows, log: FinalLog, context: Context) -> pa.Table:
     """Return values at two offsets of the final log, with the first and the second offset."""
     sends, reads, logs = rows.columns("sends"), rows.columns("reads"), rows.columns("logs")
     if log.by_read:
-        source, chosen = reads, (reads["phase"] == FINAL) & (reads["value"] != UNKNOWN)
+        source, chosen = reads, np.flatnonzero((reads["phase"] == FINAL) & (reads["value"] != UNKNOWN))
     elif log.all_logged:
         # Replicas may hold different tails: one of those that can lead stands for the log.
-        source, chosen = logs, (logs["node"] == min(context.can_lead)) & (logs["value"] != UNKNOWN)
+        leader = logs["node"] == min(context.can_lead)
+        source, chosen = logs, np.flatnonzero(leader & (logs["value"] != UNKNOWN))
     else:
         return nothing()
+    ordered = np.sort(source["value"][chosen])
+    suspects = distinct(ordered[1:][ordered[1:] == ordered[:-1]])
+    if suspects.size == 0:
+        return nothing()
+    chosen = chosen[is_among(source["value"][chosen], suspects)]
     pairs = np.unique(np.stack([source["value"][chosen], source["log_offset"][chosen]], axis=1), axis=0)
     again = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0]) + 1
     if again.size == 0:
         return nothing()
-    at = _rows_of(sends, pairs[again, 0])
+    at = rows.derived(sends_by_value).rows(pairs[again, 0])
     sure = _idempotent(rows)[at] & (at != UNKNOWN)
     tables = []
     for kind, chosen_pairs, chosen_rows in (

@@ -20,6 +20,7 @@ from checkers.java import java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ROOT: Final = Path(__file__).resolve().parent.parent
 CONNECT_SECONDS: Final = 3
 DEFAULT_MASTER: Final = "local[*]"
 LOG_SETTINGS: Final = """rootLogger.level = error
@@ -58,6 +59,10 @@ def _start(master: str, folder: Path) -> "SparkSession":
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if master.startswith("local"):
+        # The daemon that workers are forked from has to find its module before any code has travelled.
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     log = folder / "spark.log"
     with _stderr_to(log):
         try:
@@ -74,7 +79,8 @@ def _builder(master: str, folder: Path) -> "SparkSession":
 
     settings = folder / "log4j2.properties"
     settings.write_text(LOG_SETTINGS)
-    java_options = f"-Dlog4j2.configurationFile={settings} -XX:+UseSerialGC -Xss4m"
+    # Java only schedules here: the optimising compiler would cost more than it ever saves.
+    java_options = f"-Dlog4j2.configurationFile={settings} -XX:+UseSerialGC -Xss4m -XX:TieredStopAtLevel=1"
     builder = (
         SparkSession.builder.master(master)
         .appName("tribunal")
@@ -90,6 +96,8 @@ def _builder(master: str, folder: Path) -> "SparkSession":
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.python.worker.reuse", "true")
     )
+    if master.startswith("local"):
+        builder = builder.config("spark.python.daemon.module", "checkers.spark_daemon")
     return builder.getOrCreate()
 
 
@@ -118,11 +126,10 @@ def _must_answer(master: str) -> None:
 
 def _code(path: Path) -> Path:
     """Zip what workers need: the packages `checkers` and `results`."""
-    root = Path(__file__).resolve().parent.parent
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in ("checkers", "results"):
-            for source in sorted((root / package).rglob("*.py")):
-                archive.write(source, source.relative_to(root))
+            for source in sorted((ROOT / package).rglob("*.py")):
+                archive.write(source, source.relative_to(ROOT))
     return path
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -20,8 +21,8 @@ from checkers.evidence import Evidence
 from checkers.guarantees import RULES, VIOLATIONS
 from checkers.timeline import History, Judgement, Record, Timeline
 from results.recording import NO_PARTITION, TABLES, DamagedRecording
-from results.store import Recording, partition_order
-from results.validation import contradiction, value_sent_twice
+from results.store import Recording, partition_order, read_files
+from results.validation import all_different, contradiction, value_sent_twice
 
 WITNESSES: Final = 20
 FACT_TABLES: Final = ("metadata", "nodes", "faults", "admin")
@@ -61,6 +62,13 @@ def work_items(run_dir: Path) -> list[tuple[str, str]]:
     return [(str(run_dir), name) for name in [NO_PARTITION, *ordered]]
 
 
+def item_bytes(run_dir: str, topic_partition: str) -> int:
+    """Return how much a work item has to read, as far as files tell."""
+    folder = Path(run_dir) / "recording"
+    name = quote(topic_partition, safe="")
+    return sum(path.stat().st_size for table in TABLES for path in (folder / table / f"tp={name}").glob("part-*"))
+
+
 def judge_item(run_dir: str, topic_partition: str) -> list[Row]:
     """Judge one work item; every row names its run."""
     where = _place(run_dir, topic_partition)
@@ -92,6 +100,9 @@ def _judge_run(run_dir: Path) -> Iterator[Row]:
 
 
 def _check_values_unique(recording: Recording) -> None:
+    parts = recording.files["sends"].values()
+    if all_different(read_files("sends", paths, ["value"])["value"].to_numpy() for paths in parts):
+        return
     values = recording.table("sends", columns=["value"])["value"].to_numpy()
     position = value_sent_twice(values)
     if position is not None:
@@ -132,7 +143,7 @@ def _attempt(name: str, work: Callable[[], list[Row]]) -> list[Row]:
 
 
 def _sound(recording: Recording, name: str, topic_partition: str) -> pa.Table:
-    rows = recording.table(name, topic_partition)
+    rows = recording.table(name, topic_partition, list(TABLES[name].fields))
     damage = contradiction(name, rows)
     if damage is not None:
         place = "" if topic_partition == NO_PARTITION else f" (tp={topic_partition})"
@@ -226,12 +237,12 @@ def _rows(module: ModuleType, found: Found, judgements: Mapping[int, Judgement])
     for row, kind in enumerate(kinds):
         severity, rule = _severity(module.KINDS[kind], judgements.get(row))
         groups.setdefault((kind, severity, rule, acks[row]), []).append(row)
-    for (kind, severity, rule, _), members in sorted(groups.items(), key=lambda item: (item[0][:3], item[0][3] or 0)):
+    for (_, severity, rule, _), members in sorted(groups.items(), key=lambda item: (item[0][:3], item[0][3] or 0)):
         chosen = _lowest(found.anomalies, members)
         for place, row in enumerate(chosen):
             count = 1 if place else len(members) - len(chosen) + 1
             anomaly = found.anomalies.slice(row, 1).to_pylist()[0]
-            yield _row(module.KINDS[kind], anomaly, judgements.get(row)) | {
+            yield _row(module, anomaly, judgements.get(row)) | {
                 "severity": severity,
                 "rule": rule,
                 "count": count,
@@ -255,10 +266,12 @@ def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
     return "violation", ""
 
 
-def _row(kind: Kind, anomaly: Row, judgement: Judgement | None) -> Row:
-    detail: dict[str, Any] = {"sentence": kind.sentence}
+def _row(module: ModuleType, anomaly: Row, judgement: Judgement | None) -> Row:
+    detail: dict[str, Any] = {"sentence": module.KINDS[anomaly["kind"]].sentence}
     if anomaly["detail"]:
         detail["detail"] = anomaly["detail"]
+    elif hasattr(module, "detail"):
+        detail["detail"] = module.detail(anomaly)
     if judgement is not None:
         detail |= _explained(judgement)
     kept = {name: anomaly[name] for name in ("kind", "log_offset", "value", "acks", "at_ns", "node", "leader_epoch")}

@@ -5,7 +5,7 @@ the answer is ERROR with table, row and reason, never a verdict. Checks that nee
 `contradiction`; the one that needs a whole run (a value sent twice) is `value_sent_twice`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,65 @@ def contradiction(name: str, rows: pa.Table) -> DamagedRecording | None:
 
 def value_sent_twice(values: np.ndarray) -> int | None:
     """Return the position of a value that an earlier row holds already, or None."""
+    if all_different([values]):
+        return None
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
     return None if repeated.size == 0 else int(order[repeated + 1].min())
+
+
+def all_different(parts: Iterable[np.ndarray]) -> bool:
+    """Tell whether no value occurs twice in all parts together: one bit a value, no sort.
+
+    Values describe themselves: a process counts its records up, so its sequences are dense.
+    """
+    seen: dict[int, _Sequences] = {}
+    for values in parts:
+        for process, sequences in _by_process(values):
+            seen.setdefault(process, _Sequences()).add(sequences)
+    return all(process.all_different() for process in seen.values())
+
+
+class _Sequences:
+    """The sequence numbers of one process: a mark each where they are dense, a list where they are not."""
+
+    def __init__(self) -> None:
+        self._marks = np.zeros(0, bool)
+        self._marked = 0
+        self._sparse: list[np.ndarray] = []
+
+    def add(self, sequences: np.ndarray) -> None:
+        end = int(sequences.max()) + 1
+        if end > 64 * (self._marked + sequences.size) + (1 << 20):
+            self._sparse.append(sequences)
+            return
+        if end > self._marks.size:
+            self._marks = np.concatenate(
+                [self._marks, np.zeros(max(end, 2 * self._marks.size) - self._marks.size, bool)]
+            )
+        self._marks[sequences] = True
+        self._marked += sequences.size
+
+    def all_different(self) -> bool:
+        if int(np.count_nonzero(self._marks)) != self._marked:
+            return False
+        if not self._sparse:
+            return True
+        every = np.sort(np.concatenate([np.flatnonzero(self._marks), *self._sparse]))
+        return bool((every[1:] != every[:-1]).all())
+
+
+def _by_process(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    processes = values >> SEQUENCE_BITS
+    if processes.size and processes.min() >= 0 and processes.max() < 1 << 15:
+        processes = processes.astype(np.int16)  # sorted in linear time
+    order = np.argsort(processes, kind="stable")
+    borders = np.flatnonzero(np.diff(processes[order])) + 1
+    sequences = (values & ((1 << SEQUENCE_BITS) - 1))[order]
+    for low, high in zip([0, *borders], [*borders, len(order)], strict=True):
+        if high > low:
+            yield int(processes[order[low]]), sequences[low:high]
 
 
 def _first(mask: Any) -> int | None:
@@ -73,9 +128,27 @@ def _null_where_required(name: str, rows: pa.Table) -> DamagedRecording | None:
     return None
 
 
+def _says(column: pa.ChunkedArray, word: str) -> pa.ChunkedArray:
+    """Return which rows hold the word; dictionaries are looked through, not their rows."""
+    if not pa.types.is_dictionary(column.type):
+        return pc.equal(column, word)
+    chunks = []
+    for chunk in column.chunks:
+        code = pc.index(chunk.dictionary, word).as_py()
+        chunks.append(pc.equal(chunk.indices, pa.scalar(code, chunk.indices.type)))
+    return pa.chunked_array(chunks, pa.bool_())
+
+
+def _only_these_words(column: pa.ChunkedArray, words: tuple[str, ...]) -> bool:
+    """Tell whether dictionaries hold nothing else; a word that no row uses makes this say no."""
+    if not pa.types.is_dictionary(column.type):
+        return False
+    return all(set(chunk.dictionary.to_pylist()) <= {*words, None} for chunk in column.chunks)
+
+
 def _unknown_word(name: str, rows: pa.Table) -> DamagedRecording | None:
     for (table, column), words in WORDS.items():
-        if table != name or column not in rows.column_names:
+        if table != name or column not in rows.column_names or _only_these_words(rows[column], words):
             continue
         known = pa.array([*words, None], pa.string())
         mask = pc.invert(pc.is_in(rows[column].cast(pa.string()), value_set=known))
@@ -113,15 +186,15 @@ def _goes_back(start: str, end: str) -> Callable[[str, pa.Table], DamagedRecordi
 
 
 def _ok_without_completion(name: str, rows: pa.Table) -> DamagedRecording | None:
-    done = pc.not_equal(rows["outcome"].cast(pa.string()), "info")
+    done = pc.invert(_says(rows["outcome"], "info"))
     return _damage(name, pc.and_(done, pc.is_null(rows["complete_ns"])), "ok or fail without a completion time")
 
 
 def _acks_disagree(name: str, rows: pa.Table) -> DamagedRecording | None:
-    acks, outcome = rows["acks"], rows["outcome"].cast(pa.string())
+    acks, sent = rows["acks"], _says(rows["outcome"], "sent")
     unknown = pc.invert(pc.is_in(acks, value_set=pa.array([-1, 0, 1], pa.int32())))
-    never = pc.and_(pc.equal(acks, 0), pc.equal(outcome, "ok"))
-    never_sent = pc.and_(pc.not_equal(acks, 0), pc.equal(outcome, "sent"))
+    never = pc.and_(pc.equal(acks, 0), _says(rows["outcome"], "ok"))
+    never_sent = pc.and_(pc.not_equal(acks, 0), sent)
     return (
         _damage(name, unknown, "acks is not 0, 1 or -1")
         or _damage(name, never, "acks=0 cannot be acknowledged: its outcome is `sent`")
@@ -138,9 +211,11 @@ def _process_goes_back(name: str, rows: pa.Table) -> DamagedRecording | None:
     """A process counts its records up, so the invocations of rising values never go back."""
     values = rows["value"].to_numpy()
     invoke = rows["invoke_ns"].to_numpy()
-    order = np.argsort(values, kind="stable")
-    same = values[order][1:] >> SEQUENCE_BITS == values[order][:-1] >> SEQUENCE_BITS
-    back = np.flatnonzero(same & (invoke[order][1:] < invoke[order][:-1]))
+    order = np.argsort(values)
+    ordered = values[order]
+    same = ordered[1:] >> SEQUENCE_BITS == ordered[:-1] >> SEQUENCE_BITS
+    times = invoke[order]
+    back = np.flatnonzero(same & (times[1:] < times[:-1]))
     if back.size == 0:
         return None
     return DamagedRecording(
