@@ -111,6 +111,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "transaction.state.log.num.partitions": 50,
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
+    "transaction.partition.verification.enable": True,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10000,
     "group.initial.rebalance.delay.ms": 3000,
     "group.min.session.timeout.ms": 6000,

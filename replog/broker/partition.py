@@ -17,7 +17,9 @@ from replog.broker import isr as leader
 from replog.broker.fetcher import Restart, Truncation, after_out_of_range, truncation_point
 from replog.broker.isr import Advance, BrokerView, LeaderState, PartitionState, Propose, Refuse, Settle
 from replog.broker.recovery_state import abort_markers
+from replog.broker.verification import Guard, Verifications, is_transactional
 from replog.errors import Error
+from replog.log.batch import BatchHeader, CorruptBatch, header_at
 from replog.log.log import Appended, Log
 from replog.log.segment import AbortedTransaction
 from replog.log.validation import Origin
@@ -118,6 +120,8 @@ class Partition:
         # SPEC D3: "off" mimics the released software, which serves while it recovers.
         self.refuses_while_recovering = refuses_while_recovering
         self.min_insync_replicas = 1
+        self.verifies_transactions = False
+        self.verifications = Verifications()
         self.leadership: LeaderState | None = None
         self.is_offline = False
         self._state: PartitionState | None = None
@@ -233,6 +237,7 @@ class Partition:
         return []
 
     def _give_up_leadership(self) -> None:
+        self.verifications.clear()
         if self.leadership is not None:
             self._high_watermark = self.leadership.high_watermark
             self.leadership = None
@@ -280,17 +285,59 @@ class Partition:
         return Error.NONE
 
     def append(
-        self, records: Buffer, *, acks: int, now_ms: int, wall_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        records: Buffer,
+        *,
+        acks: int,
+        now_ms: int,
+        wall_ms: int,
+        origin: Origin = Origin.CLIENT,
+        guard: Guard | None = None,
     ) -> tuple[Appended | Error, list[Effect]]:
-        """Append a producer's batches; a duplicate answers with its first offsets and appends nothing (SPEC 4.1.2)."""
+        """Append a producer's batches; a duplicate answers with its first offsets and appends nothing (SPEC 4.1.2).
+
+        guard:  from `unverified`, when the coordinator has said since that the transaction is open.
+        """
         error = self.append_error(acks)
         if error is not Error.NONE:
             return error, []
         assert self.leadership is not None
+        header = self._first_of_transaction(records, origin)
+        if header is not None and not self.verifications.holds(header.producer_id, guard):
+            return Error.INVALID_TXN_STATE, []
         appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=wall_ms, origin=origin)
         if isinstance(appended, Error):
             return appended, []
+        self._end_verification(records, origin)
         return appended, list(self.leadership.on_append(self.log.log_end_offset, now_ms))
+
+    def unverified(self, records: Buffer) -> tuple[BatchHeader, Guard] | None:
+        """Return the batch that would begin a transaction here, if its coordinator has to be asked first (SPEC 4.2.8).
+
+        The guard must come before the question; `append` takes it with the answer.
+        """
+        header = self._first_of_transaction(records, Origin.CLIENT)
+        return None if header is None else (header, self.verifications.begin(header.producer_id))
+
+    def needs_verification(self, producer_id: int, producer_epoch: int) -> bool:
+        """Tell whether a write of this producer would begin a transaction here."""
+        producer = self.log.producers.get(producer_id)
+        is_known = producer is not None and producer.epoch == producer_epoch
+        return self.verifies_transactions and not (is_known and self.log.producers.has_open_transaction(producer_id))
+
+    def _first_of_transaction(self, records: Buffer, origin: Origin) -> BatchHeader | None:
+        if not self.verifies_transactions or origin is not Origin.CLIENT or not is_transactional(records):
+            return None
+        try:
+            header = header_at(records, 0)
+        except CorruptBatch:
+            return None  # the log will say so
+        return header if self.needs_verification(header.producer_id, header.producer_epoch) else None
+
+    def _end_verification(self, records: Buffer, origin: Origin) -> None:
+        """Void the guard when a transaction begins or ends: both kinds of batches are transactional."""
+        if self.verifies_transactions and origin is not Origin.QUORUM and is_transactional(records):
+            self.verifications.end(header_at(records, 0).producer_id)
 
     # --- fetch ---------------------------------------------------------------------------
 

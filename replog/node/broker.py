@@ -300,7 +300,7 @@ class Broker:
         forwarding = Forwarding(self.world, self.link, self.tasks)
         return {
             **dict.fromkeys(FAILED, forwarding.handle),
-            Api.PRODUCE: ProduceApi(self.replicas).handle,
+            Api.PRODUCE: ProduceApi(self.replicas, self.coordinators.verifier).handle,
             Api.FETCH: fetch.handle,
             Api.LIST_OFFSETS: offsets.list_offsets,
             Api.OFFSET_FOR_LEADER_EPOCH: offsets.end_of_epochs,

@@ -21,6 +21,7 @@ from replog.node.replicas import Replica, Replicas
 from replog.node.server import ServerRequest
 from replog.node.tasks import Tasks
 from replog.node.transactions import TransactionApi
+from replog.node.verifier import Verifier
 from replog.types import BrokerEpoch, TopicPartition
 from replog.wire.apis import Api
 
@@ -66,12 +67,13 @@ class Coordinators:
         sender = MarkerSender(replicas, self.links, self.internal_topics, tasks)
         self.transactions = Shards(TRANSACTIONS_TOPIC, replicas, tasks, self._new_transaction_core, sender.send)
         self.transaction_api = TransactionApi(self.transactions, self.groups, self.producer_ids, tasks)
+        self.verifier = Verifier(self.links, self.internal_topics, tasks)
         self.by_topic = {OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions}
         replicas.coordination = self
 
     def handlers(self) -> dict[Api, Handle]:
         """Return who answers what."""
-        groups = GroupApi(self.groups)
+        groups = GroupApi(self.groups, self.verifier)
         transactions = self.transaction_api
         return {
             Api.FIND_COORDINATOR: self.internal_topics.find_coordinator,

@@ -11,6 +11,7 @@ from replog.coordinators.groups import GroupCoordinator
 from replog.errors import Error
 from replog.node.coordination import Coordinator, Shards
 from replog.node.server import ServerRequest
+from replog.node.verifier import Unverified, Verifier, offsets_error
 from replog.types import ZERO_UUID, TopicPartition
 from replog.wire.messages import delete_groups as dg
 from replog.wire.messages import describe_groups as desc
@@ -26,13 +27,15 @@ from replog.wire.messages import txn_offset_commit as toc
 FIRST_VERSION_WITH_MANY_GROUPS: Final = 8  # of OffsetFetch
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 10  # of OffsetFetch
 FIRST_VERSION_WITH_GROUP_ERROR: Final = 2  # of OffsetFetch
+FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 5  # of TxnOffsetCommit
 
 
 class GroupApi:
     """What consumers and their admins ask."""
 
-    def __init__(self, shards: Shards) -> None:
+    def __init__(self, shards: Shards, verifier: Verifier) -> None:
         self.shards = shards
+        self.verifier = verifier
 
     # --- one group ---------------------------------------------------------------------------
 
@@ -57,8 +60,32 @@ class GroupApi:
         self._ask(request, refused_commit)
 
     def commit_in_transaction(self, request: ServerRequest) -> None:
-        """TxnOffsetCommit."""
-        self._ask(request, refused_commit_in_transaction)
+        """TxnOffsetCommit: like a producer's first batch, it may open a transaction on its partition (KIP-890)."""
+        body: toc.TxnOffsetCommitRequest = request.body
+        coordinator = self.shards.find(body.group_id)
+        if isinstance(coordinator, Error):
+            request.reply(refused_commit_in_transaction(body, coordinator))
+        elif coordinator.replica.partition.needs_verification(body.producer_id, body.producer_epoch):
+            self.verifier.start(self._verify(request, body, coordinator))
+        else:
+            self._ask(request, refused_commit_in_transaction)
+
+    async def _verify(self, request: ServerRequest, body: toc.TxnOffsetCommitRequest, coordinator: Coordinator) -> None:
+        partition = coordinator.replica.partition
+        async with self.verifier.turn(body.transactional_id):
+            guard = partition.verifications.begin(body.producer_id)
+            wanted = Unverified(partition.name, body.producer_id, body.producer_epoch, guard)
+            adds = request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
+            error = (await self.verifier.ask(body.transactional_id, [wanted], adds=adds))[partition.name]
+            if request.is_answered:
+                return
+            is_open = not partition.needs_verification(body.producer_id, body.producer_epoch)
+            if error is Error.NONE and not is_open and not partition.verifications.holds(body.producer_id, guard):
+                error = Error.INVALID_TXN_STATE  # ended while we asked
+            if error is Error.NONE:
+                self._ask(request, refused_commit_in_transaction)
+            else:
+                request.reply(refused_commit_in_transaction(body, offsets_error(error, request.version)))
 
     def delete_offsets(self, request: ServerRequest) -> None:
         """OffsetDelete."""

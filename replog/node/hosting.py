@@ -101,6 +101,7 @@ class Hosting:
             lag_ms_max=self.config.integer("replica.lag.time.max.ms"),
             refuses_while_recovering=self.config.text("leader.recovery") != "off",
         )
+        partition.verifies_transactions = self.config.flag("transaction.partition.verification.enable")
         partition.min_insync_replicas = self.settings.min_insync_replicas(self.metadata.image, assigned.name.topic)
         replica = Replica(assigned.key, partition)
         self.replicas.add(replica)

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from typing import Final
 
 from replog.broker.purgatory import DelayedProduce, ProduceResult
+from replog.broker.verification import Guard
 from replog.errors import Error
 from replog.log.log import Appended
 from replog.node.replicas import Replica, Replicas
 from replog.node.server import ServerRequest
-from replog.types import NO_NODE, NodeId
+from replog.node.verifier import Unverified, Verifier, produce_error
+from replog.types import NO_NODE, NodeId, TopicPartition
 from replog.wire.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -25,18 +27,55 @@ from replog.wire.messages.produce import (
 )
 
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 12  # KIP-890: producing adds the partition to the transaction
 NO_LEADER: Final = LeaderIdAndEpoch()
 
 
 class ProduceApi:
     """Appends for clients."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, verifier: Verifier) -> None:
         self.replicas = replicas
+        self.verifier = verifier
         self.clock = replicas.world.clock
 
     def handle(self, request: ServerRequest) -> None:
         """Append all batches of a request; partitions succeed and fail independently."""
+        transactional_id = request.body.transactional_id
+        if transactional_id is not None and (
+            self.verifier.is_asking(transactional_id) or self._unverified(request.body, request.version)
+        ):
+            self.verifier.start(self._verify(request, transactional_id))
+        else:
+            self._append_all(request, {})
+
+    def _unverified(self, body: ProduceRequest, version: int) -> list[Unverified]:
+        """Return the batches whose coordinator has to be asked first (KIP-890)."""
+        found: list[Unverified] = []
+        for topic in body.topic_data:
+            hosted = self._hosted(topic, version)
+            for data in topic.partition_data:
+                replica = hosted.get(data.index)
+                if replica is not None and data.records is not None and replica.partition.leadership is not None:
+                    wanted = replica.partition.unverified(data.records)
+                    if wanted is not None:
+                        found.append(
+                            Unverified(replica.name, wanted[0].producer_id, wanted[0].producer_epoch, wanted[1])
+                        )
+        return found
+
+    async def _verify(self, request: ServerRequest, transactional_id: str) -> None:
+        """Ask, then append; requests of one transactional id keep their order meanwhile."""
+        async with self.verifier.turn(transactional_id):
+            if request.is_answered:  # the connection is gone
+                return
+            unverified = self._unverified(request.body, request.version)
+            adds = request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
+            outcomes = await self.verifier.ask(transactional_id, unverified, adds=adds)
+            if not request.is_answered:
+                self._append_all(request, {wanted.name: (wanted, outcomes[wanted.name]) for wanted in unverified})
+
+    def _append_all(self, request: ServerRequest, verified: dict[TopicPartition, tuple[Unverified, Error]]) -> None:
         body: ProduceRequest = request.body
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
         results: list[ProduceResult] = []
@@ -49,7 +88,13 @@ class ProduceApi:
                     error = self.replicas.missing_error(topic.name, topic.topic_id, data.index)
                     results.append(ProduceResult(topic, data.index, error))
                     continue
-                result = self._append(replica, topic, data, body.acks, now_ms, wall_ms)
+                wanted, error = verified.get(replica.name, (None, Error.NONE))
+                if error is not Error.NONE:
+                    error = produce_error(error, request.version)
+                    results.append(ProduceResult(topic, data.index, error))
+                    continue
+                guard = wanted.guard if wanted is not None else None
+                result = self._append(replica, topic, data, body.acks, now_ms, wall_ms, guard)
                 if result.error is None:
                     waits.append((replica, len(results)))
                 results.append(result)
@@ -69,12 +114,13 @@ class ProduceApi:
         acks: int,
         now_ms: int,
         wall_ms: int,
+        guard: Guard | None,
     ) -> ProduceResult:
         """Append to one partition; the result has no error yet when it has to wait for the high watermark."""
         if data.records is None or not len(data.records):
             return ProduceResult(topic, data.index, Error.INVALID_RECORD)
         partition = replica.partition
-        appended, effects = partition.append(data.records, acks=acks, now_ms=now_ms, wall_ms=wall_ms)
+        appended, effects = partition.append(data.records, acks=acks, now_ms=now_ms, wall_ms=wall_ms, guard=guard)
         if not isinstance(appended, Appended):
             return ProduceResult(topic, data.index, appended)
         if not appended.duplicate:

@@ -51,7 +51,8 @@ class TransactionApi:
 
     async def _init_later(self, request: ServerRequest) -> None:
         await self.producer_ids.stock_up()
-        self._init(request)
+        if not request.is_answered:  # else the connection is gone
+            self._init(request)
 
     def _init(self, request: ServerRequest) -> None:
         key = request.body.transactional_id
