@@ -313,7 +313,7 @@ class SimulatedCluster(Powers):
     def _event(self, told: Told) -> NodeEvent:
         fields = {name: value for name, value in told.fields.items() if name != "node"}
         return NodeEvent(
-            node=self._node_of[told.machine],
+            node=told.fields.get("node", self._node_of[told.machine]),
             name=told.name,
             node_ns=told.node_ns,
             at_ns=told.at_ns - self.clock.start_ns,

@@ -150,7 +150,7 @@ class Watch:
             case "quorum_leader":
                 self.committed.claimed(told.fields["leader"], told.fields["epoch"], node)
             case "registered":
-                self._registered(node)
+                self._registered(told.fields["node"])  # the controller tells of it
             case _:
                 pass
 
