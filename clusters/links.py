@@ -37,6 +37,7 @@ __all__ = ["PROBE_REQUEST", "Links", "Traffic"]
 NODE_NET: Final = "127.0.1."
 LINK_NET: Final = "127.0.2."
 CLIENT_HOST: Final = "127.0.0.1"
+CLOSING_TURNS: Final = 5
 
 
 def node_host(node: int) -> str:
@@ -192,9 +193,10 @@ class Links:
         self.cuts.clear()
         self.rules.clear()
         self._shapes.clear()
-        for relay in list(self.relays.values()):
-            relay.reset()
-        await asyncio.sleep(0)
+        for _ in range(CLOSING_TURNS):  # whoever was being accepted appears in a later turn
+            for relay in list(self.relays.values()):
+                relay.reset()
+            await asyncio.sleep(0)
 
     # --- cuts ------------------------------------------------------------------------------
 

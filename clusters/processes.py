@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.addresses import free_port
+from clusters.addresses import free_port, taken_address
 from clusters.administration import Administration
 from clusters.api import (
     ClusterError,
@@ -27,6 +27,7 @@ from clusters.api import (
 from clusters.clients import ConfluentClients
 from clusters.clock import RunClock
 from clusters.final_logs import log_bytes, log_entries
+from clusters.leftovers import end_processes, node_processes
 from clusters.link_powers import LINK_POWERS, LinkPowers
 from clusters.links import Links, node_host
 from clusters.list_offsets import Leader
@@ -35,6 +36,7 @@ from clusters.metadata import MetadataObserver, MetadataView
 from clusters.node_control import NodeControl
 from clusters.node_events import EventFile
 from clusters.node_process import NodeProcess, toml
+from clusters.obstacles import Obstacle
 from clusters.powers import ClockSkew, Damage, DiskTrouble
 from replog.config import ConfigError, load
 from replog.node.meta_properties import ForeignDirectory, format_directories
@@ -355,3 +357,22 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
         await asyncio.shield(cluster.close())
         raise
     return cluster
+
+
+def obstacles() -> list[Obstacle]:
+    """Return why local processes cannot be run here."""
+    taken = taken_address([1, 101], 0)
+    if taken is None:
+        return []
+    remedy = "use --cluster containers, or give the loopback interface 127.0.1.0/24 and 127.0.2.0/24"
+    return [Obstacle(reason=f"cannot bind {taken}", remedy=remedy)]
+
+
+def leftovers(run_dir: Path) -> list[str]:
+    """Return what a run of this folder has left: processes; its relays' sockets ended with the harness."""
+    return [f"process {pid}" for pid in node_processes(run_dir)]
+
+
+def sweep(run_dir: Path) -> list[str]:
+    """End what a run of this folder has left; return what was done."""
+    return end_processes(node_processes(run_dir))

@@ -96,19 +96,30 @@ def _rounds(scenario: Scenario, seed: int, time_ms: int, partitions: int) -> tup
         if scenario.shuffled:
             random.shuffle(steps)
         for step in steps:
-            planned.append(_fault(len(planned), step, random, partitions, must=number == 0))
+            index = len(planned)
+            options = _with_seed(step, chance(seed, f"options of fault {index}"))
+            planned.append(_fault(index, step, options, random, partitions, must=number == 0))
             filled_ms += planned[-1].lasts_ms + planned[-1].after_ms + HEALING_MS
         if not steps or filled_ms >= time_ms:
             break
     return tuple(planned)
 
 
-def _fault(index: int, step: Step, random: Random, partitions: int, *, must: bool) -> PlannedFault:
+def _with_seed(step: Step, random: Random) -> dict[str, Any]:
+    """Return a step's options, with a seed drawn for a fault that has chances of its own and was given none."""
+    options = faults()[step.kind.replace("_", "-")].Options
+    wanted = "seed" in options.__struct_fields__ and "seed" not in step.options
+    return {**step.options, "seed": random.randrange(1 << 31)} if wanted else step.options
+
+
+def _fault(
+    index: int, step: Step, options: dict[str, Any], random: Random, partitions: int, *, must: bool
+) -> PlannedFault:
     return PlannedFault(
         index=index,
         kind=step.kind,
         target=draw(step.target, partitions, random.random(), random.random()),
-        options=step.options,
+        options=options,
         lasts_ms=step.lasts.draw(random),
         after_ms=step.after.draw(random),
         must=must,

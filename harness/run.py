@@ -22,6 +22,7 @@ from clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
 from clusters.clock import RunClock
 from harness.catalog import all_clusters, all_workloads, faults, one_of
 from harness.collect import Collector, record_final_logs
+from harness.fault_journal import ActiveFault, FaultJournal
 from harness.plan import ExecutedFault, Plan, PlannedFault, encoded
 from harness.progress import Progress
 from nemesis.api import Effect
@@ -76,8 +77,9 @@ def new_run_dir(plan: Plan, out: Path) -> Path:
 class Run:
     """A run in progress."""
 
-    def __init__(self, plan: Plan, run_dir: Path, progress: Progress) -> None:
+    def __init__(self, plan: Plan, run_dir: Path, progress: Progress, journal: FaultJournal | None = None) -> None:
         self.plan = plan
+        self._journal = journal
         self.run_dir = run_dir
         self.progress = progress
         self.clock = RunClock()
@@ -220,6 +222,9 @@ class Run:
         options = msgspec.convert(planned.options, module.Options)
         planned_ns, started_ms = self.clock.now_ns(), self._faults_ms()
         entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=planned_ns)
+        if self._journal is not None:
+            active = ActiveFault(index=planned.index, kind=planned.kind, target=entry.target, options=planned.options)
+            self._journal.injecting(active)
         try:
             async with module.fault(cluster, node, options) as effect:
                 entry.effect, entry.injected_ns = effect, self.clock.now_ns()
@@ -228,6 +233,8 @@ class Run:
                 lasted_ms = self._faults_ms() - started_ms
                 self._schedule(planned, node, role, started_ms, lasted_ms)
             entry.healed_ns = self.clock.now_ns()
+            if self._journal is not None:
+                self._journal.healed(planned.index)
         finally:
             self._record_fault(entry, cluster)
         self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s    healed  {_healed(entry.effect)}")

@@ -14,13 +14,13 @@ NEEDS: Final = frozenset({"kill", "stop", "start"})
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How it ends, and how often."""
 
-    how: How = "kill"
+    how: How = "stop"
     times: int = 2
 
 
 @asynccontextmanager
 async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: each time it was away for less than a session. Heal: a new incarnation, in its ISRs again."""
+    """Bite: each time its process ended and another began at once. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     effect = Effect(node, await bounced(cluster, node, options.how))
     for number in range(1, options.times):

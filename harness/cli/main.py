@@ -15,6 +15,7 @@ import typer
 
 from clusters.api import ClusterError
 from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
+from harness.cli.safety import clean, doctor, heal
 from harness.cli.screen import one_screen
 from harness.cli.session import conduct
 from harness.cli.simulate import sweep
@@ -96,6 +97,9 @@ def report(
 
 
 app.command()(sweep)
+app.command()(doctor)
+app.command()(heal)
+app.command()(clean)
 
 
 @app.command("list")

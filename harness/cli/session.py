@@ -12,7 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from checkers.spark import Prepared
 from clusters.api import ClusterError
+from harness.cli.meanwhile import StartsSpark
+from harness.fault_journal import FaultJournal, refuse_unless_healed
 from harness.plan import Plan
 from harness.progress import Progress, shown_on
 from harness.run import Ending, Run, new_run_dir
@@ -28,18 +31,20 @@ class Judged(msgspec.Struct, frozen=True):
 
 def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool) -> Judged | None:
     """Run, judge, report; None when interrupted."""
+    refuse_unless_healed(out)
     run_dir = new_run_dir(plan, out)
     title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {plan.spec.brokers} brokers "
     title += f"{plan.spec.controllers} controllers  min ISR {plan.spec.min_insync_replicas}"
     if plan.spec.mutants:
         title += f"  mutants {', '.join(plan.spec.mutants)}"
-    with shown_on(title, quiet=quiet) as progress:
-        ending = _on_loop(plan, run_dir, progress)
+    with shown_on(title, quiet=quiet) as progress, Prepared() as prepared:
+        spark = prepared if engine == "spark" else None
+        ending = _on_loop(plan, run_dir, progress if spark is None else StartsSpark(progress, spark))
         if ending.interrupted:
             progress.say(f"interrupted; what was recorded can be judged: tribunal check {run_dir}")
             return None
         progress.phase("check", 0)
-        verdict = judged(ending, engine)
+        verdict = judged(ending, engine, spark)
     write_report(run_dir)
     return Judged(run_dir, verdict)
 
@@ -49,8 +54,8 @@ def _on_loop(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
         from harness.simulated import conduct_simulated
 
         return conduct_simulated(plan, run_dir, progress)[0]
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_until_signalled(plan, run_dir, progress))
+    with FaultJournal(run_dir, plan.cluster) as journal, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_until_signalled(plan, run_dir, progress, journal))
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
@@ -61,9 +66,9 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return uvloop.Loop
 
 
-async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
+async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress, journal: FaultJournal) -> Ending:
     loop = asyncio.get_running_loop()
-    task = asyncio.create_task(Run(plan, run_dir, progress).execute(), name="run")
+    task = asyncio.create_task(Run(plan, run_dir, progress, journal).execute(), name="run")
     signals = 0
 
     def interrupt() -> None:
@@ -86,11 +91,11 @@ async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress) -> End
             loop.remove_signal_handler(number)
 
 
-def judged(ending: Ending, engine: str) -> RunVerdict:
+def judged(ending: Ending, engine: str, prepared: Prepared | None = None) -> RunVerdict:
     """Judge a run; one that ended early is an ERROR, unless a violation is proven (the manifest says so)."""
     from harness.check import check
 
-    (verdict,) = check([ending.run_dir], engine)
+    (verdict,) = check([ending.run_dir], engine, prepared=prepared)
     return verdict
 
 

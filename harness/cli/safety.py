@@ -1,0 +1,76 @@
+"""The commands that keep a machine clean: doctor, heal, clean."""
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from harness.doctor import FaultHealth, Health, examined
+from harness.fault_journal import heal as heal_runs
+from harness.fault_journal import refuse_unless_healed, running
+from results.verdict import EXIT_ERROR
+
+Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+KEPT: Final = 10
+
+
+def doctor(
+    fault: Annotated[str | None, typer.Option(help="Only this fault.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Exit with 3 unless this kind of cluster works here.")] = None,
+    json: Json = False,
+) -> None:
+    """Say which clusters and which faults work on this machine, and what helps where one does not."""
+    health = examined(fault)
+    if json:
+        typer.echo(msgspec.json.encode(health).decode())
+    else:
+        typer.echo("\n".join(_lines(health)))
+    wanted = [kind for kind in health.clusters if cluster in (None, kind.kind)]
+    if cluster is not None and not (wanted and wanted[0].works):
+        raise typer.Exit(EXIT_ERROR)
+    if fault is not None and not health.faults[0].works_on:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _lines(health: Health) -> list[str]:
+    lines = []
+    width = max(len(kind.kind) for kind in health.clusters)
+    for kind in health.clusters:
+        lines.append(f"{'✓' if kind.works else '✗'} {kind.kind:<{width}}")
+        lines += [f"    {obstacle.reason}  → {obstacle.remedy}" for obstacle in kind.obstacles]
+    kinds = [kind.kind for kind in health.clusters]
+    width = max(len(fault.fault) for fault in health.faults)
+    lines.append(f"\n{'fault':<{width}}  {'  '.join(kinds)}")
+    for fault in health.faults:
+        marks = "  ".join(f"{'✓' if kind in fault.works_on else '–':<{len(kind)}}" for kind in kinds)
+        lines.append(f"{fault.fault:<{width}}  {marks}".rstrip())
+    if len(health.faults) == 1:
+        lines += _refusals(health.faults[0])
+    return lines
+
+
+def _refusals(fault: FaultHealth) -> list[str]:
+    return [f"    {kind}: {reason}" for kind, reason in fault.refused.items()]
+
+
+def heal(out: Out = Path("runs"), json: Json = False) -> None:
+    """Undo what runs left behind whose harness was killed; prove that nothing remains."""
+    done = heal_runs(out)
+    typer.echo(msgspec.json.encode(done).decode() if json else "\n".join(done or ["nothing to heal"]))
+
+
+def clean(
+    out: Out = Path("runs"),
+    keep: Annotated[int, typer.Option(min=0, help="How many of the newest runs stay.")] = KEPT,
+) -> None:
+    """Remove old recordings; refuses while a run that died is not healed, and leaves running ones alone."""
+    refuse_unless_healed(out)
+    busy = {Path(entry.run_dir).name for entry in running(out)}
+    found = sorted(path.parent for path in out.glob("*/plan.json") if path.parent.name not in busy)
+    for folder in found[: max(0, len(found) - keep)]:
+        shutil.rmtree(folder)
+        typer.echo(f"removed {folder}")
+    typer.echo(f"{min(keep, len(found))} runs kept in {out}")

@@ -1,0 +1,69 @@
+"""What works on this machine: kinds of cluster, and which faults on each; where not, why, and what helps.
+
+A kind of cluster is asked for its obstacles by really trying (binding its addresses, calling its engine); a fault works
+where the kind is able to do what it needs.
+"""
+
+from types import ModuleType
+from typing import Final
+
+import msgspec
+
+from clusters.obstacles import Obstacle
+from harness.catalog import all_clusters, faults, nearest
+
+MOST_ROWS: Final = 200
+
+
+class KindHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of cluster here."""
+
+    kind: str
+    works: bool
+    obstacles: tuple[Obstacle, ...]
+
+
+class FaultHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault here: where it works, and why not elsewhere (by kind)."""
+
+    fault: str
+    works_on: tuple[str, ...]
+    refused: dict[str, str]
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    clusters: tuple[KindHealth, ...]
+    faults: tuple[FaultHealth, ...]
+
+
+def examined(fault: str | None = None) -> Health:
+    """Try everything; `Unknown` for a fault nobody knows."""
+    known = faults()
+    if fault is not None and fault.replace("_", "-") not in known:
+        raise nearest("fault", fault, known)
+    kinds = {name: (module, _kind(name, module)) for name, module in all_clusters().items()}
+    wanted = known if fault is None else {fault.replace("_", "-"): known[fault.replace("_", "-")]}
+    return Health(
+        clusters=tuple(health for _, health in kinds.values()),
+        faults=tuple(_fault(name, module, kinds) for name, module in wanted.items()),
+    )
+
+
+def _kind(name: str, module: ModuleType) -> KindHealth:
+    found: tuple[Obstacle, ...] = tuple(module.obstacles()) if hasattr(module, "obstacles") else ()
+    return KindHealth(kind=name, works=not any(obstacle.blocks for obstacle in found), obstacles=found)
+
+
+def _fault(name: str, module: ModuleType, kinds: dict[str, tuple[ModuleType, KindHealth]]) -> FaultHealth:
+    works, refused = [], {}
+    for kind, (cluster, health) in kinds.items():
+        lacking = module.NEEDS - cluster.CAPABILITIES
+        if lacking:
+            refused[kind] = f"cannot {', '.join(sorted(lacking))}"
+        elif not health.works:
+            refused[kind] = health.obstacles[0].reason
+        else:
+            works.append(kind)
+    return FaultHealth(fault=name, works_on=tuple(works), refused=refused)

@@ -1,0 +1,142 @@
+"""What is hurt right now, on disk: written before a fault is injected, struck out when it is healed.
+
+One file in the run's folder, there from before the first node starts until everything is put down. A harness that
+dies with kill -9 leaves its file: then the next run refuses to start, and `tribunal heal` undoes what is left: it ends
+what the run's kind of cluster has left running, proves that nothing is left, and only then removes the file.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from clusters.api import ClusterError
+from clusters.leftovers import started_at
+from clusters.node_process import process_exists
+from harness.catalog import all_clusters
+
+FILE: Final = "unhealed.json"
+
+
+class ActiveFault(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault in force, or about to be."""
+
+    index: int
+    kind: str
+    target: str
+    options: dict[str, Any]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that has not been put down."""
+
+    run_dir: str
+    cluster: str
+    harness_pid: int
+    harness_started: int | None
+    active: tuple[ActiveFault, ...] = ()
+
+    def harness_lives(self) -> bool:
+        """Tell whether the harness that wrote this is still at it."""
+        return process_exists(self.harness_pid) and started_at(self.harness_pid) == self.harness_started
+
+    def title(self) -> str:
+        """Say which run it is, and what was in force."""
+        faults = ", ".join(f"{fault.kind} {fault.target}" for fault in self.active) or "no fault in force"
+        return f"{Path(self.run_dir).name} ({faults})"
+
+
+class NotHealed(ClusterError):
+    """A run that died has left something behind."""
+
+
+class FaultJournal:
+    """The journal of one run."""
+
+    def __init__(self, run_dir: Path, cluster: str) -> None:
+        self.path = run_dir / FILE
+        self._entry = Entry(
+            run_dir=str(run_dir.resolve()),
+            cluster=cluster,
+            harness_pid=os.getpid(),
+            harness_started=started_at(os.getpid()),
+        )
+
+    def __enter__(self) -> "FaultJournal":
+        self._write()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def injecting(self, fault: ActiveFault) -> None:
+        """Say what is about to be done."""
+        self._entry = msgspec.structs.replace(self._entry, active=(*self._entry.active, fault))
+        self._write()
+
+    def healed(self, index: int) -> None:
+        """Say that it is undone."""
+        left = tuple(fault for fault in self._entry.active if fault.index != index)
+        self._entry = msgspec.structs.replace(self._entry, active=left)
+        self._write()
+
+    def _write(self) -> None:
+        fresh = self.path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(self._entry))
+        fresh.replace(self.path)
+
+
+def unhealed(out: Path) -> list[Entry]:
+    """Return the runs in this folder whose harness died."""
+    return [entry for _, entry in _entries(out) if not entry.harness_lives()]
+
+
+def running(out: Path) -> list[Entry]:
+    """Return the runs in this folder that are going on."""
+    return [entry for _, entry in _entries(out) if entry.harness_lives()]
+
+
+def _entries(out: Path) -> list[tuple[Path, Entry]]:
+    found = []
+    for path in sorted(out.glob(f"*/{FILE}")):
+        try:
+            found.append((path, msgspec.json.decode(path.read_bytes(), type=Entry)))
+        except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+            raise ClusterError(f"{path}: not a fault journal ({problem}); remove it by hand") from None
+    return found
+
+
+def refuse_unless_healed(out: Path) -> None:
+    """Raise `NotHealed` if a run in this folder died and was not healed."""
+    dead = unhealed(out)
+    if dead:
+        raise NotHealed(
+            f"the harness of {dead[0].title()} was killed: first undo what it left with: tribunal heal --out {out}"
+        )
+
+
+def heal(out: Path) -> list[str]:
+    """Undo what dead runs left; return what was done. `NotHealed` if something cannot be undone."""
+    done = []
+    for path, entry in _entries(out):
+        if entry.harness_lives():
+            done.append(f"{entry.title()}: is running, left alone")
+            continue
+        run_dir = Path(entry.run_dir)
+        done += [f"{run_dir.name}: {action}" for action in sweep(entry.cluster, run_dir)]
+        path.unlink()
+        done.append(f"{entry.title()}: healed")
+    return done
+
+
+def sweep(kind: str, run_dir: Path) -> list[str]:
+    """End what a run of this kind left; `NotHealed` if something remains."""
+    module = all_clusters().get(kind)
+    if module is None or not hasattr(module, "sweep"):
+        return []  # a simulation leaves nothing outside its process
+    done: list[str] = module.sweep(run_dir)
+    left: list[str] = module.leftovers(run_dir)
+    if left:
+        raise NotHealed(f"{run_dir.name}: cannot undo {', '.join(left)}")
+    return done

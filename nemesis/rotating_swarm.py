@@ -1,0 +1,71 @@
+"""Periods of random kinds of fault at once, a quarter of the periods idle, all healed in between (Jepsen's default)."""
+
+from contextlib import AbstractAsyncContextManager
+from random import Random
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from nemesis import (
+    clock_jump,
+    delay_messages,
+    drop_messages,
+    flaky,
+    isolate,
+    kill,
+    pause,
+    power_loss,
+    slow,
+    slow_fsync,
+    stop,
+)
+from nemesis.api import Cluster, Effect
+from nemesis.combine import Fault, aimed, idle, together
+from nemesis.spree import spree
+
+NEEDS: Final = frozenset({"kill", "stop", "start", "pause", "cut"})
+KINDS: Final[tuple[tuple[ModuleType, dict[str, Any]], ...]] = (
+    (kill, {}),
+    (stop, {}),
+    (pause, {}),
+    (isolate, {"others": "nodes"}),
+    (isolate, {"others": "all", "direction": "in"}),
+    (slow, {"delay_ms": 60, "jitter_ms": 30}),
+    (flaky, {}),
+    (delay_messages, {"api": "fetch", "delay_ms": 200}),
+    (drop_messages, {"api": "broker-heartbeat", "limit": 3}),
+    (power_loss, {}),
+    (clock_jump, {}),
+    (slow_fsync, {"delay_ms": 100}),
+)
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long a period is, how many faults at once at most, how many periods are idle, and the seed of all chance."""
+
+    period_ms: int = 4_000
+    rest_ms: int = 500
+    at_once: int = 2
+    idle_odds: float = 0.25
+    seed: int = 0
+
+
+def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """Bite and heal: every single fault did. One victim of the first period is the target."""
+    random = Random(f"{options.seed}/rotating swarm")
+    able = [(module, given) for module, given in KINDS if cluster.capabilities >= module.NEEDS]
+
+    def episode(number: int) -> tuple[Fault, int]:
+        if number and random.random() < options.idle_odds:
+            return idle, options.period_ms
+        count = random.randint(1, options.at_once)
+        victims = random.sample(cluster.spec.broker_ids, min(count, len(cluster.spec.broker_ids)))
+        if number == 0 and node not in victims and node in cluster.spec.broker_ids:
+            victims[0] = node
+        chosen = random.sample(able, len(victims))
+        return together(*(aimed(kind, at, **given) for (kind, given), at in zip(chosen, victims, strict=True))), (
+            options.period_ms
+        )
+
+    return spree(cluster, node, episode, lambda _: options.rest_ms)
