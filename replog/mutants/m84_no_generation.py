@@ -1,0 +1,19 @@
+"""M84: offsets are committed whatever generation they come from (PITFALLS M84, `grp.no_generation`).
+
+Evidence: after a rebalance the former owner of a partition commits, too; the committed offset goes back.
+"""
+
+from replog.coordinators.events import Now
+from replog.coordinators.group import Group
+from replog.errors import Error
+
+
+def install() -> None:
+    """Take every commit."""
+
+    def commit_error(
+        self: Group, member_id: str, instance_id: str | None, generation: int, now: Now, *, is_transactional: bool
+    ) -> Error:
+        return Error.NONE
+
+    Group.commit_error = commit_error  # type: ignore[method-assign]

@@ -1,0 +1,181 @@
+"""Each promise beside the mutant that breaks it: the product keeps it, the mutant does not."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from replog.broker.partition import Partition
+from replog.coordinators.group import Group, GroupSettings
+from replog.coordinators.groups import GroupCoordinator
+from replog.coordinators.transaction import State, Transaction, transaction_entry
+from replog.coordinators.transactions import TransactionCoordinator, TransactionSettings
+from replog.errors import Error
+from replog.log.batch import TRANSACTIONAL, end_transaction_marker
+from replog.log.log import Appended
+from replog.log.validation import Origin
+from replog.types import TopicPartition
+from replog.wire.messages.init_producer_id import InitProducerIdRequest
+from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from replog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.cases.replicas import NOW_MS, PRODUCER_ID, WALL_MS, a_log, a_replica, record_batch, state, told
+from tests.coordinators.driving import NOW, AllTopics, Driver, new_ids
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, name: str, owner: type, attribute: str) -> None:
+    """Install a mutant for one test."""
+    monkeypatch.setattr(owner, attribute, getattr(owner, attribute))
+    importlib.import_module(f"replog.mutants.{name}").install()
+
+
+# --- M77 -------------------------------------------------------------------------------------
+
+
+def a_verifying_leader(folder: Path) -> Partition:
+    replica = a_replica(a_log(folder, end=0, epochs=[]))
+    replica.verifies_transactions = True
+    told(replica, state(leader=1, isr=[1]))
+    return replica
+
+
+def append(replica: Partition, batch: bytes, guard: int | None, origin: Origin = Origin.CLIENT) -> Appended | Error:
+    return replica.append(batch, acks=-1, now_ms=NOW_MS, wall_ms=WALL_MS, origin=origin, guard=guard)[0]
+
+
+def first_batch(sequence: int = 0) -> bytes:
+    return record_batch(0, 0, producer=(PRODUCER_ID, 0, sequence), attributes=TRANSACTIONAL)
+
+
+def end_marker() -> bytes:
+    return end_transaction_marker(
+        producer_id=PRODUCER_ID, producer_epoch=0, committed=True, coordinator_epoch=0, timestamp_ms=WALL_MS
+    )
+
+
+def test_a_transaction_begins_with_the_coordinators_word_only(tmp_path: Path) -> None:
+    replica = a_verifying_leader(tmp_path)
+
+    assert append(replica, first_batch(), None) is Error.INVALID_TXN_STATE
+    wanted = replica.unverified(first_batch())
+    assert wanted is not None
+    assert isinstance(append(replica, first_batch(), wanted[1]), Appended)
+    assert replica.unverified(first_batch(1)) is None  # it is open now
+    assert isinstance(append(replica, first_batch(1), None), Appended)
+
+
+def test_a_marker_between_question_and_append_voids_the_answer(tmp_path: Path) -> None:
+    """KAFKA-18575: the coordinator said yes, then the transaction ended."""
+    replica = a_verifying_leader(tmp_path)
+    wanted = replica.unverified(first_batch())
+    assert wanted is not None
+
+    assert isinstance(append(replica, end_marker(), None, Origin.COORDINATOR), Appended)
+
+    assert append(replica, first_batch(), wanted[1]) is Error.INVALID_TXN_STATE
+    assert replica.log.producers.open_transactions == []
+
+
+def test_m77_lets_a_late_batch_open_a_transaction_that_nobody_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch, "m77_no_verify", Partition, "needs_verification")
+    replica = a_verifying_leader(tmp_path)
+    append(replica, end_marker(), None, Origin.COORDINATOR)
+
+    append(replica, first_batch(), None)
+
+    assert len(replica.log.producers.open_transactions) == 1
+
+
+# --- M78 -------------------------------------------------------------------------------------
+
+
+def markers_after_fail_over() -> int:
+    """Load a coordinator from a log that ends with a decision; return how many partitions get a marker."""
+    decided = Transaction(
+        transactional_id="t",
+        producer_id=7,
+        producer_epoch=0,
+        timeout_ms=60_000,
+        state=State.PREPARE_COMMIT,
+        last_update_ms=NOW.wall_ms,
+        partitions=(TopicPartition("a", 0), TopicPartition("b", 1)),
+        start_ms=NOW.wall_ms,
+    )
+    driver = Driver(TransactionCoordinator(TransactionSettings(), lambda: 1))
+    entry = transaction_entry(decided)
+    driver.core.replay(entry.key, entry.value, 0, None)
+    driver.perform(driver.core.on_loaded(NOW))
+    return sum(len(markers.partitions) for markers in driver.markers)
+
+
+def test_a_decision_is_carried_out_by_the_next_coordinator() -> None:
+    assert markers_after_fail_over() == 2
+
+
+def test_m78_leaves_the_decision_lying(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, "m78_no_resume", TransactionCoordinator, "on_loaded")
+
+    assert markers_after_fail_over() == 0
+
+
+# --- M80 -------------------------------------------------------------------------------------
+
+
+def epochs_of_two_producers() -> tuple[int, int]:
+    driver = Driver(TransactionCoordinator(TransactionSettings(), lambda: 7))
+    body = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
+    first, second = driver.ask(body), driver.ask(body)
+    assert first.producer_id == second.producer_id == 7
+    return first.producer_epoch, second.producer_epoch
+
+
+def test_the_second_producer_of_an_id_has_a_later_epoch() -> None:
+    assert epochs_of_two_producers() == (0, 1)
+
+
+def test_m80_gives_both_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, "m80_no_fence", TransactionCoordinator, "_initialized")
+
+    assert epochs_of_two_producers() == (0, 0)
+
+
+# --- M84 -------------------------------------------------------------------------------------
+
+
+def commit_of_the_generation_before() -> Error:
+    settings = GroupSettings(initial_rebalance_delay_ms=0)
+    driver = Driver(GroupCoordinator(settings, AllTopics(), new_ids(), expiry_interval_ms=10**9))
+    join = {
+        "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [JoinGroupRequestProtocol(name="range")],
+    }
+    first = driver.ask(JoinGroupRequest(**join), version=3)
+    driver.send(JoinGroupRequest(**join), version=3)
+    driver.send(JoinGroupRequest(**join, member_id=first.member_id), version=3)  # begins the next generation
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    body = OffsetCommitRequest(
+        group_id="g",
+        member_id=first.member_id,
+        generation_id_or_member_epoch=first.generation_id,
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])],
+    )
+    answer: Error = driver.ask(body).topics[0].partitions[0].error_code
+    return answer
+
+
+def test_a_commit_of_an_older_generation_is_refused() -> None:
+    assert commit_of_the_generation_before() is Error.ILLEGAL_GENERATION
+
+
+def test_m84_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, "m84_no_generation", Group, "commit_error")
+
+    assert commit_of_the_generation_before() is Error.NONE
