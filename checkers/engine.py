@@ -19,6 +19,8 @@ from checkers.work import ROW, Row, item_bytes, judge_item, work_items
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from checkers.spark import Prepared
+
 ENGINES: Final = ("spark", "inline", "spark-sql")
 # A task costs milliseconds; a megabyte of recording is judged in a tenth of a second.
 TASK_BYTES: Final = 1 << 20
@@ -27,15 +29,20 @@ MOST_TASKS: Final = 4096
 ORDER: Final = ("run_dir", "severity", "property", "kind", "topic", "partition", "log_offset", "value", "at_ns")
 
 
-def findings(run_dirs: Sequence[Path], engine: str, master: str | None = None) -> list[Row]:
+def findings(
+    run_dirs: Sequence[Path], engine: str, master: str | None = None, prepared: "Prepared | None" = None
+) -> list[Row]:
     """Judge runs; return rows of `work.ROW` as dicts, in a fixed order: few, for kernels cap their witnesses.
 
     engine:  spark, inline or spark-sql.
     master:  local[n], spark://host:port or sc://host:port; None: all cores of this machine.
+    prepared:  a session that is starting already; it is left open.
     """
     items = [item for run_dir in run_dirs for item in work_items(run_dir)]
     if engine == "inline":
         return in_order(row for item in items for row in judge_item(*item))
+    if prepared is not None:
+        return in_order(with_spark(prepared.session(), engine, items))
     from checkers.spark import session
 
     with session(master) as spark:

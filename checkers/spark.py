@@ -9,8 +9,9 @@ import os
 import socket
 import sys
 import tempfile
+import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -18,10 +19,12 @@ from urllib.parse import urlsplit
 from checkers.java import java_home
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CONNECT_SECONDS: Final = 3
+BACKGROUND: Final = 10  # niceness of what must not disturb a run
 DEFAULT_MASTER: Final = "local[*]"
 LOG_SETTINGS: Final = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -40,15 +43,64 @@ class NoSpark(Exception):
 @contextlib.contextmanager
 def session(master: str | None = None) -> "Iterator[SparkSession]":
     """Give a session and stop it; `master` is local[n], spark://host:port or sc://host:port (Spark Connect)."""
-    with tempfile.TemporaryDirectory(prefix="tribunal-spark-") as folder:
-        spark = _start(master or DEFAULT_MASTER, Path(folder))
+    with Prepared(master) as prepared:
+        yield prepared.session()
+
+
+class Prepared:
+    """A session that may start in the background while a run still goes on; `session` waits for it."""
+
+    def __init__(self, master: str | None = None) -> None:
+        self._master = master or DEFAULT_MASTER
+        self._thread: threading.Thread | None = None
+        self._session: SparkSession | None = None
+        self._problem: Exception | None = None
+
+    def __enter__(self) -> "Prepared":
+        self._folder = tempfile.TemporaryDirectory(prefix="tribunal-spark-", ignore_cleanup_errors=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A start that nobody waited for is left to itself: its Java ends with this process.
+        if self._session is not None:
+            self._session.stop()
+        self._folder.cleanup()
+
+    def start(self) -> None:
+        """Begin to start the session and its Python workers; returns at once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._start_and_warm, name="spark", daemon=True)
+            self._thread.start()
+
+    def session(self) -> "SparkSession":
+        """Return the session. Raises NoSpark or NoJava."""
+        if self._thread is not None:
+            self._thread.join()
+        elif self._session is None:
+            self._session = _start(self._master, Path(self._folder.name))
+        if self._problem is not None:
+            raise self._problem
+        assert self._session is not None
+        return self._session
+
+    def _start_and_warm(self) -> None:
         try:
-            yield spark
-        finally:
-            spark.stop()
+            self._session = _start(self._master, Path(self._folder.name), niceness=BACKGROUND)
+            _warm(self._session)
+        except Exception as problem:  # noqa: BLE001 - a thread's top: whoever asks for the session hears of it
+            self._problem = problem
 
 
-def _start(master: str, folder: Path) -> "SparkSession":
+def _warm(spark: "SparkSession") -> None:
+    """Fork the workers and load Java's classes by a job of the shape of judging."""
+    spark.range(0, 2, 1, 2).mapInArrow(_same, "id long").collect()
+
+
+def _same(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    yield from batches
+
+
+def _start(master: str, folder: Path, niceness: int = 0) -> "SparkSession":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     _must_answer(master)
@@ -64,11 +116,16 @@ def _start(master: str, folder: Path) -> "SparkSession":
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     log = folder / "spark.log"
-    with _stderr_to(log):
-        try:
-            spark = _builder(master, folder)
-        except Exception as error:
-            raise NoSpark(f"Spark does not start: {_last_line(log, error)} (or judge with --engine inline)") from error
+    # Java inherits the screen: the script that launches it gives it a file instead.
+    (folder / "spark-env.sh").write_text(f'exec 2>>"{log}"\nrenice -n {niceness} -p $$ >/dev/null 2>&1 || true\n')
+    os.environ.setdefault("SPARK_CONF_DIR", str(folder))
+    try:
+        spark = _builder(master, folder)
+    except Exception as error:
+        raise NoSpark(f"Spark does not start: {_last_line(log, error)} (or judge with --engine inline)") from error
+    finally:
+        if os.environ["SPARK_CONF_DIR"] == str(folder):
+            del os.environ["SPARK_CONF_DIR"]
     spark.sparkContext.setLogLevel("ERROR")
     spark.sparkContext.addPyFile(str(code))
     return spark
@@ -133,23 +190,9 @@ def _code(path: Path) -> Path:
     return path
 
 
-@contextlib.contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """The JVM inherits this process's stderr when it is launched: give it a file instead of the user's screen."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.dup2(target, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(target)
-        os.close(saved)
-
-
 def _last_line(log: Path, error: Exception) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    text = log.read_text(errors="replace") if log.exists() else ""
+    lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1][:200] if lines else _first_line(error)
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from checkers import engine
 from checkers.java import NoJava
-from checkers.spark import NoSpark
+from checkers.spark import NoSpark, Prepared
 from results.store import Recording
 from results.verdict import Finding, RunVerdict, Verdict, save
 
@@ -27,14 +27,17 @@ SEVERITIES: Final = {"violation": Verdict.VIOLATION, "damaged": Verdict.ERROR, "
 Row = dict[str, Any]
 
 
-def check(run_dirs: Sequence[Path], engine_name: str, master: str | None = None) -> list[RunVerdict]:
+def check(
+    run_dirs: Sequence[Path], engine_name: str, master: str | None = None, prepared: Prepared | None = None
+) -> list[RunVerdict]:
     """Judge runs in one job; write each run's verdict.json and return the verdicts in the order given.
 
     engine_name:  spark, inline or spark-sql.
     master:       local[n], spark://... or sc://...; None: this machine.
+    prepared:     a Spark session that is starting already.
     """
     try:
-        rows = engine.findings(run_dirs, engine_name, master)
+        rows = engine.findings(run_dirs, engine_name, master, prepared)
     except (NoJava, NoSpark) as error:
         return [_not_judged(run_dir, engine_name, str(error)) for run_dir in run_dirs]
     by_run: dict[str, list[Row]] = {str(run_dir): [] for run_dir in run_dirs}
