@@ -23,8 +23,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 from tools.get_kafka import NoKafka, kafka_jars
@@ -162,12 +162,10 @@ def acknowledge(producer: Producer, topic: str) -> None:
 
 
 def log_end_offset(bootstrap: str, topic: str) -> int:
-    """Ask the leader for its high watermark."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 0})
-    try:
-        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1])
-    finally:
-        consumer.close()
+    """Ask the leader for its high watermark; a consumer would have the groups' topic created meanwhile."""
+    partition = TopicPartition(topic, 0)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # has to outlive the question
+    return int(admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(20).offset)
 
 
 def leader_of(bootstrap: str, topic: str) -> int:
