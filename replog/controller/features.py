@@ -10,12 +10,14 @@ from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, FeatureRan
 from replog.errors import Error
 
 KRAFT_VERSION: Final = "kraft.version"
+TRANSACTION_VERSION: Final = "transaction.version"  # 2: KIP-890, an epoch for every transaction
 
 # Levels that this software can run with; brokers register with the same.
 SUPPORTED: Final[dict[str, FeatureRange]] = {
     ELR_FEATURE: FeatureRange(0, 1),
     KRAFT_VERSION: FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(7, 25),
+    TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 
 UPGRADE: Final = 1
@@ -28,6 +30,7 @@ def bootstrap(settings: Settings) -> list[r.MetadataRecord]:
     records: list[r.MetadataRecord] = [
         r.FeatureLevelRecord(name=METADATA_VERSION, feature_level=SUPPORTED[METADATA_VERSION].highest),
         r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=0),  # voters are those of the configuration
+        r.FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=SUPPORTED[TRANSACTION_VERSION].highest),
     ]
     if settings.eligible_leader_replicas:
         records.append(r.FeatureLevelRecord(name=ELR_FEATURE, feature_level=1))

@@ -243,6 +243,7 @@ def test_a_fresh_cluster_begins_with_its_features() -> None:
         "eligible.leader.replicas.version": 1,
         "kraft.version": 0,
         "metadata.version": 25,
+        "transaction.version": 2,
     }
     assert box.image.cluster_config("min.insync.replicas") == "2"
 
