@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from uuid import UUID
 
 from replog.config import NodeConfig
+from replog.node.memory import keep_freed_memory
 from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network
 
 if TYPE_CHECKING:
@@ -342,6 +343,7 @@ def run(main: Coroutine[Any, Any, None], world: RealWorld) -> int:
 
     What nobody caught, in a callback as well as in `main`, ends the node with code 1.
     """
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         loop = runner.get_loop()
         task = loop.create_task(main)
