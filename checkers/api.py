@@ -257,5 +257,5 @@ def properties() -> dict[str, ModuleType]:
 
 
 _MACHINERY: Final = frozenset(
-    {"api", "engine", "spark", "spark_daemon", "java", "guarantees", "timeline", "work", "sql", "evidence"}
+    {"api", "engine", "spark", "spark_daemon", "java", "guarantees", "timeline", "work", "sql", "evidence", "histories"}
 )

@@ -19,7 +19,9 @@ import pyarrow as pa
 from checkers.api import Context, Found, Kind, Meaning, PartitionRows, properties
 from checkers.evidence import Evidence
 from checkers.guarantees import RULES, VIOLATIONS
+from checkers.histories import judge_history
 from checkers.timeline import History, Judgement, Record, Timeline
+from results.history import is_history
 from results.recording import NO_PARTITION, TABLES, DamagedRecording
 from results.store import Recording, partition_order, read_files
 from results.validation import all_different, contradiction, value_sent_twice
@@ -56,6 +58,8 @@ Row = dict[str, Any]
 
 def work_items(run_dir: Path) -> list[tuple[str, str]]:
     """Return a run's work items: every partition that any table names, and the run as a whole."""
+    if is_history(Path(run_dir)):
+        return [(str(run_dir), NO_PARTITION)]
     folder = Path(run_dir) / "recording"
     names = {path.name.removeprefix("tp=") for table in TABLES for path in (folder / table).glob("tp=*")}
     ordered = sorted(names - {NO_PARTITION}, key=partition_order)
@@ -73,6 +77,8 @@ def judge_item(run_dir: str, topic_partition: str) -> list[Row]:
     """Judge one work item; every row names its run."""
     where = _place(run_dir, topic_partition)
     try:
+        if is_history(Path(run_dir)):
+            return [where | row for row in judge_history(Path(run_dir))]
         if topic_partition == NO_PARTITION:
             return [where | row for row in _judge_run(Path(run_dir))]
         return [where | row for row in _judge_partition(Path(run_dir), topic_partition)]

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from checkers import engine
 from checkers.java import NoJava
 from checkers.spark import NoSpark, Prepared
+from results.history import is_history
 from results.store import Recording
 from results.verdict import Finding, RunVerdict, Verdict, save
 
@@ -67,7 +68,7 @@ def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
         findings = []
     judged = engine.figures(rows)
     test = {}
-    if not errors:
+    if not errors and not is_history(Path(run_dir)):
         recording = Recording.open(run_dir, compare=False)
         test = was_it_a_real_test(recording)
         failure = (recording.manifest or {}).get("failure")

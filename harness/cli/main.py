@@ -15,6 +15,7 @@ import typer
 
 from clusters.api import ClusterError
 from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
+from harness.cli.histories import export_history, import_history
 from harness.cli.safety import clean, doctor, heal
 from harness.cli.screen import one_screen
 from harness.cli.session import conduct
@@ -97,6 +98,8 @@ def report(
 
 
 app.command()(sweep)
+app.command("import")(import_history)
+app.command("export")(export_history)
 app.command()(doctor)
 app.command()(heal)
 app.command()(clean)

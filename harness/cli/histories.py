@@ -1,0 +1,69 @@
+"""The doors to other tools: `tribunal import` takes their histories, `tribunal export` gives ours."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final, cast
+
+import typer
+
+from results import export as exported
+from results import history
+from results.store import Recording
+
+UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+EXPORTS: Final = ("edn", "json")
+
+
+def import_history(
+    file: Annotated[Path, typer.Argument(help="A history: .edn, .json or .jsonl, also .gz.")],
+    form: Annotated[str, typer.Option("--format", help=", ".join(history.FORMATS))],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to make; tribunal check judges it.")],
+    model: Annotated[str, typer.Option(help="What it is a history of; default: found out from its operations.")] = "",
+    option: Annotated[list[str] | None, typer.Option(help="For rw-register, e.g. linearizable_keys.")] = None,
+) -> None:
+    """Take a history of Jepsen, Elle or the corpus, so that it can be judged here."""
+    from checkers.histories import KNOWN, OPTIONS
+
+    _one_of("format", form, history.FORMATS)
+    if model:
+        _one_of("model", model, KNOWN)
+    for name in option or ():
+        _one_of("option", name, OPTIONS)
+    if not file.is_file():
+        raise UsageError(f"no history in {str(file)!r}: no such file")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{str(out)!r} is there already")
+    events = history.read(file, form)
+    origin = history.Origin(source=file.name, format=form, model=model, options=dict.fromkeys(option or (), True))
+    history.write(out, events, origin)
+    typer.echo(f"{len(events)} events; judge them: tribunal check {out}")
+
+
+def export_history(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of an imported history.")],
+    form: Annotated[str, typer.Option("--format", help=", ".join(EXPORTS))] = "edn",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: stdout.")] = None,
+) -> None:
+    """Write a run's history as Jepsen's tools and Elle read it, one operation a line."""
+    _one_of("format", form, EXPORTS)
+    if not run.is_dir():
+        raise UsageError(f"no run in {str(run)!r}: no such folder")
+    lines = _lines(run, form)
+    if out is None:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        return
+    temporary = out.with_name(out.name + ".tmp")
+    with temporary.open("w") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    temporary.replace(out)
+
+
+def _lines(run: Path, form: str) -> Iterator[str]:
+    events = history.load(run)[0] if history.is_history(run) else exported.history(Recording.open(run, compare=False))
+    return history.as_edn(events) if form == "edn" else history.as_json(events)
+
+
+def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise UsageError(f"unknown {what} {given!r}; known: {', '.join(known)}")

@@ -1,0 +1,152 @@
+"""EDN, the notation of Clojure's data, as far as histories use it: read into plain values, and written.
+
+Keywords become text without their colon, characters text, sets and lists become lists, tagged values (`#tag value`) their
+value, `N` and `M` numbers plain ones. Text comes from others: whatever is not EDN raises `NotEdn` with line and column.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+DEPTH_MOST: Final = 200
+TOKEN: Final = re.compile(
+    r"""(?:[\s,]|;[^\n]*)+|(?P<open>\#?\{|[\[(])|(?P<close>[\])}])|(?P<text>"(?:[^"\\]|\\.)*")"""
+    r"""|(?P<discard>\#_)|(?P<char>\\(?:[a-z]+[0-9a-f]*|[^\s]))|(?P<tag>\#[^\s,()\[\]{}"]+)|(?P<word>[^\s,()\[\]{}";]+)""",
+    re.DOTALL,
+)
+NUMBER: Final = re.compile(r"[+-]?\d{1,400}[NM]?|[+-]?\d{1,400}(?:\.\d*)?(?:[eE][+-]?\d{1,3})?M?")
+CLOSING: Final = {"{": "}", "#{": "}", "[": "]", "(": ")"}
+ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
+CHARACTERS: Final = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r"}
+CONSTANTS: Final = {"nil": None, "true": True, "false": False}
+KEYWORD: Final = re.compile(r"[A-Za-z*+!_?<>=$&%.-][\w*+!?<>=$&%.#:/'-]*")
+
+
+class NotEdn(ValueError):
+    """Text that is not EDN: where, and what is wrong."""
+
+
+class _End:
+    """A closing bracket or the end of the text, where a value could stand."""
+
+    def __init__(self, bracket: str) -> None:
+        self.bracket = bracket
+
+
+def values(text: str) -> Iterator[Any]:
+    """Yield the values that stand one after the other. Raises NotEdn."""
+    reader = _Reader(text)
+    while not isinstance(value := reader.value(0), _End):
+        yield value
+    if value.bracket:
+        raise reader.wrong(f"`{value.bracket}` closes nothing")
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def wrong(self, what: str) -> NotEdn:
+        line = self._text.count("\n", 0, self._at) + 1
+        column = self._at - self._text.rfind("\n", 0, self._at)
+        return NotEdn(f"line {line}, column {column}: {what}")
+
+    def value(self, depth: int) -> Any:
+        """Return the next value, or an `_End`."""
+        if depth > DEPTH_MOST:
+            raise self.wrong(f"nested deeper than {DEPTH_MOST}")
+        while self._at < len(self._text):
+            found = TOKEN.match(self._text, self._at)
+            if found is None:
+                raise self.wrong("a text that does not end" if self._text[self._at] == '"' else "not EDN")
+            if found.lastgroup is None:
+                self._at = found.end()
+                continue
+            if found.lastgroup == "close":
+                return _End(found[0])
+            self._at = found.end()
+            if found.lastgroup == "discard":
+                self._needed(depth)
+                continue
+            return self._told(found, depth)
+        return _End("")
+
+    def _told(self, found: re.Match[str], depth: int) -> Any:
+        token = found[0]
+        match found.lastgroup:
+            case "open":
+                return self._collection(token, depth)
+            case "text":
+                return re.sub(r"\\(.)", lambda escape: ESCAPES.get(escape[1], escape[1]), token[1:-1])
+            case "char":
+                return CHARACTERS.get(token[1:], token[1:])
+            case "tag":
+                return self._needed(depth)
+            case _:
+                return self._word(token)
+
+    def _needed(self, depth: int) -> Any:
+        value = self.value(depth + 1)
+        if isinstance(value, _End):
+            raise self.wrong("a value is missing")
+        return value
+
+    def _collection(self, bracket: str, depth: int) -> Any:
+        items = []
+        while not isinstance(item := self.value(depth + 1), _End):
+            items.append(item)
+        if item.bracket != CLOSING[bracket]:
+            raise self.wrong(
+                f"`{bracket}` is closed by `{item.bracket}`" if item.bracket else f"`{bracket}` stays open"
+            )
+        self._at += 1
+        if bracket != "{":
+            return items
+        if len(items) % 2:
+            raise self.wrong("a map with a key that has no value")
+        return {_as_key(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
+
+    def _word(self, word: str) -> Any:
+        if word in CONSTANTS:
+            return CONSTANTS[word]
+        if NUMBER.fullmatch(word):
+            plain = word.rstrip("NM")
+            return int(plain) if plain.lstrip("+-").isdigit() else float(plain)
+        name = word.removeprefix(":")
+        if KEYWORD.fullmatch(name) or (word != name and name):
+            return name
+        raise self.wrong(f"`{word[:40]}` is not EDN")
+
+
+def _as_key(key: Any) -> Any:
+    return tuple(map(_as_key, key)) if isinstance(key, list) else str(key) if isinstance(key, dict) else key
+
+
+def written(value: Any) -> str:
+    """Return a value as EDN; keys of maps that look like names become keywords."""
+    match value:
+        case None:
+            return "nil"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            return f'"{escaped}"'
+        case Keyword():
+            return f":{value.name}"
+        case Mapping():
+            return "{" + ", ".join(f"{written(key)} {written(item)}" for key, item in value.items()) + "}"
+        case list() | tuple():
+            return "[" + " ".join(map(written, value)) + "]"
+        case _:
+            raise TypeError(f"no EDN for {type(value).__name__}")
+
+
+class Keyword:
+    """A word that is written with a colon."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name

@@ -1,0 +1,81 @@
+"""Transactions in a recording, in pairs: a history that is fine and its nearest neighbour that is not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers import engine
+from tests.checkers.recorded import MS, Run
+
+Step = tuple[Any, ...]
+
+
+def step(text: str) -> dict[str, Any]:
+    """`append t-0 1`, `read t-0 1`, `send t-0 5@0`, `poll t-0 5@0`."""
+    kind, place, told = text.split()
+    topic, _, partition = place.rpartition("-")
+    value, _, offset = told.partition("@")
+    known = {"value": None if value == "nothing" else int(value), "log_offset": int(offset) if offset else None}
+    return {"kind": kind, "topic": topic, "partition": int(partition), **known}
+
+
+def judged(folder: Path, *transactions: tuple[str, int, int, str]) -> set[tuple[str, str]]:
+    run = Run(folder)
+    for process, (outcome, begin, end, steps) in enumerate(transactions):
+        told = [step(text) for text in steps.split("; ")]
+        run.recorder.row(
+            "txns",
+            process=process,
+            txn_id=f"x{process}",
+            begin_ns=begin * MS,
+            end_ns=end * MS,
+            outcome=outcome,
+            operations=told,
+        )
+    run.finish()
+    rows = engine.findings([folder], "inline")
+    return {
+        (row["kind"], row["severity"]) for row in rows if row["property"] == "transactions" and row["kind"] != "figures"
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcome", "found"),
+    [pytest.param("committed", set(), id="committed"), pytest.param("aborted", {("G1a", "violation")}, id="aborted")],
+)
+def test_an_aborted_message_is_never_polled(tmp_path: Path, outcome: str, found: set[Any]) -> None:
+    assert judged(tmp_path, (outcome, 1, 2, "send t-0 5@0"), ("committed", 3, 4, "poll t-0 5@0")) == found
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        pytest.param("send t-1 6@0", set(), id="one way"),
+        pytest.param("send t-1 6@0; poll t-0 5@0", {("G1c", "violation")}, id="in a circle"),
+    ],
+)
+def test_transactions_do_not_poll_each_other(tmp_path: Path, second: str, found: set[Any]) -> None:
+    assert judged(tmp_path, ("committed", 1, 5, "send t-0 5@0; poll t-1 6@0"), ("committed", 2, 6, second)) == found
+
+
+@pytest.mark.parametrize(
+    ("read", "found"),
+    [
+        pytest.param("read t-0 1", set(), id="the newest"),
+        pytest.param("read t-0 nothing", {("G-single-item-realtime", "violation")}, id="a stale one"),
+    ],
+)
+def test_lists_are_strictly_serializable(tmp_path: Path, read: str, found: set[Any]) -> None:
+    transactions = [("committed", 1, 2, "append t-0 1"), ("committed", 3, 4, read), ("committed", 5, 6, "read t-0 1")]
+
+    assert judged(tmp_path, *transactions) == found
+
+
+def test_a_finding_names_transactions_and_the_model_that_is_ruled_out(tmp_path: Path) -> None:
+    judged(tmp_path, ("aborted", 1, 2, "append t-0 1"), ("committed", 3, 4, "read t-0 1"))
+
+    rows = engine.findings([tmp_path], "inline")
+
+    (finding,) = [row for row in rows if row["kind"] == "G1a"]
+    assert "was read although its transaction failed; rules out read-committed" in finding["detail"]
