@@ -110,10 +110,15 @@ class Bench:
 
     def topic(self, name: str) -> str:
         """Create a topic with one partition on all nodes; return its name when it has a leader."""
-        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
+        admin = an_admin(self.cluster.bootstrap)
         admin.create_topics([NewTopic(name, 1, self.nodes)])[name].result(30)
         self.cluster.wait_until(lambda: leader_of(self.cluster.bootstrap, name) > 0, f"{name} has a leader", 30)
         return name
+
+
+def an_admin(bootstrap: str) -> AdminClient:
+    """Make an admin client; it has to outlive its questions."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 def a_producer(bootstrap: str, acks: str, extra: dict[str, Any]) -> Producer:
@@ -180,13 +185,13 @@ def acknowledge(producer: Producer, topic: str) -> None:
 def log_end_offset(bootstrap: str, topic: str) -> int:
     """Ask the leader for its high watermark; a consumer would have the groups' topic created meanwhile."""
     partition = TopicPartition(topic, 0)
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # has to outlive the question
+    admin = an_admin(bootstrap)
     return int(admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(20).offset)
 
 
 def leader_of(bootstrap: str, topic: str) -> int:
     """Ask who leads partition 0; -1 when nobody does yet."""
-    known = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=20).topics[topic].partitions
+    known = an_admin(bootstrap).list_topics(topic, timeout=20).topics[topic].partitions
     return int(known[0].leader) if known else -1
 
 
