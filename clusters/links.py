@@ -211,9 +211,12 @@ class Links:
         finally:
             for channel in channels:
                 channel.close()
-        passed_before = bool(before) and all(answer.answered == answer.sent for answer in before)
+        down = await self._down(before)
+        probed = {answer.link for answer in before if answer.link not in down}
         return Proof(
-            holds=passed_before and all(self._stopped(answer) for answer in after),
+            holds=bool(probed)
+            and all(answer.answered == answer.sent for answer in before if answer.link in probed)
+            and all(self._stopped(answer) for answer in after if answer.link in probed),
             facts={
                 "mode": mode.value,
                 "cut": [str(link) for link in links],
@@ -242,8 +245,10 @@ class Links:
         finally:
             for channel in channels:
                 channel.close()
+        down = await self._down(after)
+        probed = [answer for answer in after if answer.link not in down]
         return Proof(
-            holds=bool(after) and all(answer.answered == answer.sent for answer in after),
+            holds=bool(probed) and all(answer.answered == answer.sent for answer in probed),
             facts={**facts, "probes_after": [answer.facts() for answer in after]},
         )
 
@@ -295,6 +300,19 @@ class Links:
                 sock = await self.addresses.connect_as(link.source, self.advertised(link.target))
                 reader, writer = await asyncio.open_connection(sock=sock)
                 found.append(Channel(link, reader, writer))
+        return found
+
+    async def _down(self, answers: Sequence[ProbeAnswer]) -> set[Link]:
+        """Return the links that cannot be probed, because nobody listens at their end: a dead node speaks for no cut."""
+        silent = [answer.link for answer in answers if answer.answered == 0]
+        found = set()
+        for link in silent:
+            try:
+                async with asyncio.timeout(SILENCE_MS / 1000):
+                    _, writer = await asyncio.open_connection(*self.endpoint(link.target))
+                writer.transport.abort()
+            except (OSError, TimeoutError):
+                found.add(link)
         return found
 
     async def _ask(self, channels: Sequence[Channel], wait_ms: int) -> list[ProbeAnswer]:

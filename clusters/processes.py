@@ -27,6 +27,7 @@ from clusters.api import (
 from clusters.clients import ConfluentClients
 from clusters.clock import RunClock
 from clusters.final_logs import log_bytes, log_entries
+from clusters.housing import Housing, NodeLife
 from clusters.leftovers import end_processes, node_processes
 from clusters.link_powers import LINK_POWERS, LinkPowers
 from clusters.links import Links, node_host
@@ -52,20 +53,57 @@ STOP_TIMEOUT_MS: Final = 8_000
 OPEN_ATTEMPTS: Final = 5
 
 
-class ProcessCluster(LinkPowers):
-    """A cluster of local processes; see `clusters.api.Cluster`."""
+class Loopback:
+    """Nodes are processes on addresses of their own on the loopback interface."""
 
     kind = "processes"
+
+    def __init__(self) -> None:
+        self._links = Links({})
+
+    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+        """Find a port that is free everywhere and open the relays."""
+        for attempt in range(OPEN_ATTEMPTS):
+            self._links = Links(dict.fromkeys(spec.node_ids, free_port(spec.node_ids, spec.base_port)))
+            try:
+                await self._links.open()
+            except OSError as problem:  # somebody was quicker
+                if attempt == OPEN_ATTEMPTS - 1 or spec.base_port is not None:
+                    raise ClusterError(f"port already taken: {problem.strerror}") from None
+            else:
+                break
+        return self._links
+
+    def node(self, node: int, role: str, config: Path, log: Path) -> NodeLife:
+        """Return a process that is not started yet."""
+        return NodeProcess(node, role, config, log, self._links.endpoint(node))
+
+    def bind_host(self, node: int) -> str:
+        """Return the node's own address: the relays know it by that."""
+        return node_host(node)
+
+    async def close(self) -> None:
+        """Close the relays."""
+        await self._links.close()
+
+
+class ProcessCluster(LinkPowers):
+    """A cluster whose nodes are processes that see the same files as the harness; see `clusters.api.Cluster`."""
+
     capabilities = CAPABILITIES
 
-    def __init__(self, spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> None:
+    def __init__(
+        self, spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str, housing: Housing | None = None
+    ) -> None:
+        self.housing: Housing = Loopback() if housing is None else housing
+        self.kind = self.housing.kind
         self.spec = spec
         self.directory = directory
         self.clock = clock
         self.cluster_id = cluster_id
         self.state = ClusterState()
         self.links = Links({})
-        self.nodes: dict[int, NodeProcess] = {}
+        self.nodes: dict[int, NodeLife] = {}
         self._view = MetadataView(self.state, clock.wall_start_ms)
         self._observer: MetadataObserver | None = None
         self._event_files: dict[int, EventFile] = {}
@@ -84,7 +122,7 @@ class ProcessCluster(LinkPowers):
 
     async def open(self) -> None:
         """Bring all of it up: relays, files, processes; return when every broker is unfenced."""
-        await self._open_links()
+        self.links = await self.housing.open(self.spec, self.directory)
         self.clients = ConfluentClients(
             [self.links.advertised(broker) for broker in self.spec.broker_ids], self._leader
         )
@@ -105,27 +143,13 @@ class ProcessCluster(LinkPowers):
             cluster=self,
         )
 
-    async def _open_links(self) -> None:
-        for attempt in range(OPEN_ATTEMPTS):
-            port = free_port(self.spec.node_ids, self.spec.base_port)
-            self.links = Links(dict.fromkeys(self.spec.node_ids, port))
-            try:
-                await self.links.open()
-            except OSError as problem:  # somebody was quicker
-                if attempt == OPEN_ATTEMPTS - 1 or self.spec.base_port is not None:
-                    raise ClusterError(f"port already taken: {problem.strerror}") from None
-            else:
-                return
-
     def _prepare(self, node: int) -> None:
         folder = self.directory / "nodes" / str(node)
         folder.mkdir(parents=True, exist_ok=True)
         self._controls[node] = NodeControl(folder / "control.page")
         config = folder / "node.toml"
         config.write_text(toml(self.settings(node)))
-        process = NodeProcess(
-            node, self.role(node), config, self.directory / "logs" / f"{node}.log", self.links.endpoint(node)
-        )
+        process = self.housing.node(node, self.role(node), config, self.directory / "logs" / f"{node}.log")
         process.died = lambda obituary: self._mourn(node, obituary)
         self.nodes[node] = process
         self._event_files[node] = EventFile(node, folder / "events.jsonl", self.clock)
@@ -155,7 +179,7 @@ class ProcessCluster(LinkPowers):
             "advertised.listeners": f"{link}:{link_port}",
             "controller.quorum.voters": ",".join(f"{voter}@{host}:{port}" for voter, host, port in voters),
             "log.dirs": str(self.data_dir(node).resolve()),
-            "tribunal.bind.host": node_host(node),
+            "tribunal.bind.host": self.housing.bind_host(node),
             "tribunal.events.file": str((self.directory / "nodes" / str(node) / "events.jsonl").resolve()),
             "tribunal.undo.journal": str(self.undo_dir(node).resolve()),
             "tribunal.control.page": str((self.directory / "nodes" / str(node) / "control.page").resolve()),
@@ -195,14 +219,14 @@ class ProcessCluster(LinkPowers):
         try:
             await self.shut_down()
         finally:
-            await self.links.close()
+            await self.housing.close()
             for control in self._controls.values():
                 control.close()
             self._controls.clear()
 
     # --- hurting ---------------------------------------------------------------------------
 
-    def _node(self, node: int) -> NodeProcess:
+    def _node(self, node: int) -> NodeLife:
         try:
             return self.nodes[node]
         except KeyError:

@@ -10,8 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from clusters.powers import Hurtable
-from nemesis import power_loss
-from nemesis.api import ClusterError, Effect, Proof, all_back
+from nemesis.api import ClusterError, Effect, Proof, all_back, back_in_service, incarnation, proven_losses
 from nemesis.combine import Fault, take
 from nemesis.groups import from_target
 
@@ -26,15 +25,16 @@ async def changing_sides(
         raise ClusterError("this needs a broker among at least three as its target")
     crasher, other = circle[1], circle[2]
     whole = Effect(node, Proof(holds=True, facts={"away_first": node, "crasher": crasher, "away_then": other}))
-    crash = power_loss.fault(cluster, crasher, power_loss.Options())
+    former = incarnation(cluster, crasher)
     async with away(node)(cluster) as first:
         await asyncio.sleep(phase_ms / 1000)
-        crashed = await crash.__aenter__()
-        first_is_over = first
+        crashed = await cluster.power_fail(crasher)
+        whole.add_proof("crash", crashed)
+        whole.losses += proven_losses(crasher, crashed)
     async with away(other)(cluster) as second:
-        starting = asyncio.ensure_future(crash.__aexit__(None, None, None))
+        await cluster.start(crasher)
         yield whole
-    await starting
-    for name, part in (("first", first_is_over), ("crash", crashed), ("second", second)):
-        take(whole, name, part)
+    take(whole, "first", first)
+    take(whole, "second", second)
+    whole.add_heal("crasher", await back_in_service(cluster, crasher, former))
     whole.add_heal("service", await all_back(cluster))

@@ -1,18 +1,10 @@
 """Every fault once on real processes: really injected, proven to bite, proven to heal."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
 from clusters import processes
 from harness.catalog import faults
-
-_spec = importlib.util.spec_from_file_location("living_cluster", Path(__file__).with_name("living_cluster.py"))
-living_cluster = importlib.util.module_from_spec(_spec)
-sys.modules.setdefault("living_cluster", living_cluster)
-_spec.loader.exec_module(living_cluster)
+from tests.nemesis import living_cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

@@ -1,0 +1,1 @@
+"""Images that nodes in containers are made of."""

@@ -1,0 +1,153 @@
+"""The engine, and the image of a node: built when the source it holds has changed, else taken as it is.
+
+The base is what TRIBUNAL_BASE_IMAGE names; `interpreter` (also what is taken when the public image cannot be had) is made
+of the interpreter that runs this. The image's tag is a hash of everything that goes in.
+"""
+
+import hashlib
+import io
+import os
+import socket
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from clusters.api import ClusterError
+from clusters.images.interpreter_base import CHANGES, VERSION, Unbuildable, write_base
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+LABEL: Final = "tribunal.run"
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parent.parent
+REPOSITORY: Final = "tribunal-node"
+BASE_REPOSITORY: Final = "tribunal-base"
+PUBLIC_BASE: Final = "python:3.13-slim"
+INTERPRETER: Final = "interpreter"
+REQUIREMENTS: Final = "msgspec\ncrc32c\nuvloop\n"
+CERTIFICATES: Final = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+ENGINE_TIMEOUT_S: Final = 120
+LAST_LINES: Final = 12
+
+
+def engine() -> "DockerClient":
+    """Return a client of the engine; `ClusterError` says why there is none."""
+    try:
+        import docker
+        from docker.errors import DockerException
+    except ImportError:
+        raise ClusterError("the package 'docker' is not installed") from None
+    _knock()
+    try:
+        client = docker.from_env(timeout=ENGINE_TIMEOUT_S)
+    except DockerException as problem:
+        raise ClusterError(f"no container engine answers: {_short(problem)}") from None
+    try:
+        client.ping()
+    except (DockerException, OSError) as problem:
+        client.close()
+        raise ClusterError(f"no container engine answers: {_short(problem)}") from None
+    return client
+
+
+def _knock() -> None:
+    """See whether anybody listens at the engine's door; asking the SDK would leak a socket when nobody does."""
+    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if not host.startswith("unix://"):
+        return
+    with socket.socket(socket.AF_UNIX) as door:
+        try:
+            door.connect(host.removeprefix("unix://"))
+        except OSError as problem:
+            raise ClusterError(f"no container engine answers at {host}: {problem.strerror}") from None
+
+
+def _short(problem: Exception) -> str:
+    return " ".join(str(problem).split())[:160]
+
+
+def node_image(client: "DockerClient") -> str:
+    """Return the tag of an image of this very source; `ClusterError` with the build's last lines."""
+    context, tag = _context(), ""
+    base_name = os.environ.get("TRIBUNAL_BASE_IMAGE", PUBLIC_BASE)
+    fingerprint = hashlib.sha256(context + base_name.encode() + VERSION.encode()).hexdigest()[:16]
+    tag = f"{REPOSITORY}:{fingerprint}"
+    if not _exists(client, tag):
+        _build(client, context, _base(client, base_name), tag)
+    return tag
+
+
+def _exists(client: "DockerClient", tag: str) -> bool:
+    from docker.errors import ImageNotFound
+
+    try:
+        client.images.get(tag)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def _base(client: "DockerClient", name: str) -> str:
+    """Return a base that is there: the wanted one, or one made of this interpreter."""
+    from docker.errors import APIError, ImageNotFound
+
+    if name != INTERPRETER:
+        if _exists(client, name):
+            return name
+        try:
+            client.images.pull(name)
+        except (APIError, ImageNotFound, OSError):
+            if name != PUBLIC_BASE:
+                raise ClusterError(f"base image {name} is not here and cannot be pulled") from None
+        else:
+            return name
+    recipe = hashlib.sha256((HERE / "interpreter_base.py").read_bytes()).hexdigest()[:12]
+    tag = f"{BASE_REPOSITORY}:{VERSION}-{recipe}"
+    if not _exists(client, tag):
+        try:
+            with tempfile.NamedTemporaryFile(suffix=".tar") as file:
+                write_base(file)
+                file.flush()
+                client.api.import_image_from_file(
+                    file.name, repository=BASE_REPOSITORY, tag=tag.partition(":")[2], changes=list(CHANGES)
+                )
+        except Unbuildable as problem:
+            raise ClusterError(str(problem)) from None
+    return tag
+
+
+def _build(client: "DockerClient", context: bytes, base: str, tag: str) -> None:
+    from docker.errors import APIError, BuildError
+
+    try:
+        client.images.build(
+            fileobj=io.BytesIO(context), custom_context=True, tag=tag, buildargs={"BASE_IMAGE": base}, rm=True
+        )
+    except BuildError as problem:
+        lines = [str(line.get("stream") or line.get("error") or "").rstrip() for line in problem.build_log]
+        ending = "\n".join(f"    {line}" for line in [line for line in lines if line][-LAST_LINES:])
+        raise ClusterError(f"the node's image does not build: {problem.msg}; its last lines:\n{ending}") from None
+    except APIError as problem:
+        raise ClusterError(f"the node's image does not build: {problem.explanation}") from None
+
+
+def _context() -> bytes:
+    """Return what is sent to the engine: Dockerfile, requirements, certificates if any, replog; always the same bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        _add(archive, "Dockerfile", (HERE / "Dockerfile").read_bytes())
+        _add(archive, "requirements.txt", REQUIREMENTS.encode())
+        bundle = next((os.environ[name] for name in CERTIFICATES if os.environ.get(name)), None)
+        if bundle and Path(bundle).is_file():
+            _add(archive, "ca-bundle.crt", Path(bundle).read_bytes())
+        for path in sorted((ROOT / "replog").rglob("*.py")):
+            _add(archive, str(path.relative_to(ROOT)), path.read_bytes())
+    return buffer.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), 0o644
+    archive.addfile(entry, io.BytesIO(content))
