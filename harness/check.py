@@ -72,6 +72,7 @@ def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
         recording = Recording.open(run_dir, compare=False)
         test = was_it_a_real_test(recording)
         failure = (recording.manifest or {}).get("failure")
+        findings += violated_invariant(Path(run_dir))
         errors = [f"the run ended early: {failure}"] if failure else []
     doubts = [_unjudged(row) for row in rows if row["severity"] == "unjudged"]
     doubts += test.pop("doubts", [])
@@ -86,6 +87,34 @@ def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
         test=test,
         engine=engine_name,
     )
+
+
+def violated_invariant(run_dir: Path) -> list[Finding]:
+    """Return the invariant of SPEC 7 at which a simulation stopped, as a finding; a real run has none."""
+    try:
+        known = msgspec.json.decode((run_dir / "simulation.json").read_bytes(), type=_Simulation)
+    except (OSError, msgspec.DecodeError):
+        return []
+    if known.invariant is None:
+        return []
+    return [
+        Finding(
+            property_name="invariant",
+            kind=known.invariant,
+            severity="violation",
+            explanation=known.violation or known.invariant,
+            rule=f"SPEC 7, {known.invariant}",
+            detail={"event": known.violated_at_event},
+        )
+    ]
+
+
+class _Simulation(msgspec.Struct, frozen=True):
+    """What of simulation.json is judged."""
+
+    invariant: str | None = None
+    violation: str | None = None
+    violated_at_event: int | None = None
 
 
 # Damage in these cannot touch what was proven from the others.

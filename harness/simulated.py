@@ -18,6 +18,7 @@ from clusters.simulated.world import Simulation
 from harness.plan import Plan
 from harness.progress import Progress
 from harness.run import Ending, Run
+from harness.schedule import BadScenario
 
 FILE: Final = "simulation.json"
 
@@ -25,7 +26,9 @@ FILE: Final = "simulation.json"
 class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulation knows of its run.
 
-    checkpoints:  the running trace hash after each block of events: where two runs part can be seen from them.
+    quorum_epoch:   at the end: it grows only by elections, so it says how stable the quorum was (I15, I16).
+    leader_epochs:  the sum over all partitions at the end, the same figure for brokers (M24).
+    checkpoints:    the running trace hash after each block of events: where two runs part can be seen from them.
     """
 
     seed: int
@@ -38,7 +41,9 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     violation: str | None
     violated_at_event: int | None
     probes: dict[str, int]
-    checkpoints: list[str]
+    quorum_epoch: int = 0
+    leader_epochs: int = 0
+    checkpoints: list[str] = []
 
 
 def conduct_simulated(plan: Plan, run_dir: Path, progress: Progress) -> tuple[Ending, SimulatedRun]:
@@ -54,8 +59,19 @@ def conduct_simulated(plan: Plan, run_dir: Path, progress: Progress) -> tuple[En
     return ending, known
 
 
+def known_of(run_dir: Path) -> SimulatedRun:
+    """Read simulation.json; `BadScenario` when the folder has none that can be read."""
+    try:
+        return msgspec.json.decode((run_dir / FILE).read_bytes(), type=SimulatedRun)
+    except OSError as problem:
+        raise BadScenario(f"{run_dir}: not the folder of a simulated run: {problem.strerror}") from None
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise BadScenario(f"{run_dir / FILE}: {problem}") from None
+
+
 def _known(plan: Plan, simulation: Simulation, cpu_ns: int) -> SimulatedRun:
     violation = _violation(simulation)
+    state = simulation.cluster.committed.state if isinstance(simulation.cluster, SimulatedCluster) else None
     probes: dict[str, int] = {}
     for (name, _), count in sorted(simulation.probes.counts.items()):
         probes[name] = probes.get(name, 0) + count
@@ -70,6 +86,8 @@ def _known(plan: Plan, simulation: Simulation, cpu_ns: int) -> SimulatedRun:
         violation=violation.text if violation else None,
         violated_at_event=violation.event_count if violation else None,
         probes=probes,
+        quorum_epoch=state.quorum_epoch if state else 0,
+        leader_epochs=sum(partition.leader_epoch for partition in state.partitions.values()) if state else 0,
         checkpoints=list(simulation.loop.trace.checkpoints),
     )
 

@@ -190,7 +190,11 @@ def run_seed(plan: Plan, run_dir: Path) -> SeedResult:
     ending, known = conduct_simulated(plan, run_dir, Silent())
     verdict = judged(ending, "inline")
     found = [f"{known.invariant}: {signature(known.violation or '')}"] if known.invariant else []
-    found += [f"{one.property_name}/{one.kind}" for one in verdict.findings if one.severity == "violation"]
+    found += [
+        f"{one.property_name}/{one.kind}"
+        for one in verdict.findings
+        if one.severity == "violation" and one.property_name != "invariant"
+    ]
     if verdict.verdict is Verdict.ERROR and not found:
         found = [f"ERROR: {signature(reason)}" for reason in verdict.reasons[:1]]
     result = SeedResult(
@@ -201,7 +205,7 @@ def run_seed(plan: Plan, run_dir: Path) -> SeedResult:
         signatures=sorted(set(found)),
         reasons=list(verdict.reasons),
         trace_hash=known.trace_hash,
-        recording_hash=_recording_hash(run_dir),
+        recording_hash=recording_hash(run_dir),
         event_count=known.event_count,
         simulated_ms=known.simulated_ns // 1_000_000,
         probes=known.probes,
@@ -229,7 +233,8 @@ def upper_bound(runs: int, found: int) -> float:
     return bound
 
 
-def _recording_hash(run_dir: Path) -> str:
+def recording_hash(run_dir: Path) -> str:
+    """Return the hash of a finished recording, empty without one."""
     try:
         manifest: dict[str, Any] = msgspec.json.decode((run_dir / "manifest.json").read_bytes())
     except (OSError, msgspec.DecodeError):

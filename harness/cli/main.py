@@ -6,8 +6,9 @@ usage, 130 interrupted. What went wrong is one clear line on stderr; verdicts go
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Final, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from harness.cli.histories import export_history, import_history
 from harness.cli.safety import clean, doctor, heal
 from harness.cli.screen import one_screen
 from harness.cli.session import conduct
-from harness.cli.simulate import sweep
+from harness.cli.simulate import simulation_figures, sweep
 from harness.plan import Plan, made, read_plan, read_schedule
 from harness.schedule import BadScenario, duration, load
 from results.recording import DamagedRecording
@@ -64,7 +65,8 @@ def run(  # noqa: PLR0917 - options
     judged = conduct(chosen, out, engine, quiet=quiet)
     if judged is None:
         raise typer.Exit(EXIT_INTERRUPTED)
-    _show([judged.verdict], json=json, run_dirs=[judged.run_dir], plan=chosen)
+    extra = simulation_figures(judged.run_dir) if chosen.cluster == "simulated" else {}
+    _show([judged.verdict], json=json, run_dirs=[judged.run_dir], plan=chosen, extra=extra)
     raise typer.Exit(judged.verdict.verdict.exit_code(strict=strict))
 
 
@@ -175,10 +177,17 @@ def _existing(runs: Sequence[Path]) -> list[Path]:
     return list(runs)
 
 
-def _show(verdicts: Sequence[RunVerdict], *, json: bool, run_dirs: Sequence[Path], plan: Plan | None = None) -> None:
+def _show(
+    verdicts: Sequence[RunVerdict],
+    *,
+    json: bool,
+    run_dirs: Sequence[Path],
+    plan: Plan | None = None,
+    extra: Mapping[str, object] = MappingProxyType({}),
+) -> None:
     if json:
-        whole = verdicts[0] if len(verdicts) == 1 else list(verdicts)
-        typer.echo(msgspec.json.encode(whole).decode())
+        contents = [{**msgspec.to_builtins(verdict), **extra} for verdict in verdicts]
+        typer.echo(msgspec.json.encode(contents[0] if len(contents) == 1 else contents).decode())
         return
     for verdict, folder in zip(verdicts, run_dirs, strict=True):
         typer.echo(one_screen(verdict, folder, plan))

@@ -17,7 +17,7 @@ from rich.text import Text
 from harness.catalog import mutant_named, scenario_file
 from harness.plan import Plan, made
 from harness.schedule import BadScenario, Scenario, duration, load
-from harness.sweep import SeedResult, Sweep, swept, upper_bound
+from harness.sweep import SeedResult, Sweep, recording_hash, swept, upper_bound
 from results.verdict import EXIT_INTERRUPTED, Verdict, worst
 
 SHOWN: Final = 12
@@ -47,6 +47,22 @@ def sweep(
         kept = _keep(account, out)
     _report(account, kept, json=json)
     raise typer.Exit(worst(result.verdict for result in account.results).exit_code(strict=False))
+
+
+def simulation_figures(run_dir: Path) -> dict[str, object]:
+    """Return what makes a simulated run comparable: two runs of a seed agree in these, or one of them is another run."""
+    from harness.simulated import known_of
+
+    known = known_of(run_dir)
+    return {
+        "seed": known.seed,
+        "trace_hash": known.trace_hash,
+        "recording_hash": recording_hash(run_dir),
+        "event_count": known.event_count,
+        "simulated_ms": known.simulated_ns // 1_000_000,
+        "invariant": known.invariant,
+        "run_dir": str(run_dir),
+    }
 
 
 class Board:
