@@ -21,8 +21,8 @@ from replog.controller.events import Append, Effect, Event, LogInfoAnswered, Req
 from replog.controller.heartbeat import Sessions
 from replog.controller.image import Image
 from replog.controller.policy import Policy, Settings
+from replog.controller.record_versions import METADATA_VERSION
 from replog.controller.recoveries import Counts, Recoveries
-from replog.controller.registration import METADATA_VERSION
 from replog.controller.turn import Turn
 from replog.types import NO_NODE, NodeId
 from replog.wire.messages import (

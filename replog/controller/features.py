@@ -5,7 +5,8 @@ from typing import Final
 from replog.controller import records as r
 from replog.controller.image import Image
 from replog.controller.policy import ELR_FEATURE, MIN_ISR, Settings
-from replog.controller.registration import CLEAN_SHUTDOWN_DETECTION_LEVEL, METADATA_VERSION
+from replog.controller.record_versions import METADATA_VERSION, NEWEST
+from replog.controller.registration import CLEAN_SHUTDOWN_DETECTION_LEVEL
 from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, FeatureRange
 from replog.errors import Error
 
@@ -16,7 +17,7 @@ TRANSACTION_VERSION: Final = "transaction.version"  # 2: KIP-890, an epoch for e
 SUPPORTED: Final[dict[str, FeatureRange]] = {
     ELR_FEATURE: FeatureRange(0, 1),
     KRAFT_VERSION: FeatureRange(0, 1),
-    METADATA_VERSION: FeatureRange(7, 25),
+    METADATA_VERSION: FeatureRange(7, NEWEST),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 
@@ -47,7 +48,10 @@ def update(
         return Error.INVALID_UPDATE_VERSION, wrong, []
     if level == image.features.get(name, 0):
         return Error.NONE, None, []
-    records: list[r.MetadataRecord] = [r.FeatureLevelRecord(name=name, feature_level=level)]
+    records: list[r.MetadataRecord] = []
+    if name == METADATA_VERSION and level < CLEAN_SHUTDOWN_DETECTION_LEVEL:
+        records += _without_lists(image)
+    records.append(r.FeatureLevelRecord(name=name, feature_level=level))
     if name == ELR_FEATURE and level >= 1:
         records += _one_min_isr_for_all(image, settings)
     return Error.NONE, None, records
@@ -72,6 +76,26 @@ def _refusal(image: Image, name: str, level: int, upgrade_type: int) -> str | No
     if needed and image.features.get(METADATA_VERSION, 0) < CLEAN_SHUTDOWN_DETECTION_LEVEL:
         return f"{ELR_FEATURE} needs {METADATA_VERSION} {CLEAN_SHUTDOWN_DETECTION_LEVEL}."
     return None
+
+
+def _without_lists(image: Image) -> list[r.MetadataRecord]:
+    """Write down, while it can be written, that nobody is in an ELR: older records have no room for it.
+
+    A partition that waits for its last leader waits for it as it did before there were ELRs: as the one in its ISR.
+    """
+    records: list[r.MetadataRecord] = []
+    for key, partition in image.partitions():
+        if partition.elr or partition.last_known_elr:
+            awaited: list[int] = list(partition.last_known_elr) if len(partition.last_known_elr) == 1 else []
+            record = r.PartitionChangeRecord(
+                partition_id=key.partition,
+                topic_id=key.topic_id,
+                isr=awaited if awaited and not partition.isr else None,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            records.append(record)
+    return records
 
 
 def _one_min_isr_for_all(image: Image, settings: Settings) -> list[r.MetadataRecord]:

@@ -18,6 +18,7 @@ from uuid import UUID
 import msgspec
 
 from replog.controller import records as r
+from replog.controller.record_versions import METADATA_VERSION, NEWEST
 from replog.controller.state import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
@@ -157,6 +158,11 @@ class Image:
     def broker_config(self, broker_id: NodeId, name: str) -> str | None:
         """Return a broker's own dynamic value of a config."""
         return self.configs.get((BROKER_RESOURCE, str(broker_id)), {}).get(name)
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized metadata version; the newest before there is any."""
+        return self.features.get(METADATA_VERSION, NEWEST)
 
     def cluster_config(self, name: str) -> str | None:
         """Return the cluster-wide dynamic value of a config."""

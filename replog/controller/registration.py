@@ -11,12 +11,12 @@ from uuid import UUID
 from replog.controller import records as r
 from replog.controller.fencing import leaving
 from replog.controller.policy import Policy
+from replog.controller.record_versions import METADATA_VERSION
 from replog.controller.state import Broker, BrokerEndpoint, FeatureRange
 from replog.errors import Error
 from replog.types import BrokerEpoch, NodeId
 from replog.wire.messages.broker_registration import BrokerRegistrationRequest
 
-METADATA_VERSION: Final = "metadata.version"
 CLEAN_SHUTDOWN_DETECTION_LEVEL: Final = 23  # metadata version 4.0-IV1: ELR records and clean-shutdown epochs
 
 

@@ -9,6 +9,7 @@ from replog.controller import records as r
 from replog.controller.events import Append, AskLogInfo, Effect, Probe, Reply, Tell
 from replog.controller.image import Image
 from replog.controller.policy import Policy
+from replog.controller.record_versions import as_read_back
 from replog.controller.state import Partition
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId
 
@@ -32,9 +33,10 @@ class Turn:
     def append(self, records: r.Records) -> None:
         """Write records: effective in memory now, for others once committed (SPEC 2.1.6)."""
         for record in records:
-            self._notice(record)
-            self.image.replay(record, self.next_offset)
-            self.records.append(record)
+            written = as_read_back(record, self.image.metadata_version)
+            self._notice(written)
+            self.image.replay(written, self.next_offset)
+            self.records.append(written)
 
     def reply(self, token: int, body: msgspec.Struct) -> None:
         """Answer a request."""

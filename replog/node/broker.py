@@ -14,6 +14,7 @@ from replog.broker.lifecycle import Lifecycle, Phase
 from replog.broker.metadata import BrokerMetadata
 from replog.config import Endpoint, NodeConfig
 from replog.controller.features import SUPPORTED
+from replog.controller.record_versions import RecordWriter
 from replog.controller.records import MetadataRecord
 from replog.errors import Error
 from replog.log.log import Log
@@ -22,6 +23,7 @@ from replog.node.cluster import ClusterApi
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.coordinators import Coordinators
 from replog.node.fetch import FetchApi
+from replog.node.flushing import Flushing
 from replog.node.forwarding import FAILED, Forwarding
 from replog.node.hosting import Hosting
 from replog.node.log_directories import LogDirectories
@@ -39,7 +41,7 @@ from replog.types import NodeId, QuorumEpoch
 from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.messages import broker_heartbeat as hb
 from replog.wire.messages import broker_registration as reg
-from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
+from replog.wire.records.metadata import decode_metadata_record
 
 LISTENER: Final = "PLAINTEXT"
 LIFE_RETRY_MS: Final = 200
@@ -67,7 +69,9 @@ class Broker:
         self.hosting = Hosting(config, self.replicas, self.directories)
         self.link = ControllerLink(world, f"broker-{config.node_id}", self._leader, open_timeout_ms=REQUEST_TIMEOUT_MS)
         self.proposals = ProposalChannel(self.replicas, self.link, self.tasks)
-        self.fetching = ReplicaFetching(self.replicas, _limits(config), self.tasks)
+        self.flushing = Flushing(self.replicas, self.tasks)
+        self.fetching = ReplicaFetching(self.replicas, self.flushing, _limits(config), self.tasks)
+        self.replicas.flushing = self.flushing
         self.replicas.proposals = self.proposals
         self.replicas.replication = self.fetching
         self.coordinators = Coordinators(
@@ -118,6 +122,7 @@ class Broker:
         for timer in self._timers.values():
             timer.cancel()
         self.fetching.stop()
+        self.flushing.stop()
         self.server.stop()
         self.coordinators.stop()
         self.replicas.close()
@@ -377,7 +382,8 @@ class Broker:
         if not self._owns_quorum or self.quorum is None or self.metadata.image.in_transaction:
             return
         if self.quorum.bytes_since_snapshot > self.config.integer("metadata.log.max.record.bytes.between.snapshots"):
-            self.quorum.take_snapshot([encode_metadata_record(record) for record in self.metadata.image.snapshot()])
+            image = self.metadata.image
+            self.quorum.take_snapshot(RecordWriter(image.metadata_version).encoded(image.snapshot()))
 
 
 def _record(value: bytes) -> MetadataRecord:

@@ -31,6 +31,7 @@ from replog.controller.events import (
 )
 from replog.controller.features import SUPPORTED
 from replog.controller.policy import Settings, Strategy
+from replog.controller.record_versions import NEWEST, RecordWriter
 from replog.errors import Error
 from replog.log.log import Log
 from replog.node.forwarding import FAILED
@@ -49,7 +50,7 @@ from replog.wire.messages import (
     broker_registration,
     describe_configs,
 )
-from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
+from replog.wire.records.metadata import decode_metadata_record
 from replog.wire.translate import current_alter_partition, old_alter_partition
 
 TICK_MS_MAX: Final = 500
@@ -85,6 +86,7 @@ class ControllerNode:
         self._end_offset = 0  # behind the last record of this reign
         self._committed_end = 0
         self._reign = 0
+        self._writer = RecordWriter(NEWEST)
         self._unanswered: dict[int, ServerRequest] = {}
         self._next_token = 0
         self._until_committed: deque[tuple[int, Reply | Tell]] = deque()
@@ -148,6 +150,7 @@ class ControllerNode:
         if self._also_tell:
             self._also_tell().on_leading(epoch, next_offset)
         self._reign += 1
+        self._writer = RecordWriter(self.controller.image.metadata_version)
         self._end_offset = next_offset
         self._committed_end = next_offset  # everything before the reign is applied
         self.world.journal.log("info", f"active controller in epoch {epoch}, from offset {next_offset}")
@@ -186,7 +189,7 @@ class ControllerNode:
         image = self.controller.image
         # An active controller's image runs ahead of what is committed; it waits for a quiet moment.
         if image.last_offset < self.quorum.applied_offset and not image.in_transaction:
-            self.quorum.take_snapshot(encode_metadata_record(record) for record in image.snapshot())
+            self.quorum.take_snapshot(RecordWriter(image.metadata_version).encoded(image.snapshot()))
 
     # --- requests ------------------------------------------------------------------------------------
 
@@ -268,7 +271,7 @@ class ControllerNode:
     def _append(self, effect: Append) -> None:
         assert self.quorum is not None
         self._end_offset += len(effect.records)
-        self.quorum.append([encode_metadata_record(record) for record in effect.records])
+        self.quorum.append(list(self._writer.encoded(effect.records)))
 
     def _finish_committed(self) -> None:
         while self._until_committed and self._until_committed[0][0] <= self._committed_end:

@@ -24,6 +24,7 @@ from replog.controller.elr import LastKnownMode
 from replog.controller.events import AskLogInfo, LogInfoAnswered, Probe, Tell
 from replog.controller.image import merged
 from replog.controller.policy import Strategy, strategy_of_old_option
+from replog.controller.registration import Shutdown, how_it_ended
 from replog.controller.unclean_recovery import Action, Recovery, decide
 from replog.errors import Error
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE, LogDirectory, shutdown, startup
@@ -460,11 +461,13 @@ class TestUncleanShutdown:
     def test_before_the_metadata_version_all_are_unclean(self) -> None:
         """ "It will be guarded by a new metadata version. Before that, the controller will treat all the registrations with
         unclean shutdowns." """
-        box = a_cluster({"replicas": [1, 2, 3], "isr": [1], "elr": [2]}, metadata_version=22)
+        outcomes = []
+        for version in (22, 23):
+            box = a_cluster(HEALTHY, elr=False, metadata_version=version)
+            broker = box.image.brokers[NodeId(2)]
+            outcomes.append(how_it_ended(box.controller.policy, broker, broker.epoch))
 
-        register(box, 2, clean=True)
-
-        assert 2 not in box.partition().elr
+        assert outcomes == [Shutdown.UNCLEAN, Shutdown.CLEAN]
 
 
 DECISIONS = [

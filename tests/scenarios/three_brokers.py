@@ -19,6 +19,7 @@ from replog.controller.state import Partition
 from replog.node.admin import Admin
 from replog.node.controller import ControllerNode
 from replog.types import TopicPartition
+from replog.wire.apis import Api
 
 NAME: Final = TopicPartition("t", 0)
 CLUSTER_ID: Final = "6f4e1e0e-0000-4000-8000-000000000001"
@@ -116,3 +117,11 @@ async def operator(cluster: SimulatedCluster, broker: int = 1) -> Admin:
     admin = Admin(cluster.clients._world, Endpoint(cluster.machine(broker).host.address, PORT))
     await admin.open()
     return admin
+
+
+async def ask(cluster: SimulatedCluster, api: Api, body: Any) -> Any:
+    """Ask any broker."""
+    client = cluster.clients._client("scenario", 10_000)
+    answer = await client.ask(api, body)
+    await client.close()
+    return answer
