@@ -123,7 +123,12 @@ def _build(client: "DockerClient", context: bytes, base: str, tag: str) -> None:
 
     try:
         client.images.build(
-            fileobj=io.BytesIO(context), custom_context=True, tag=tag, buildargs={"BASE_IMAGE": base}, rm=True
+            fileobj=io.BytesIO(context),
+            custom_context=True,
+            tag=tag,
+            buildargs={"BASE_IMAGE": base},
+            rm=True,
+            forcerm=True,
         )
     except BuildError as problem:
         lines = [str(line.get("stream") or line.get("error") or "").rstrip() for line in problem.build_log]
