@@ -154,6 +154,7 @@ class LeaderState:
         epoch_start_offset: int,
         lag_ms_max: int,
         now_ms: int,
+        settled_offset: int | None = None,
     ) -> None:
         assert high_watermark <= log_end_offset
         self.node_id = state.leader
@@ -162,6 +163,7 @@ class LeaderState:
         self.brokers = brokers
         self.min_insync_replicas = min_insync_replicas
         self.log_end_offset = log_end_offset
+        self.settled_offset = log_end_offset if settled_offset is None else settled_offset
         self.high_watermark = high_watermark
         self.epoch_start_offset = epoch_start_offset
         self.lag_ms_max = lag_ms_max
@@ -191,10 +193,19 @@ class LeaderState:
         """Begin: an ISR of one may advance at once, without any append (SPEC 3.1.3, KAFKA-9491)."""
         return self._advance(now_ms)
 
-    def on_append(self, log_end_offset: int, now_ms: int) -> Sequence[Effect]:
-        """Take note of records appended locally."""
+    def on_append(self, log_end_offset: int, now_ms: int, settled_offset: int | None = None) -> Sequence[Effect]:
+        """Take note of records appended locally.
+
+        settled_offset:  up to where this leader's own copy counts; less than the log end while a flush is due.
+        """
         assert log_end_offset >= self.log_end_offset
         self.log_end_offset = log_end_offset
+        self.settled_offset = log_end_offset if settled_offset is None else settled_offset
+        return self._advance(now_ms)
+
+    def on_flush(self, settled_offset: int, now_ms: int) -> Sequence[Effect]:
+        """Take note of records made durable, or of another demand for it."""
+        self.settled_offset = settled_offset
         return self._advance(now_ms)
 
     def stranger_error(self, replica: NodeId, *, with_leader_epoch: bool) -> Error:
@@ -301,6 +312,10 @@ class LeaderState:
             return Error.NONE
         return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
+    def flush_outcome(self, last_offset: int) -> Error | None:
+        """Return how a waiting acks=1 append ended: it waits for this leader's own disk, if for anything."""
+        return Error.NONE if self.settled_offset > last_offset else None
+
     def _answered_recovery(self, answer: AlterPartitionAnswer) -> LeaderRecoveryState:
         # KIP-704: the field may end our recovery, it never starts one (SPEC 3.10.5).
         if answer.recovery is LeaderRecoveryState.RECOVERED:
@@ -374,7 +389,7 @@ class LeaderState:
     def _advance(self, now_ms: int) -> list[Effect]:
         advanced = watermark.high_watermark(
             current=self.high_watermark,
-            leader_log_end_offset=self.log_end_offset,
+            leader_log_end_offset=min(self.log_end_offset, self.settled_offset),
             follower_log_end_offsets={replica: follower.log_end_offset for replica, follower in self.followers.items()},
             isr=self.state.isr,
             maximal_isr=self.maximal_isr,

@@ -206,6 +206,7 @@ class Partition:
             epoch_start_offset=epoch_start_offset,
             lag_ms_max=self.lag_ms_max,
             now_ms=now_ms,
+            settled_offset=self.log.settled_offset,
         )
         return [
             Unfollow(),
@@ -309,7 +310,12 @@ class Partition:
         if isinstance(appended, Error):
             return appended, []
         self._end_verification(records, origin)
-        return appended, list(self.leadership.on_append(self.log.log_end_offset, now_ms))
+        log = self.log
+        return appended, list(self.leadership.on_append(log.log_end_offset, now_ms, log.settled_offset))
+
+    def on_flushed(self, now_ms: int) -> list[Effect]:
+        """Look again at what is durable, or has to be: records wait for the leader's own disk as for a follower."""
+        return [] if self.leadership is None else list(self.leadership.on_flush(self.log.settled_offset, now_ms))
 
     def unverified(self, records: Buffer) -> tuple[BatchHeader, Guard] | None:
         """Return the batch that would begin a transaction here, if its coordinator has to be asked first (SPEC 4.2.8).

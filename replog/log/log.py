@@ -478,6 +478,16 @@ class Log:
 
     # Durability.
 
+    @property
+    def must_flush(self) -> bool:
+        """Tell whether more records are not durable than `flush.messages` allows."""
+        return self.log_end_offset - self.flushed_offset >= self.settings.flush_messages
+
+    @property
+    def settled_offset(self) -> int:
+        """Return up to where records may be acknowledged by what the flush settings ask of this replica."""
+        return self.flushed_offset if self.must_flush else self.log_end_offset
+
     def begin_flush(self) -> Flush:
         """Say which files have to be synced; call `complete_flush` once they are."""
         return Flush(self.files_to_sync(), self.log_end_offset, self._truncation_count)

@@ -5,10 +5,15 @@ import msgspec
 from replog.config import NodeConfig
 
 FOREVER_MS = 9223372036854775807
+NEVER = 9223372036854775807
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of one log; a negative retention means no limit."""
+    """Settings of one log; a negative retention means no limit.
+
+    flush_messages:  so many records that are not durable are too many to acknowledge one more; 1 syncs every append.
+    flush_ms:        for so long records may wait to be made durable; nobody waits for it.
+    """
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 604800000
@@ -25,6 +30,13 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     tombstone_retention_ms: int = 86400000
     cleanable_share_min: float = 0.5
     producer_expiration_ms: int = 86400000
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
+
+    @property
+    def flushes_early(self) -> bool:
+        """Tell whether replication alone is not trusted to keep records."""
+        return self.flush_messages != NEVER or self.flush_ms != NEVER
 
     @classmethod
     def of_broker(cls, config: NodeConfig) -> "LogSettings":
@@ -44,4 +56,6 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
             deletes="delete" in policies,
             compacts="compact" in policies,
             producer_expiration_ms=config.integer("producer.id.expiration.ms"),
+            flush_messages=config.integer("log.flush.interval.messages"),
+            flush_ms=config.integer("log.flush.interval.ms"),
         )

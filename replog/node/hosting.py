@@ -72,6 +72,8 @@ class Hosting:
                 minimum = self.settings.min_insync_replicas(self.metadata.image, topic)
                 self.replicas.perform(replica, replica.partition.on_min_insync_replicas(minimum, now_ms))
                 replica.partition.log.settings = self.settings.of_log(self.metadata.image, topic)
+                self.replicas.flushed(replica)  # perhaps less has to be durable now
+                self.replicas.grew(replica)  # perhaps more
 
     def _act(self, keys: Iterable[TopicIdPartition]) -> None:
         for action in self.metadata.actions(keys):

@@ -102,7 +102,7 @@ class ProduceApi:
             self._answer_nothing(request, results)
         elif waits:
             op = DelayedProduce(results, now_ms + body.timeout_ms, self._responder(request))
-            self.replicas.delay_produce(op, waits)
+            self.replicas.delay_produce(op, waits, is_replicated=body.acks == -1)
         else:
             request.reply(self._response(request.version, results))
 
@@ -131,6 +131,8 @@ class ProduceApi:
             assert partition.leadership is not None
             # A duplicate waits for its first copy as that one did: it may not be replicated yet (M75).
             error = partition.leadership.produce_outcome(appended.last_offset)
+        elif acks == 1 and partition.leadership is not None:
+            error = partition.leadership.flush_outcome(appended.last_offset)
         return ProduceResult(
             topic,
             data.index,

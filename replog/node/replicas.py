@@ -35,13 +35,15 @@ class WaitingFetch(Protocol):
 class Replica:
     """A hosted partition with those who wait for it."""
 
-    __slots__ = ("fetches", "key", "name", "partition", "produces")
+    __slots__ = ("fetches", "flushes", "is_hosted", "key", "name", "partition", "produces")
 
     def __init__(self, key: TopicIdPartition, partition: Partition) -> None:
         self.key = key
         self.name = partition.name
         self.partition = partition
+        self.is_hosted = True
         self.produces = ProduceQueue()
+        self.flushes = ProduceQueue()  # acks=1, where a topic's records have to be durable
         self.fetches: Watchers[WaitingFetch] = Watchers()
 
 
@@ -60,6 +62,16 @@ class Proposals(Protocol):
 
     def submit(self, replica: Replica, proposal: Proposal, after_ms: int) -> None:
         """Send the proposal, not before `after_ms` from now; a newer one replaces it."""
+
+
+class EarlyFlushes(Protocol):
+    """Who makes logs durable that may not wait for the periodic flush."""
+
+    def grew(self, replica: Replica) -> None:
+        """Flush if the log's settings ask for it, now or in time."""
+
+    def forget(self, replica: Replica) -> None:
+        """Leave the log alone."""
 
 
 class Coordination(Protocol):
@@ -84,6 +96,7 @@ class Replicas:
         self.replication: Replication | None = None
         self.proposals: Proposals | None = None
         self.coordination: Coordination | None = None
+        self.flushing: EarlyFlushes | None = None
         self._grown: dict[Replica, None] = {}  # logs that grew, or of which the role changed
         self._advanced: dict[Replica, None] = {}  # high watermarks that moved
         self._wake_is_due = False
@@ -138,6 +151,9 @@ class Replicas:
             if not inner:
                 del outer[index]  # type: ignore[arg-type]
         self._unjournaled.pop(replica, None)
+        replica.is_hosted = False
+        if self.flushing is not None:
+            self.flushing.forget(replica)
 
     # --- what follows --------------------------------------------------------------------
 
@@ -149,6 +165,14 @@ class Replicas:
     def grew(self, replica: Replica) -> None:
         """Note an append: followers may be waiting for it."""
         self._grown[replica] = None
+        self._wake_soon()
+        if self.flushing is not None and replica.partition.log.settings.flushes_early:
+            self.flushing.grew(replica)
+
+    def flushed(self, replica: Replica) -> None:
+        """Note that a log is durable further than before, or has to be: acknowledgements may be due."""
+        self.perform(replica, replica.partition.on_flushed(self.world.clock.now_ms()))
+        self._advanced[replica] = None
         self._wake_soon()
 
     def _advance(self, replica: Replica, _: Effect) -> None:
@@ -168,8 +192,9 @@ class Replicas:
         if self.coordination is not None:
             self.coordination.resigned(replica)
         # SPEC 3.7.3: whatever waited under the last leader epoch has an unknown outcome now (M46).
-        for op in replica.produces.fail(Error.NOT_LEADER_OR_FOLLOWER):
-            self._complete(op)
+        for queue in (replica.produces, replica.flushes):
+            for op in queue.fail(Error.NOT_LEADER_OR_FOLLOWER):
+                self._complete(op)
         self.grew(replica)
         self._advanced[replica] = None
 
@@ -205,10 +230,15 @@ class Replicas:
 
     # --- waiting -------------------------------------------------------------------------
 
-    def delay_produce(self, op: DelayedProduce, waits: Iterable[tuple[Replica, int]]) -> None:
-        """Let a produce wait; `waits` names each partition and the index of its result."""
+    def delay_produce(
+        self, op: DelayedProduce, waits: Iterable[tuple[Replica, int]], *, is_replicated: bool = True
+    ) -> None:
+        """Let a produce wait; `waits` names each partition and the index of its result.
+
+        is_replicated:  wait for the high watermark, else only for the leader's own disk.
+        """
         for replica, index in waits:
-            replica.produces.add(op, op.results[index])
+            (replica.produces if is_replicated else replica.flushes).add(op, op.results[index])
         self._deadlines.add(op)
         self._arm_timer()
 
@@ -247,6 +277,8 @@ class Replicas:
             leadership = replica.partition.leadership
             if leadership is not None:
                 for op in replica.produces.settle(leadership.produce_outcome):
+                    self._complete(op)
+                for op in replica.flushes.settle(leadership.flush_outcome):
                     self._complete(op)
         fetches: dict[WaitingFetch, list[Replica]] = {}
         for replica in {**advanced, **grown}:

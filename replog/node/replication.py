@@ -13,6 +13,7 @@ from replog.broker.fetcher import FetchSource, FetchState, Remedy
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.errors import Error
 from replog.log.batch import CorruptBatch
+from replog.node.flushing import Flushing
 from replog.node.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, TopicIdPartition
@@ -136,6 +137,8 @@ class SourceLoop:
 
     async def _fetch(self, due: list[FetchState]) -> None:
         connection = await self._connect()
+        # The position asked for is a claim: the leader counts all below it as held by this replica.
+        await self.fetching.flushing.make_durable(filter(None, map(self._replica, due)))
         asked: Asked = {}
         body = self._request(due, asked)
         if not asked:
@@ -152,8 +155,8 @@ class SourceLoop:
     def _request(self, due: list[FetchState], asked: Asked) -> FetchRequest:
         topics: dict[UUID, list[FetchPartition]] = {}
         for state in due:
-            replica = self.replicas.find_by_id(TopicIdPartition(state.topic_id, state.name.partition))
-            if replica is None or replica.partition.leadership is not None:
+            replica = self._replica(state)
+            if replica is None or replica.partition.leadership is not None or replica.partition.log.must_flush:
                 continue
             asked[replica.key] = state.leader_epoch
             topics.setdefault(state.topic_id, []).append(self._wanted(replica, state))
@@ -165,6 +168,9 @@ class SourceLoop:
             # KIP-903: the epoch of this very life, so that a fetch of a former one is recognised.
             replica_state=ReplicaState(replica_id=self.replicas.node_id, replica_epoch=self.fetching.broker_epoch),
         )
+
+    def _replica(self, state: FetchState) -> Replica | None:
+        return self.replicas.find_by_id(TopicIdPartition(state.topic_id, state.name.partition))
 
     def _wanted(self, replica: Replica, state: FetchState) -> FetchPartition:
         log = replica.partition.log
@@ -264,8 +270,9 @@ class SourceLoop:
 class ReplicaFetching:
     """All loops of a broker."""
 
-    def __init__(self, replicas: Replicas, limits: FetchLimits, tasks: Tasks) -> None:
+    def __init__(self, replicas: Replicas, flushing: Flushing, limits: FetchLimits, tasks: Tasks) -> None:
         self.replicas = replicas
+        self.flushing = flushing
         self.tasks = tasks
         self.limits = limits
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH

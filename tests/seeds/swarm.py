@@ -18,8 +18,8 @@ from clusters.spec import ClusterSpec
 from replog.wire.apis import Api
 from tests.simulated.cluster_program import Trial, settled
 
-# Brokers take log.flush.interval.messages and do nothing with it yet; until they do, power losses permit losses.
-FLUSHES_ARE_HONOURED = False
+# With this off, power losses permit losses: replicas are trusted then, not disks.
+FLUSHES_ARE_HONOURED = True
 APIS = (Api.ALTER_PARTITION, Api.BROKER_REGISTRATION, Api.BROKER_HEARTBEAT, Api.FETCH, Api.VOTE, Api.PRODUCE)
 
 
