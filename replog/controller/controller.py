@@ -66,6 +66,7 @@ class Controller:
         self._static_configs = static_configs
         self._new_topic_id = new_topic_id
         self._random = random  # for placements only
+        self._finished_before = 0  # recoveries, in former reigns
         self._committed_offset = -1
         self._next_balance_ms = 0
         self._next_unclean_scan_ms = 0
@@ -98,6 +99,7 @@ class Controller:
         self.image.undoable = True
         self._open_group = []
         self.sessions.activate(self.image, now_ms)
+        self._finished_before = self.recoveries_finished
         self.recoveries = Recoveries()
         self._next_balance_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
         self._next_unclean_scan_ms = now_ms + self.settings.unclean_leader_election_interval_ms
@@ -166,6 +168,11 @@ class Controller:
     def recovery_counts(self) -> Counts:
         """KIP-966's metrics of unclean recovery."""
         return self.recoveries.counts
+
+    @property
+    def recoveries_finished(self) -> int:
+        """Unclean recoveries done in this controller's life, in all its reigns (KIP-966, "Metrics")."""
+        return self._finished_before + self.recoveries.counts.unclean_recovery_finished
 
     def _turn(self, now_ms: int, next_offset: int) -> Turn:
         return Turn(self.policy, now_ms=now_ms, next_offset=next_offset)

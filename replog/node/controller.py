@@ -36,6 +36,7 @@ from replog.errors import Error
 from replog.log.log import Log
 from replog.node.forwarding import FAILED
 from replog.node.metadata_log import open_metadata_log
+from replog.node.metrics import MetricsServer, exposition
 from replog.node.quorum import QuorumListener, QuorumNode, SnapshotReader
 from replog.node.server import Server, ServerLimits, ServerRequest
 from replog.node.tasks import Tasks
@@ -80,6 +81,7 @@ class ControllerNode:
         )
         self.tasks = Tasks()
         self.server = Server(world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config), features=self._features)
+        self.metrics = MetricsServer(world, lambda: exposition(self.controller))
         self.quorum: QuorumNode | None = None
         self._also_tell = also_tell
         self._log: Log | None = None
@@ -106,7 +108,10 @@ class ControllerNode:
         incarnation = self.world.entropy.uuid()
         self.world.journal.event("start", node=self.config.node_id, role="controller", incarnation=str(incarnation))
         quorum = self.quorum or self.prepare()
-        await self.server.start(listener_of(self.config))
+        address = listener_of(self.config)
+        await self.server.start(address)
+        if self.config.integer("tribunal.metrics.port"):
+            await self.metrics.start(address.host, self.config.integer("tribunal.metrics.port"))
         quorum.start()
 
     async def stop(self) -> None:
@@ -116,6 +121,7 @@ class ControllerNode:
         await self.quorum.stop()
         self._stop_acting()
         self.server.stop()
+        self.metrics.stop()
         self.tasks.cancel()
         for connection in self._connections.values():
             connection.close()
