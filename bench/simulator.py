@@ -102,7 +102,9 @@ def profiled(seed, seconds, rate):
     shares = Counter()
     for (file, _, _), (_, _, own_s, _, _) in pstats.Stats(profile).stats.items():
         parts = Path(file).parts
-        known = next((parts[parts.index(name) :][:3] for name in ("replog", "clusters", "workloads") if name in parts), ())
+        known = next(
+            (parts[parts.index(name) :][:3] for name in ("replog", "clusters", "workloads") if name in parts), ()
+        )
         shares["/".join(known) or "the interpreter"] += own_s
     whole = sum(shares.values())
     for name, own_s in shares.most_common(25):
