@@ -1,0 +1,239 @@
+"""The classic protocol step by step: ids, static members, time-outs, refused writes, offsets of transactions."""
+
+from typing import Any
+
+from replog.coordinators.events import Entry, NotWritten
+from replog.coordinators.group import GroupSettings, GroupState
+from replog.coordinators.groups import GroupCoordinator
+from replog.errors import Error
+from replog.types import TopicPartition
+from replog.wire.messages.heartbeat import HeartbeatRequest
+from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from replog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from replog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from replog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.coordinators.driving import AllTopics, Driver, new_ids
+
+PARTITION = TopicPartition("t", 0)
+DAY_MS = 86_400_000
+
+
+def a_coordinator(**settings: Any) -> Driver:
+    chosen = GroupSettings(**({"initial_rebalance_delay_ms": 0} | settings))
+    core = GroupCoordinator(chosen, AllTopics(), new_ids(), expiry_interval_ms=600_000)
+    driver = Driver(core)
+    driver.perform(core.on_loaded(driver.now))
+    return driver
+
+
+def join(member_id: str = "", **fields: Any) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        **{
+            "group_id": "g",
+            "member_id": member_id,
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 20_000,
+            "protocol_type": "consumer",
+            "protocols": [JoinGroupRequestProtocol(name="range")],
+        }
+        | fields
+    )
+
+
+def sync(member_id: str, generation: int, shares: dict[str, bytes] | None = None) -> SyncGroupRequest:
+    assignments = [SyncGroupRequestAssignment(member_id=m, assignment=share) for m, share in (shares or {}).items()]
+    return SyncGroupRequest(group_id="g", member_id=member_id, generation_id=generation, assignments=assignments)
+
+
+def commit(offset: int, member_id: str = "", generation: int = -1) -> OffsetCommitRequest:
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    return OffsetCommitRequest(
+        group_id="g",
+        member_id=member_id,
+        generation_id_or_member_epoch=generation,
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])],
+    )
+
+
+def commit_in_transaction(offset: int, producer_id: int) -> TxnOffsetCommitRequest:
+    asked = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topics = [TxnOffsetCommitRequestTopic(name="t", partitions=[asked])]
+    return TxnOffsetCommitRequest(group_id="g", producer_id=producer_id, producer_epoch=0, topics=topics)
+
+
+def committed(driver: Driver, *, stable: bool = False) -> tuple[int, Error]:
+    ((_, found),) = driver.core.fetch("g", [PARTITION], require_stable=stable)
+    return found.committed_offset, found.error_code
+
+
+def a_stable_pair() -> tuple[Driver, str, str]:
+    """Two members in a stable group; the first leads."""
+    driver = a_coordinator()
+    first = driver.ask(join(), version=3).member_id
+    token = driver.send(join(), version=3)
+    answer = driver.ask(join(first), version=3)
+    second = driver.replies[token].member_id
+    waiting = driver.send(sync(second, answer.generation_id))
+    driver.send(sync(first, answer.generation_id, {first: b"\x00", second: b"\x01"}))
+    assert driver.replies[waiting].assignment == b"\x01"
+    return driver, first, second
+
+
+def test_whoever_comes_without_an_id_gets_one_and_comes_again() -> None:
+    """KIP-394."""
+    driver = a_coordinator()
+
+    given = driver.ask(join(), version=5)
+    joined = driver.ask(join(given.member_id), version=5)
+
+    assert given.error_code is Error.MEMBER_ID_REQUIRED
+    assert (joined.error_code, joined.member_id, joined.leader) == (Error.NONE, given.member_id, given.member_id)
+
+
+def test_a_static_member_that_returns_keeps_its_place_and_fences_its_former_self() -> None:
+    """KIP-345: no rebalance, and what it comes back to is stored first."""
+    driver = a_coordinator()
+    before = driver.ask(join(group_instance_id="i"))
+    driver.send(sync(before.member_id, before.generation_id, {before.member_id: b"mine"}))
+
+    after = driver.ask(join(group_instance_id="i"))
+
+    assert after.error_code is Error.NONE
+    assert (after.generation_id, after.member_id != before.member_id) == (before.generation_id, True)
+    assert driver.ask(sync(after.member_id, after.generation_id)).assignment == b"mine"
+    stale = HeartbeatRequest(
+        group_id="g", member_id=before.member_id, generation_id=before.generation_id, group_instance_id="i"
+    )
+    assert driver.ask(stale).error_code is Error.FENCED_INSTANCE_ID
+
+
+def test_a_member_that_does_not_come_back_in_time_is_left_behind() -> None:
+    driver, first, second = a_stable_pair()
+
+    waiting = driver.send(join(first, protocols=[JoinGroupRequestProtocol(name="range", metadata=b"new")]))
+    assert driver.ask(HeartbeatRequest(group_id="g", member_id=second, generation_id=2)).error_code is (
+        Error.REBALANCE_IN_PROGRESS
+    )
+    driver.pass_time(9_000)
+    driver.ask(HeartbeatRequest(group_id="g", member_id=second, generation_id=2))
+    driver.pass_time(11_000)
+
+    assert driver.replies[waiting].generation_id == 3
+    assert list(driver.core.groups["g"].members) == [first]
+
+
+def test_a_silent_member_leaves_with_its_session() -> None:
+    driver, first, second = a_stable_pair()
+
+    driver.pass_time(9_000)
+    driver.ask(HeartbeatRequest(group_id="g", member_id=first, generation_id=2))
+    driver.pass_time(2_000)
+
+    group = driver.core.groups["g"]
+    assert (group.state, list(group.members)) == (GroupState.PREPARING_REBALANCE, [first])
+    assert driver.ask(HeartbeatRequest(group_id="g", member_id=second, generation_id=2)).error_code is (
+        Error.UNKNOWN_MEMBER_ID
+    )
+
+
+def test_nobody_lives_by_an_assignment_that_is_not_stored() -> None:
+    driver = a_coordinator()
+    joined = driver.ask(join(), version=3)
+    driver.hold()
+
+    waiting = driver.send(sync(joined.member_id, joined.generation_id, {joined.member_id: b"x"}))
+    assert waiting not in driver.replies
+    refused = NotWritten(driver.log[-1].ticket, Error.NOT_ENOUGH_REPLICAS)
+    driver.perform(driver.core.on_not_written(refused, driver.now))
+
+    assert driver.replies[waiting].error_code is Error.COORDINATOR_NOT_AVAILABLE
+    assert driver.core.groups["g"].state is GroupState.PREPARING_REBALANCE
+
+
+def test_an_offset_shows_when_it_is_committed() -> None:
+    driver = a_coordinator()
+    driver.hold()
+
+    driver.send(commit(5))
+    assert committed(driver) == (-1, Error.NONE)
+    driver.release()
+
+    assert committed(driver) == (5, Error.NONE)
+
+
+def test_offsets_of_a_transaction_wait_for_its_end() -> None:
+    """KIP-447: who wants stable offsets waits meanwhile."""
+    driver = a_coordinator()
+    driver.send(commit(5))
+
+    driver.hold()
+    driver.send(commit_in_transaction(9, producer_id=7))
+    assert committed(driver, stable=True)[1] is Error.UNSTABLE_OFFSET_COMMIT
+    driver.release()
+    assert committed(driver, stable=True)[1] is Error.UNSTABLE_OFFSET_COMMIT
+    assert committed(driver) == (5, Error.NONE)
+    driver.core.on_marker(7, committed=True)
+    assert committed(driver, stable=True) == (9, Error.NONE)
+
+    driver.send(commit_in_transaction(12, producer_id=7))
+    driver.core.on_marker(7, committed=False)
+    assert committed(driver, stable=True) == (9, Error.NONE)
+
+
+def test_the_next_coordinator_knows_what_is_in_the_log() -> None:
+    driver, first, second = a_stable_pair()
+    driver.send(commit(5, first, 2))
+    driver.send(commit_in_transaction(8, producer_id=7))
+
+    heir = a_coordinator()
+    offset = 0
+    for write in driver.log:
+        for entry in write.entries:
+            producer_id = write.producer.producer_id if write.producer is not None else None
+            heir.core.replay(entry.key, entry.value, offset, producer_id)
+            offset += 1
+    heir.perform(heir.core.on_loaded(heir.now))
+
+    group = heir.core.groups["g"]
+    assert (group.state, group.generation, list(group.members)) == (GroupState.STABLE, 2, [first, second])
+    assert committed(heir) == (5, Error.NONE)
+    assert heir.ask(HeartbeatRequest(group_id="g", member_id=second, generation_id=2)).error_code is Error.NONE
+    heir.core.on_marker(7, committed=True)
+    assert committed(heir) == (8, Error.NONE)
+    heir.pass_time(10_001)  # nobody was heard of: all sessions end
+    assert heir.core.groups["g"].members == {}
+
+
+def test_offsets_of_an_abandoned_group_expire() -> None:
+    driver, first, second = a_stable_pair()
+    driver.send(commit(5, first, 2))
+    leaving = [MemberIdentity(member_id=first), MemberIdentity(member_id=second)]
+    driver.ask(LeaveGroupRequest(group_id="g", members=leaving))
+
+    driver.pass_time(6 * DAY_MS)
+    assert committed(driver) == (5, Error.NONE)
+    driver.pass_time(2 * DAY_MS)
+
+    assert committed(driver) == (-1, Error.NONE)
+    assert driver.core.groups == {}
+    tombstones: list[Entry] = driver.log[-1].entries
+    assert [entry.value for entry in tombstones] == [None, None]
+
+
+def test_a_group_with_members_cannot_be_deleted() -> None:
+    driver, _, _ = a_stable_pair()
+    replies: dict[int, Any] = driver.replies
+
+    driver.perform(driver.core.delete("g", 1000))
+    driver.perform(driver.core.delete("unknown", 1001))
+
+    assert (replies[1000].error_code, replies[1001].error_code) == (Error.NON_EMPTY_GROUP, Error.GROUP_ID_NOT_FOUND)
