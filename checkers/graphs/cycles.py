@@ -108,7 +108,8 @@ def realtime_barriers(graph: Graph, invoked: Vertices, completed: Vertices, sour
     finish = completed[order]
     # Transaction v begins after the first `before[v]` completions; equal counts share one barrier.
     before = np.searchsorted(finish, invoked, side="left")
-    levels = np.unique(before[before > 0])
+    levels = np.sort(before[before > 0])
+    levels = levels[np.append(True, levels[1:] != levels[:-1])] if len(levels) else levels
     if len(levels) == 0:
         return
     first = graph.grow(len(levels))

@@ -33,25 +33,31 @@ class ListHistory:
     def __init__(self, operations: Sequence[Operation]) -> None:
         self.operations = operations
         self.writer: dict[tuple[Key, Element], int] = {}
-        self.final: set[tuple[Key, Element]] = set()
+        self.intermediate: set[tuple[Key, Element]] = set()
         self.appends: dict[Key, list[Element]] = {}
         self.reads: dict[Key, list[tuple[int, tuple[Element, ...]]]] = {}
+        # Transactions that read a key and later appended to it, with what they read first.
+        self.updates: dict[Key, list[tuple[int, tuple[Element, ...]]]] = {}
         for number, operation in enumerate(operations):
             self._take(number, operation)
 
     def _take(self, number: int, operation: Operation) -> None:
         last: dict[Key, Element] = {}
-        own: set[Key] = set()
+        first_read: dict[Key, tuple[Element, ...]] = {}
         for function, key, value in operation.steps:
             if function == "append":
                 self.writer[key, value] = number
                 if operation.outcome != "fail":
                     self.appends.setdefault(key, []).append(value)
+                if key in last:
+                    self.intermediate.add((key, last[key]))
                 last[key] = value
-                own.add(key)
+                if key in first_read:
+                    self.updates.setdefault(key, []).append((number, first_read[key]))
             elif operation.outcome == "ok":
-                self.reads.setdefault(key, []).append((number, tuple(value or ())))
-        self.final.update(last.items())
+                seen = tuple(value or ())
+                self.reads.setdefault(key, []).append((number, seen))
+                first_read.setdefault(key, seen)
 
 
 def check(operations: Sequence[Operation], model: str = "strict-serializable") -> Findings:
@@ -71,7 +77,7 @@ def check(operations: Sequence[Operation], model: str = "strict-serializable") -
         _dirty_updates(found, history, key, order)
         _lost_updates(found, history, key)
         _edges(graph, history, key, order)
-    _reads_of_others(found, history)
+    _reads_of_others(found, history, orders)
     add_time(graph, operations, suffixes_of(model))
     result = search(graph, suffixes_of(model), implied_by)
     for cycle in result.cycles:
@@ -180,22 +186,22 @@ def _dirty_updates(found: Findings, history: ListHistory, key: Key, order: tuple
 def _lost_updates(found: Findings, history: ListHistory, key: Key) -> None:
     """Report committed transactions that read the same version of a key first and then appended to it."""
     by_version: dict[tuple[Element, ...], dict[int, None]] = {}
-    for number, elements in history.reads.get(key, []):
-        operation = history.operations[number]
-        touching = [step for step in operation.steps if step[1] == key]
-        first = next(place for place, step in enumerate(touching) if step[0] == "r")
-        appended = any(step[0] == "append" for step in touching[first:])
-        if appended and tuple(touching[first][2] or ()) == elements:
-            by_version.setdefault(elements, {})[number] = None
+    for number, elements in history.updates.get(key, []):
+        by_version.setdefault(elements, {})[number] = None
     for elements, numbers in by_version.items():
         if len(numbers) > 1:
             places = tuple(history.operations[number].index for number in numbers)
             found.add("lost-update", places, f"each read {key} as {list(elements)} and appended to it")
 
 
-def _reads_of_others(found: Findings, history: ListHistory) -> None:
+def _reads_of_others(found: Findings, history: ListHistory, orders: dict[Key, tuple[Element, ...]]) -> None:
     for key, reads in history.reads.items():
+        sound = _sound_beginning(history, key, orders[key])
         for number, elements in reads:
+            if elements == sound[: len(elements)]:
+                if elements:
+                    _intermediate(found, history, number, key, elements[-1])
+                continue
             reader = history.operations[number]
             for element in elements:
                 writer = history.writer.get((key, element))
@@ -208,9 +214,18 @@ def _reads_of_others(found: Findings, history: ListHistory) -> None:
                 _intermediate(found, history, number, key, elements[-1])
 
 
+def _sound_beginning(history: ListHistory, key: Key, order: tuple[Element, ...]) -> tuple[Element, ...]:
+    """Return the order up to the first element that nobody appended or whose transaction failed."""
+    for place, element in enumerate(order):
+        writer = history.writer.get((key, element))
+        if writer is None or history.operations[writer].outcome == "fail":
+            return order[:place]
+    return order
+
+
 def _intermediate(found: Findings, history: ListHistory, number: int, key: Key, last: Element) -> None:
     writer = history.writer.get((key, last))
-    if writer is not None and writer != number and (key, last) not in history.final:
+    if writer is not None and writer != number and (key, last) in history.intermediate:
         places = (history.operations[writer].index, history.operations[number].index)
         found.add("G1b", places, f"{last!r} was not the last that its transaction appended to {key}")
 

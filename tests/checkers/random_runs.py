@@ -55,4 +55,9 @@ def random_run(run_dir: Path, seed: int) -> Path:
             last_stable_offset=random.choice([None, random.randrange(9)]),
             log_start_offset=random.choice([None, 0, at]),
         )
+    for at in range(random.randrange(4)):
+        start = random.randrange(12)
+        some = {offset: value for offset, value in log.items() if start <= offset < start + 4}
+        if some:
+            run.read(some, 420 + at)
     return run.finish() if random.random() < 0.9 else run.cut_off()
