@@ -31,6 +31,7 @@ from replog.log.batch import (
 )
 from replog.log.log import Appended
 from replog.log.validation import Origin
+from replog.node.forwarding import errors_in
 from replog.node.replicas import Replica, Replicas
 from replog.node.server import ServerRequest
 from replog.node.tasks import Tasks
@@ -42,6 +43,16 @@ LOAD_BYTES: Final = 1 << 20
 RECOVERY_POLL_MS: Final = 50
 NEVER_MS: Final = 1 << 50  # nobody looks: what a coordinator waits for has no deadline
 NO_TOPIC: Final = TopicProduceData()
+
+# Errors that well-behaved clients meet all the time; others are worth a line.
+ROUTINE: Final = (
+    *(Error.NONE, Error.MEMBER_ID_REQUIRED, Error.REBALANCE_IN_PROGRESS, Error.CONCURRENT_TRANSACTIONS),
+    *(Error.UNSTABLE_OFFSET_COMMIT, Error.COORDINATOR_LOAD_IN_PROGRESS),
+)
+NAMED: Final = (
+    *("group_id", "member_id", "group_instance_id", "generation_id", "generation_id_or_member_epoch"),
+    *("transactional_id", "producer_id", "producer_epoch"),
+)
 
 Respond = Callable[[Any], None]
 Failed = Callable[[Any, Error], msgspec.Struct]
@@ -79,12 +90,13 @@ class Core(Protocol):
 class Waiting:
     """Who waits for a reply, and what to say when there will be none."""
 
-    __slots__ = ("body", "failed", "respond")
+    __slots__ = ("body", "failed", "respond", "who")
 
-    def __init__(self, body: Any, respond: Respond, failed: Failed) -> None:
+    def __init__(self, body: Any, respond: Respond, failed: Failed, who: str) -> None:
         self.body = body
         self.respond = respond
         self.failed = failed
+        self.who = who
 
 
 class Coordinator:
@@ -110,7 +122,7 @@ class Coordinator:
     def ask_as(self, body: Any, *, version: int, request: ServerRequest, respond: Respond, failed: Failed) -> None:
         """Let the core answer something else in a request's name: its part for one id, or what it comes down to."""
         asked = Request(
-            token=self.expect(body, respond, failed),
+            token=self.expect(body, respond, failed, who=f"{request.client_id} at {request.peer_host}"),
             version=version,
             client_id=request.client_id or "",
             client_host=f"/{request.peer_host}",
@@ -118,10 +130,10 @@ class Coordinator:
         )
         self.perform(self.core.handle(asked, self.now()))
 
-    def expect(self, body: Any, respond: Respond, failed: Failed) -> Token:
+    def expect(self, body: Any, respond: Respond, failed: Failed, *, who: str) -> Token:
         """Return a token for a reply to come."""
         self._last_token += 1
-        self.waiting[self._last_token] = Waiting(body, respond, failed)
+        self.waiting[self._last_token] = Waiting(body, respond, failed, who)
         return self._last_token
 
     def now(self) -> Now:
@@ -147,13 +159,19 @@ class Coordinator:
                 return
             match effect:
                 case Reply():
-                    waiting = self.waiting.pop(effect.token)
-                    waiting.respond(effect.body)
+                    self._reply(self.waiting.pop(effect.token), effect.body)
                 case Write():
                     self._write(effect)
                 case SendMarkers():
                     self.shards.send_markers(self, effect)
         self._arm()
+
+    def _reply(self, waiting: Waiting, answer: msgspec.Struct) -> None:
+        error = next((error for error in errors_in(answer) if error not in ROUTINE), None)
+        if error is not None:
+            what = f"{self.replica.name}: {waiting.who}: {type(waiting.body).__name__}{_names(waiting.body)}"
+            self.shards.replicas.world.journal.log("info", f"{what}: {error.name}")
+        waiting.respond(answer)
 
     def _write(self, write: Write) -> None:
         now = self.now()
@@ -336,3 +354,9 @@ class Shards:
                 fail()
 
         replica.produces.add(DelayedProduce([result], NEVER_MS, respond), result)
+
+
+def _names(body: Any) -> str:
+    """Return who a request speaks for, for people."""
+    found = {name: getattr(body, name) for name in NAMED if hasattr(body, name)}
+    return f" {found}" if found else ""

@@ -208,12 +208,12 @@ class GroupApi:
             if isinstance(found, Error):
                 one_done(dg.DeletableGroupResult(group_id=group_id, error_code=found))
             else:
-                _delete(found, group_id, one_done)
+                _delete(found, group_id, one_done, f"{request.client_id} at {request.peer_host}")
 
 
-def _delete(coordinator: Coordinator, group_id: str, done: Callable[[dg.DeletableGroupResult], None]) -> None:
+def _delete(coordinator: Coordinator, group_id: str, done: Callable[[dg.DeletableGroupResult], None], who: str) -> None:
     token = coordinator.expect(
-        group_id, done, lambda name, error: dg.DeletableGroupResult(group_id=name, error_code=error)
+        group_id, done, lambda name, error: dg.DeletableGroupResult(group_id=name, error_code=error), who=who
     )
     coordinator.perform(coordinator.core.delete(group_id, token))
 
