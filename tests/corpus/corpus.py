@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 
 
@@ -21,7 +23,7 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     for name in (path, path.with_name(path.name + ".gz")):
         if name.is_file():
             with gzip.open(name, "rt") if name.suffix == ".gz" else name.open() as text:
-                yield from (json.loads(line) for line in text if line.strip())
+                yield from (msgspec.json.decode(line) for line in text if line.strip())
 
 
 def elle_cases() -> Iterator[dict[str, Any]]:
