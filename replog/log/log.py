@@ -566,7 +566,11 @@ class Log:
     def _save_epochs(self) -> None:
         path = f"{self.directory}/{EPOCHS_FILE}"
         content = self.epochs.to_checkpoint()
-        if not self.disk.exists(path) or self.disk.read_file(path) != content:
+        if not self.disk.exists(path):
+            # A new partition has no epochs yet; syncs are what creating many partitions takes its time for.
+            if self.epochs.latest >= 0:
+                self.disk.replace_file(path, content)
+        elif self.disk.read_file(path) != content:
             self.disk.replace_file(path, content)
 
     # Whose log it is.

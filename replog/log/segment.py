@@ -118,10 +118,12 @@ class Segment:
 
     def forget_durable_indexes(self) -> None:
         """Remove the index files: from now on the segment's content is not known to be durable."""
-        for suffix in INDEX_SUFFIXES:
-            if self.disk.exists(self.path(suffix)):
-                self.disk.remove(self.path(suffix))
-        self.disk.sync_directory(self.directory)
+        existing = [path for path in map(self.path, INDEX_SUFFIXES) if self.disk.exists(path)]
+        for path in existing:
+            self.disk.remove(path)
+        # An earlier life may have removed them and died before its sync: only a new segment has none to forget.
+        if existing or self.size:
+            self.disk.sync_directory(self.directory)
         self.has_durable_indexes = False
 
     def replace_content(self, content: Buffer) -> None:
