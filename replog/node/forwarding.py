@@ -18,6 +18,7 @@ from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.wire.apis import Api
 from replog.wire.messages import (
+    add_raft_voter,
     alter_partition_reassignments,
     create_partitions,
     create_topics,
@@ -27,6 +28,7 @@ from replog.wire.messages import (
     elect_leaders,
     incremental_alter_configs,
     list_partition_reassignments,
+    remove_raft_voter,
     unregister_broker,
     update_features,
 )
@@ -147,5 +149,9 @@ FAILED: Final[dict[Api, Failed]] = {
         error_code=error, error_message=None
     ),
     Api.UPDATE_FEATURES: lambda _, error: update_features.UpdateFeaturesResponse(error_code=error, error_message=None),
+    Api.ADD_RAFT_VOTER: lambda _, error: add_raft_voter.AddRaftVoterResponse(error_code=error, error_message=None),
+    Api.REMOVE_RAFT_VOTER: lambda _, error: remove_raft_voter.RemoveRaftVoterResponse(
+        error_code=error, error_message=None
+    ),
     Api.DESCRIBE_QUORUM: lambda _, error: describe_quorum.DescribeQuorumResponse(error_code=error, error_message=None),
 }

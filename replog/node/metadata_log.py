@@ -150,7 +150,12 @@ class MetadataLog:
         )
 
     def _voters(self) -> list[tuple[int, tuple[ReplicaKey, ...]]]:
-        found = []
+        found = [
+            (snapshot.offset - 1, voters)
+            for snapshot in snapshot_ids(self._disk, self.log.directory)[-1:]
+            for voters in [self.snapshot_voters(snapshot)]
+            if voters is not None
+        ]
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
             content = self.read(offset, self.log.log_end_offset)
@@ -158,7 +163,7 @@ class MetadataLog:
                 offset = span.end_offset
                 if span.voters is not None:
                     found.append((span.base_offset, span.voters))
-        return found
+        return sorted(found)
 
     def stored_state(self) -> QuorumState | None:
         """Return what the quorum-state file says."""
@@ -192,8 +197,7 @@ class MetadataLog:
 
     def append_voters(self, effect: AppendVoters) -> None:
         """Write the control batch that fixes the voters' directories (KIP-853)."""
-        voters = [VotersRecordVoter(voter_id=key.node_id, voter_directory_id=key.directory_id) for key in effect.voters]
-        value = encode_struct(VotersRecord(voters=voters), 0)
+        value = _voters_record(effect.voters)
         self._append_control(ControlType.KRAFT_VOTERS, value, effect.base_offset, effect.epoch)
 
     def _append_control(self, kind: ControlType, value: bytes, base_offset: int, epoch: int) -> None:
@@ -269,13 +273,15 @@ class MetadataLog:
         self.log.restart_at(snapshot.offset)
         self._remove_snapshots_below(snapshot.offset)
 
-    def write_snapshot(self, snapshot: OffsetAndEpoch, values: Iterable[bytes]) -> int:
+    def write_snapshot(
+        self, snapshot: OffsetAndEpoch, values: Iterable[bytes], voters: tuple[ReplicaKey, ...] | None = None
+    ) -> int:
         """Write a snapshot of committed state durably; return its size."""
         now_ms = self._world.clock.wall_ms()
         file = self._disk.open(self._path(snapshot, PART_SUFFIX), create=True)
         try:
             file.truncate(0)
-            for batch in _snapshot_batches(values, snapshot.epoch, now_ms):
+            for batch in _snapshot_batches(values, snapshot.epoch, now_ms, voters):
                 file.append(batch)
             size = file.size()
         finally:
@@ -304,6 +310,11 @@ class MetadataLog:
             if known.offset < offset:
                 self._disk.remove(self._path(known))
 
+    def snapshot_voters(self, snapshot: OffsetAndEpoch) -> tuple[ReplicaKey, ...] | None:
+        """Return the voter set that a snapshot names, None when it names none (KIP-853)."""
+        content = self._disk.read_file(self._path(snapshot))
+        return next((span.voters for span in spans(content) if span.voters is not None), None)
+
     def snapshot_values(self, snapshot: OffsetAndEpoch) -> Iterator[bytes]:
         """Yield the record values of a snapshot. Raises `CorruptBatch` when it is not whole."""
         return snapshot_records(self._disk.read_file(self._path(snapshot)))
@@ -322,10 +333,18 @@ def _committed(content: memoryview, header: BatchHeader) -> CommittedBatch:
     )
 
 
-def _snapshot_batches(values: Iterable[bytes], epoch: int, now_ms: int) -> Iterator[bytes]:
+def _snapshot_batches(
+    values: Iterable[bytes], epoch: int, now_ms: int, voters: tuple[ReplicaKey, ...] | None
+) -> Iterator[bytes]:
     header = encode_struct(SnapshotHeaderRecord(last_contained_log_timestamp_ms=now_ms), 0)
     yield control_batch(ControlType.SNAPSHOT_HEADER, header, timestamp_ms=now_ms, base_offset=0, leader_epoch=epoch)
     offset = 1
+    if voters is not None:
+        # The set in force must outlive the records below the snapshot, or a removed voter would be one again.
+        yield control_batch(
+            ControlType.KRAFT_VOTERS, _voters_record(voters), timestamp_ms=now_ms, base_offset=1, leader_epoch=epoch
+        )
+        offset = 2
     for chunk in _chunks(values):
         entries = [NewRecord(None, value) for value in chunk]
         yield build(entries, timestamp_ms=now_ms, base_offset=offset, leader_epoch=epoch)
@@ -334,6 +353,11 @@ def _snapshot_batches(values: Iterable[bytes], epoch: int, now_ms: int) -> Itera
     yield control_batch(
         ControlType.SNAPSHOT_FOOTER, footer, timestamp_ms=now_ms, base_offset=offset, leader_epoch=epoch
     )
+
+
+def _voters_record(voters: Sequence[ReplicaKey]) -> bytes:
+    members = [VotersRecordVoter(voter_id=key.node_id, voter_directory_id=key.directory_id) for key in voters]
+    return encode_struct(VotersRecord(voters=members), 0)
 
 
 def _chunks(values: Iterable[bytes]) -> Iterator[Sequence[bytes]]:

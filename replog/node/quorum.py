@@ -22,15 +22,24 @@ from replog.node.server import ServerRequest
 from replog.ports import World
 from replog.quorum import events
 from replog.quorum.events import Effect, Event, Failure
-from replog.quorum.messages import FetchAnswer, FetchSnapshotAnswer, OffsetAndEpoch, Reply
+from replog.quorum.messages import FetchAnswer, FetchSnapshotAnswer, OffsetAndEpoch, Reply, VoterChangeAnswer
 from replog.quorum.quorum import Quorum
 from replog.quorum.standing import Settings
 from replog.quorum.translate import MAX_FETCH_BYTES, answer_to_wire, from_wire, names_metadata
+from replog.quorum.voter_changes import change_answer_to_wire, change_from_wire
 from replog.quorum.voters import ReplicaKey, voter_set
 from replog.types import METADATA_TOPIC, ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.apis import Api
 
-APIS: Final = (Api.VOTE, Api.BEGIN_QUORUM_EPOCH, Api.END_QUORUM_EPOCH, Api.FETCH, Api.FETCH_SNAPSHOT)
+VOTER_CHANGES: Final = (Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER, Api.UPDATE_RAFT_VOTER)
+APIS: Final = (
+    Api.VOTE,
+    Api.BEGIN_QUORUM_EPOCH,
+    Api.END_QUORUM_EPOCH,
+    Api.FETCH,
+    Api.FETCH_SNAPSHOT,
+    *VOTER_CHANGES,
+)
 BATCH_BYTES_MAX: Final = 1 << 20
 NOTICE_BYTES: Final = 1 << 20  # of committed records told in one turn of the event loop
 
@@ -238,7 +247,7 @@ class QuorumNode:
         if latest is not None and latest.offset >= offset:
             return
         snapshot = OffsetAndEpoch(offset, self._core.log.epoch_before(offset))
-        size = self._log.write_snapshot(snapshot, values)
+        size = self._log.write_snapshot(snapshot, values, self._core.log.voters_before(offset))
         self.bytes_since_snapshot = 0
         self._world.journal.probe("quorum_snapshot_taken")
         self._take(events.SnapshotTaken(now_ms=self._now_ms, snapshot=snapshot, size=size))
@@ -253,18 +262,27 @@ class QuorumNode:
             return True
         if request.api not in APIS:
             return False
+        if request.api in VOTER_CHANGES and "controller" not in self._config.roles:
+            return False
         if request.api is Api.FETCH and "controller" not in self._config.roles and not names_metadata(request.body):
             return False
         self._next_token += 1
         self._requests[self._next_token] = request
-        translated = from_wire(request.api, request.version, request.body)
+        translated = (
+            change_from_wire(request.body)
+            if request.api in VOTER_CHANGES
+            else from_wire(request.api, request.version, request.body)
+        )
         self._take(events.Received(now_ms=self._now_ms, token=self._next_token, request=translated))
         return True
 
-    def _reply(self, token: int, answer: Reply) -> None:
+    def _reply(self, token: int, answer: Reply | VoterChangeAnswer) -> None:
         request = self._requests.pop(token)
         if request.is_answered:
             return  # its connection is gone
+        if isinstance(answer, VoterChangeAnswer):
+            request.reply(change_answer_to_wire(answer))
+            return
         content = b""
         if isinstance(answer, FetchAnswer) and answer.read_offset >= 0:
             content = self._log.read(answer.read_offset, answer.read_end, MAX_FETCH_BYTES)
@@ -304,6 +322,11 @@ class QuorumNode:
     def _notice(self, effect: Notice) -> None:
         if isinstance(effect, events.InstallSnapshot):
             self._log.install(effect.snapshot)
+            voters = self._log.snapshot_voters(effect.snapshot)
+            if voters is not None:
+                # Before any event of the network: who votes is part of what was installed.
+                event = events.SnapshotVoters(now_ms=self._now_ms, snapshot=effect.snapshot, voters=voters)
+                self._events.appendleft(event)
         elif isinstance(effect, events.LeaderChanged):
             self._world.journal.event("quorum_leader", epoch=effect.epoch, leader=effect.leader_id)
         self._notices.append(effect)

@@ -9,7 +9,7 @@ from enum import Enum
 import msgspec
 
 from replog.config import Endpoint
-from replog.quorum.messages import BatchSpan, OffsetAndEpoch, Reply, Request
+from replog.quorum.messages import BatchSpan, OffsetAndEpoch, Reply, Request, VoterChangeAnswer, VoterChangeRequest
 from replog.quorum.state_file import QuorumState
 from replog.quorum.voters import ReplicaKey
 from replog.types import NodeId, QuorumEpoch
@@ -40,7 +40,7 @@ class Received(Happening, frozen=True, kw_only=True):
     """A request came in; `token` comes back in the `Answered` effect."""
 
     token: int
-    request: Request
+    request: Request | VoterChangeRequest
 
 
 class Replied(Happening, frozen=True, kw_only=True):
@@ -77,6 +77,13 @@ class SnapshotTaken(Happening, frozen=True, kw_only=True):
     size: int
 
 
+class SnapshotVoters(Happening, frozen=True, kw_only=True):
+    """A snapshot that took the log's place names these voters."""
+
+    snapshot: OffsetAndEpoch
+    voters: tuple[ReplicaKey, ...]
+
+
 class ResignAsked(Happening, frozen=True, kw_only=True):
     """Somebody wants this node to stop leading."""
 
@@ -108,7 +115,7 @@ class Answered(Deed, frozen=True, kw_only=True):
     """Answer the request that came with this token."""
 
     token: int
-    answer: Reply
+    answer: Reply | VoterChangeAnswer
 
 
 class AppendRecords(Deed, frozen=True, kw_only=True):
@@ -225,6 +232,7 @@ Event = (
     | AppendAsked
     | Synced
     | SnapshotTaken
+    | SnapshotVoters
     | ResignAsked
     | ShutDownAsked
 )

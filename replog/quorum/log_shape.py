@@ -59,6 +59,10 @@ class LogShape:
         """The voter set written last in the log, committed or not (KIP-853)."""
         return self.voters[-1][1] if self.voters else None
 
+    def voters_before(self, offset: int) -> tuple[ReplicaKey, ...] | None:
+        """Return the voter set in force for records before an offset, None when the log names none."""
+        return next((voters for at, voters in reversed(self.voters) if at < offset), None)
+
     def is_covered_by(self, last_epoch: int, last_offset: int) -> bool:
         """Tell whether a log that ends there is at least as up to date as this one (SPEC 1.5.7)."""
         return (last_epoch, last_offset) >= (self.last_epoch, self.end_offset)
@@ -118,6 +122,11 @@ class LogShape:
         if span.voters is not None:
             self.voters.append((span.base_offset, span.voters))
         self.end_offset = span.end_offset
+
+    def note_voters(self, end_offset: int, voters: tuple[ReplicaKey, ...]) -> None:
+        """Take the voter set that a snapshot ending there holds, unless the log's own is newer."""
+        if not any(offset >= end_offset for offset, _ in self.voters):
+            self.voters = [(end_offset - 1, voters)]
 
     def truncate(self, end_offset: int) -> None:
         """Cut everything from this offset on, and every epoch and voter set that began there."""

@@ -5,6 +5,8 @@ Kafka's messages hold lists of topics of partitions; the metadata log has one pa
 `only_metadata` is False when a request named anything but exactly the metadata partition (SPEC 1.5.2).
 """
 
+from enum import StrEnum
+
 import msgspec
 
 from replog.config import Endpoint
@@ -145,6 +147,33 @@ class FetchSnapshotAnswer(Answer, frozen=True, kw_only=True):
     position: int = 0
     length: int = 0
     content: bytes | memoryview = b""
+
+
+class VoterChange(StrEnum):
+    """What is to become of a voter (KIP-853)."""
+
+    ADD = "add"
+    REMOVE = "remove"
+    UPDATE = "update"
+
+
+class VoterChangeRequest(Message, frozen=True, kw_only=True):
+    """Ask the leader for another voter, one less, or to know another address of one. Tools ask it, members do not."""
+
+    change: VoterChange
+    cluster_id: str | None = None
+    voter: ReplicaKey
+    endpoint: Endpoint | None = None
+    epoch: int = -1  # of UPDATE
+    timeout_ms: int = 0
+    ack_when_committed: bool = True
+
+
+class VoterChangeAnswer(Answer, frozen=True, kw_only=True):
+    """Answer to a `VoterChangeRequest`."""
+
+    change: VoterChange
+    message: str | None = None
 
 
 Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest

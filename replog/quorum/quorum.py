@@ -24,12 +24,14 @@ from replog.quorum.events import (
     ResignAsked,
     ShutDownAsked,
     SnapshotTaken,
+    SnapshotVoters,
     Started,
     Synced,
     Tick,
     Unanswered,
 )
 from replog.quorum.log_shape import LogShape
+from replog.quorum.membership import Membership
 from replog.quorum.messages import (
     BeginQuorumEpochAnswer,
     BeginQuorumEpochRequest,
@@ -40,6 +42,7 @@ from replog.quorum.messages import (
     FetchSnapshotAnswer,
     FetchSnapshotRequest,
     VoteAnswer,
+    VoterChangeRequest,
     VoteRequest,
 )
 from replog.quorum.replication import Replication
@@ -98,6 +101,7 @@ class Quorum:
         self._stored = stored
         self._election = Election(self._standing)
         self._replication = Replication(self._standing, self._election)
+        self._membership = Membership(self._standing, self._replication)
         self._announced: tuple[NodeId, QuorumEpoch] | None = None
 
     # --- the door
@@ -108,6 +112,7 @@ class Quorum:
         standing.peers.expire(event.now_ms)
         self._take(event)
         self._election.advance(event.now_ms)
+        self._membership.advance(event.now_ms)
         self._replication.sync_due()
         self._replication.answer_parked(event.now_ms)
         self._announce_leader()
@@ -133,6 +138,8 @@ class Quorum:
                 self._replication.on_synced(event.sync_id)
             case SnapshotTaken():
                 self._replication.on_snapshot_taken(event.snapshot, event.size)
+            case SnapshotVoters():
+                self._standing.log.note_voters(event.snapshot.offset, event.voters)
             case ResignAsked() | ShutDownAsked():
                 self._on_asked_to_go(event, now_ms)
             case Started():
@@ -159,6 +166,9 @@ class Quorum:
                 self._answer(event.token, self._election.on_end_request(request, now_ms))
             case FetchSnapshotRequest():
                 self._replication.on_fetch_snapshot_request(event.token, request, now_ms)
+            case VoterChangeRequest():
+                self._membership.on_request(event.token, request, now_ms)
+                self._membership.advance(now_ms)
             case _:
                 assert_never(request)
 
@@ -274,6 +284,8 @@ class Quorum:
                 return [role.fetch_deadline_ms]
             case Leader():
                 parked = [one.deadline_ms for one in role.parked.values()]
+                if role.voter_change is not None:
+                    parked.append(role.voter_change.deadline_ms)
                 if len(self.voters.ids) == 1:
                     return parked
                 return [role.check_quorum_deadline_ms, role.begin_deadline_ms, *parked]

@@ -149,7 +149,8 @@ class Replication:
         standing = self._standing
         role = standing.role
         assert isinstance(role, Leader)
-        role.progress[role.leader_id].end_offset = standing.log.synced_offset
+        if role.leader_id in role.progress:  # else it has removed itself: the others decide
+            role.progress[role.leader_id].end_offset = standing.log.synced_offset
         moved = role.majority_end_offset()
         if moved is None or moved == role.high_watermark:
             return

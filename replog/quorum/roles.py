@@ -6,7 +6,7 @@ exactly as long as the role; so an answer that belongs to an earlier round finds
 
 import msgspec
 
-from replog.quorum.messages import FetchRequest, OffsetAndEpoch
+from replog.quorum.messages import FetchRequest, OffsetAndEpoch, VoterChangeRequest
 from replog.quorum.voters import ReplicaKey, VoterSet, high_watermark
 from replog.types import NO_NODE, NO_OFFSET, NodeId, QuorumEpoch
 
@@ -124,6 +124,15 @@ class Parked(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: int
 
 
+class PendingChange(msgspec.Struct):
+    """A change of the voter set that somebody waits for; the offset of its record once it is written."""
+
+    token: int
+    request: VoterChangeRequest
+    deadline_ms: int
+    offset: int | None = None
+
+
 class Leader:
     """Leads its epoch: replicates, counts what voters hold, and steps down when they fall silent (SPEC 1.8)."""
 
@@ -147,6 +156,7 @@ class Leader:
         self.check_quorum_deadline_ms = check_quorum_deadline_ms
         self.begin_deadline_ms = begin_deadline_ms
         self.parked: dict[int, Parked] = {}
+        self.voter_change: PendingChange | None = None
 
     def remember_observer(self, replica: ReplicaKey) -> Progress:
         """Return the entry of a replica that is no voter; the longest silent ones are forgotten."""

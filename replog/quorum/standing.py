@@ -22,7 +22,7 @@ from replog.quorum.events import (
 )
 from replog.quorum.events import Resigned as ResignedEffect
 from replog.quorum.log_shape import LogShape
-from replog.quorum.messages import BatchSpan, FetchAnswer, Request
+from replog.quorum.messages import BatchSpan, FetchAnswer, Request, VoterChangeAnswer
 from replog.quorum.peers import Peers
 from replog.quorum.roles import (
     Ballot,
@@ -128,6 +128,10 @@ class Standing:
     def endpoint_of(self, node_id: NodeId) -> Endpoint | None:
         """Return how this node reaches another. Its own configuration wins: it may name a link of its own."""
         return self._configured_endpoints.get(node_id) or self._learned_endpoints.get(node_id)
+
+    def learn_endpoint(self, node_id: NodeId, endpoint: Endpoint) -> None:
+        """Remember where a node says it listens."""
+        self._learned_endpoints[node_id] = endpoint
 
     def election_deadline_ms(self, now_ms: int) -> int:
         """Draw when patience ends: one to two election timeouts from now."""
@@ -329,6 +333,10 @@ class Standing:
                 self.outbox.append(
                     AnsweredEffect(token=parked.token, answer=self.refused_fetch(Error.NOT_LEADER_OR_FOLLOWER))
                 )
+            if left.voter_change is not None:
+                change, error = left.voter_change, Error.NOT_LEADER_OR_FOLLOWER
+                answer = VoterChangeAnswer(change=change.request.change, error=error, epoch=self.epoch)
+                self.outbox.append(AnsweredEffect(token=change.token, answer=answer))
             self.outbox.append(ResignedEffect(epoch=left.epoch))
 
     def refused_fetch(self, error: Error) -> FetchAnswer:

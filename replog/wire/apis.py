@@ -162,6 +162,8 @@ BROKER_APIS: Final = _ranges(
         Api.DESCRIBE_TRANSACTIONS: "0-0",
         Api.LIST_TRANSACTIONS: "0-2",
         Api.DESCRIBE_TOPIC_PARTITIONS: "0-0",
+        Api.ADD_RAFT_VOTER: "0-1",
+        Api.REMOVE_RAFT_VOTER: "0-0",
         Api.GET_REPLICA_LOG_INFO: "0-0",
         Api.ELECT_DESIGNATED_LEADERS: "0-0",
     }
@@ -191,6 +193,9 @@ CONTROLLER_APIS: Final = _ranges(
         Api.BROKER_HEARTBEAT: "0-2",
         Api.UNREGISTER_BROKER: "0-0",
         Api.ALLOCATE_PRODUCER_IDS: "0-0",
+        Api.ADD_RAFT_VOTER: "0-1",
+        Api.REMOVE_RAFT_VOTER: "0-0",
+        Api.UPDATE_RAFT_VOTER: "0-0",
         Api.ELECT_DESIGNATED_LEADERS: "0-0",
     }
 )
