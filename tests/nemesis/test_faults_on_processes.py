@@ -3,6 +3,7 @@
 import pytest
 
 from clusters import processes
+from clusters.addresses import taken_address
 from harness.catalog import faults
 from tests.nemesis import living_cluster
 
@@ -11,9 +12,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 @pytest.fixture(scope="module")
 def living(tmp_path_factory):
-    living = living_cluster.LivingCluster.launched(processes, tmp_path_factory.mktemp("faults"))
+    directory = tmp_path_factory.mktemp("faults")
+    living = living_cluster.LivingCluster.launched(processes, directory)
+    (port,) = set(living.cluster.links.ports.values())
     yield living
     living.close()
+    assert processes.leftovers(directory) == []
+    assert taken_address(living.cluster.spec.node_ids, port) is None
 
 
 # fault, target, how long (s), options
