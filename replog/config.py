@@ -103,6 +103,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     "log.message.timestamp.before.max.ms": 9223372036854775807,
     "log.message.timestamp.after.max.ms": 3600000,
     "log.segment.delete.delay.ms": 60000,
+    "log.cleaner.enable": True,
+    "log.cleaner.backoff.ms": 15000,
     "producer.id.expiration.ms": 86400000,
     "transactional.id.expiration.ms": 604800000,
     "transaction.max.timeout.ms": 900000,

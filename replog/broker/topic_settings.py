@@ -48,6 +48,8 @@ class TopicSettings:
             compacts="compact" in policies,
             tombstone_retention_ms=self.number(image, topic, "delete.retention.ms"),
             producer_expiration_ms=int(self.static["producer.id.expiration.ms"]),
+            compaction_lag_ms_min=self.number(image, topic, "min.compaction.lag.ms"),
+            compaction_lag_ms_max=self.number(image, topic, "max.compaction.lag.ms"),
             cleanable_share_min=float(self.text(image, topic, "min.cleanable.dirty.ratio")),
             flush_messages=self.number(image, topic, "flush.messages"),
             flush_ms=self.number(image, topic, "flush.ms"),

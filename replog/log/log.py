@@ -106,7 +106,7 @@ class Log:
         self.log_end_offset = self.segments[-1].next_offset
         self.flushed_offset = 0
         self.topic_id: UUID | None = None
-        self._truncation_count = 0
+        self.truncation_count = 0  # what was known of offsets before one may be wrong after it
         self._latest_ms = -1  # the latest time that anybody told us
 
     @staticmethod
@@ -371,7 +371,7 @@ class Log:
             self._save_epochs()
 
     def _truncate_segments(self, offset: int) -> None:
-        self._truncation_count += 1
+        self.truncation_count += 1
         kept = self._segment_index(offset)
         for segment in reversed(self.segments[kept + 1 :]):  # newest first: what is left is always a prefix
             segment.remove()
@@ -385,7 +385,7 @@ class Log:
 
     def restart_at(self, offset: int) -> None:
         """Drop everything; the log is empty and goes on at `offset`."""
-        self._truncation_count += 1
+        self.truncation_count += 1
         for segment in reversed(self.segments):
             segment.remove()
         for snapshot in snapshot_offsets(self.disk, self.directory):
@@ -490,7 +490,7 @@ class Log:
 
     def begin_flush(self) -> Flush:
         """Say which files have to be synced; call `complete_flush` once they are."""
-        return Flush(self.files_to_sync(), self.log_end_offset, self._truncation_count)
+        return Flush(self.files_to_sync(), self.log_end_offset, self.truncation_count)
 
     def files_to_sync(self) -> list[File]:
         """Return the files that hold batches not known to be durable."""
@@ -498,7 +498,7 @@ class Log:
 
     def complete_flush(self, flush: Flush) -> None:
         """Note that a flush is done: recovery may begin behind it. Truncation meanwhile makes it void."""
-        if flush.truncation_count != self._truncation_count:
+        if flush.truncation_count != self.truncation_count:
             return
         for segment in self._unflushed()[:-1]:
             if segment.next_offset <= flush.end_offset and not segment.has_durable_indexes:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
-from replog.log.batch import HEADER_BYTES, OVERHEAD_BYTES, BatchHeader, CorruptBatch, batches, header_at
+from replog.log.batch import HEADER_BYTES, OVERHEAD_BYTES, BatchHeader, CorruptBatch, header_at
 from replog.ports import Buffer, Disk, File
 
 LOG_SUFFIX: Final = ".log"
@@ -126,27 +126,33 @@ class Segment:
             self.disk.sync_directory(self.directory)
         self.has_durable_indexes = False
 
-    def replace_content(self, content: Buffer) -> None:
-        """Put other batches of the same extent in the place of these, durably; aborted transactions stay.
+    def begin_replacement(self) -> File:
+        """Return an empty file for other batches of the same extent; a crash leaves it to be removed."""
+        file = self.disk.open(self.path(LOG_SUFFIX) + CLEANED_SUFFIX, create=True)
+        file.truncate(0)
+        return file
+
+    def drop_replacement(self, file: File) -> None:
+        """Keep the content as it is."""
+        file.close()
+        self.disk.remove(file.path)
+
+    def replace(self, file: File) -> None:
+        """Take a replacement that is durable; aborted transactions stay.
 
         A crash leaves the old file or the new one, perhaps without indexes: then it is scanned.
         """
-        cleaned = self.path(LOG_SUFFIX) + CLEANED_SUFFIX
-        file = self.disk.open(cleaned, create=True)
-        file.truncate(0)
-        file.append(content)
-        file.sync()
-        file.close()
         self.forget_durable_indexes()
         self.file.close()
-        self.disk.rename(cleaned, self.path(LOG_SUFFIX))
+        self.disk.rename(file.path, self.path(LOG_SUFFIX))
         self.disk.sync_directory(self.directory)
+        file.close()
         self.file = self.disk.open(self.path(LOG_SUFFIX))
-        self.size = len(content)
+        self.size = self.file.size()
         aborted = self.aborted
         self.reset()
         self.aborted = aborted
-        for header in batches(content):
+        for header in self.headers(chunk_bytes=SCAN_BYTES):
             self.note(header, header.base_offset, header.position)
         self.write_indexes()
 

@@ -29,6 +29,8 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     compacts: bool = False
     tombstone_retention_ms: int = 86400000
     cleanable_share_min: float = 0.5
+    compaction_lag_ms_min: int = 0
+    compaction_lag_ms_max: int = NEVER
     producer_expiration_ms: int = 86400000
     flush_messages: int = NEVER
     flush_ms: int = NEVER

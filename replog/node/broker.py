@@ -20,6 +20,7 @@ from replog.errors import Error
 from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.node.cluster import ClusterApi
+from replog.node.compaction import Compaction
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.coordinators import Coordinators
 from replog.node.fetch import FetchApi
@@ -70,6 +71,7 @@ class Broker:
         self.link = ControllerLink(world, f"broker-{config.node_id}", self._leader, open_timeout_ms=REQUEST_TIMEOUT_MS)
         self.proposals = ProposalChannel(self.replicas, self.link, self.tasks)
         self.flushing = Flushing(self.replicas, self.tasks)
+        self.compaction = Compaction(self.replicas, self.flushing, self.tasks)
         self.fetching = ReplicaFetching(self.replicas, self.flushing, _limits(config), self.tasks)
         self.replicas.flushing = self.flushing
         self.replicas.proposals = self.proposals
@@ -342,6 +344,8 @@ class Broker:
         checkpoint_ms = config.integer("replica.high.watermark.checkpoint.interval.ms")
         self._every("checkpoint", checkpoint_ms, self._checkpoint)
         self._every("flush", config.integer("log.flush.offset.checkpoint.interval.ms"), self._flush)
+        if config.flag("log.cleaner.enable"):
+            self._every("compaction", config.integer("log.cleaner.backoff.ms"), self.compaction.begin)
         self._every("retention", config.integer("log.retention.check.interval.ms"), self._retain)
 
     def _every(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ while it runs, appends go on, and the next sync takes all that came: one sync fo
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from replog.log.settings import NEVER
@@ -50,7 +50,7 @@ class Flushing:
         """Return when no more of these logs is volatile than their settings allow."""
         due = [replica for replica in replicas if replica.partition.log.must_flush]
         if due:
-            await self._flush(due)
+            await self.flush(due)
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -73,11 +73,12 @@ class Flushing:
         try:
             while self._due:
                 due, self._due = self._due, {}
-                await self._flush(list(due))
+                await self.flush(list(due))
         finally:
             self._is_running = False
 
-    async def _flush(self, replicas: list[Replica]) -> None:
+    async def flush(self, replicas: Sequence[Replica]) -> None:
+        """Make these logs durable as they are now, without holding up the event loop."""
         flushes = [(replica, replica.partition.log.begin_flush()) for replica in replicas]
         await self.disk.sync_in_background([file for _, flush in flushes for file in flush.files])
         for replica, flush in flushes:
