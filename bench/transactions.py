@@ -116,9 +116,14 @@ def main() -> None:
         return
     for kind in chosen.kinds.split(","):
         for size in chosen.sizes.split(","):
-            told = subprocess.run([sys.executable, __file__, "--one", kind, size], capture_output=True, text=True, check=True)
+            told = subprocess.run(
+                [sys.executable, __file__, "--one", kind, size], capture_output=True, text=True, check=True
+            )
             row = json.loads(told.stdout)
-            print(json.dumps(row) if chosen.json else "  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
+            print(
+                json.dumps(row) if chosen.json else "  ".join(f"{name} {value}" for name, value in row.items()),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
