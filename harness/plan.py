@@ -25,6 +25,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault to come.
 
     not_before_ms:  of the fault phase; None: as soon as the cluster is whole again and `after_ms` have passed.
+    meanwhile:      the fault before goes on while this one begins.
     must:           the run is no test without it (the scenario's first round).
     """
 
@@ -35,6 +36,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     lasts_ms: int
     after_ms: int
     not_before_ms: int | None = None
+    meanwhile: bool = False
     must: bool = True
 
 
@@ -122,6 +124,7 @@ def _fault(
         options=options,
         lasts_ms=step.lasts.draw(random),
         after_ms=step.after.draw(random),
+        meanwhile=step.meanwhile,
         must=must,
     )
 
@@ -137,6 +140,7 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
     started_ms: int
     lasted_ms: int
+    meanwhile: bool = False
 
 
 def encoded(plan: Plan) -> bytes:
@@ -177,7 +181,8 @@ def read_schedule(path: Path) -> Plan:
             lasts_ms=line.lasted_ms,
             after_ms=0,
             not_before_ms=line.started_ms,
+            meanwhile=line.meanwhile,
         )
-        for index, line in enumerate(lines)
+        for index, line in enumerate(sorted(lines, key=lambda line: line.started_ms))
     )
     return msgspec.structs.replace(plan, faults=again)

@@ -88,6 +88,7 @@ class Run:
         self.workload_plan = msgspec.convert(plan.workload_plan, self.workload.Plan)
         self.failure: str | None = None
         self._load: asyncio.Task[None] | None = None
+        self._lasting: list[asyncio.Task[None]] = []  # faults that are not healed yet
         self._faults_start_ns = 0
 
     async def execute(self) -> Ending:
@@ -197,16 +198,40 @@ class Run:
     # --- faults ----------------------------------------------------------------------------
 
     async def _hurt(self, cluster: Cluster) -> None:
-        """Inject the planned faults one at a time, as long as there is time."""
+        """Inject the planned faults, each when the one before has healed or, if so planned, meanwhile."""
         self._faults_start_ns = self.clock.now_ns()
-        for planned in self.plan.faults:
-            in_time = self._faults_ms() < self.plan.time_ms
-            if in_time and await self._whole(cluster):
-                await self._hold(cluster, self._pause_before(planned))
-                await self._inject(cluster, planned)
-            elif planned.must:
-                why = "the cluster did not become whole" if in_time else "the time was over"
-                self._record_missed(planned, why)
+        try:
+            for planned in self.plan.faults:
+                if not planned.meanwhile:
+                    await self._all_healed()
+                in_time = self._faults_ms() < self.plan.time_ms
+                if in_time and (planned.meanwhile or await self._whole(cluster)):
+                    await self._hold(cluster, self._pause_before(planned))
+                    await self._begin(cluster, planned)
+                elif planned.must:
+                    why = "the cluster did not become whole" if in_time else "the time was over"
+                    self._record_missed(planned, why)
+            await self._all_healed()
+        finally:
+            for task in self._lasting:
+                task.cancel()
+            await asyncio.gather(*self._lasting, return_exceptions=True)
+
+    async def _begin(self, cluster: Cluster, planned: PlannedFault) -> None:
+        """Return when the fault is injected; it lasts and heals in a task of its own."""
+        injected = asyncio.Event()
+        task = asyncio.create_task(self._inject(cluster, planned, injected), name=f"fault {planned.index}")
+        self._lasting.append(task)
+        waiting = asyncio.create_task(injected.wait())
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if task.done():
+            task.result()
+
+    async def _all_healed(self) -> None:
+        while self._lasting:
+            await self._lasting[0]
+            del self._lasting[0]
 
     def _faults_ms(self) -> int:
         return (self.clock.now_ns() - self._faults_start_ns) // 1_000_000
@@ -215,7 +240,7 @@ class Run:
         until_ms = 0 if planned.not_before_ms is None else planned.not_before_ms - self._faults_ms()
         return max(planned.after_ms, until_ms)
 
-    async def _inject(self, cluster: Cluster, planned: PlannedFault) -> None:
+    async def _inject(self, cluster: Cluster, planned: PlannedFault, injected: asyncio.Event) -> None:
         node = await self._target(cluster, planned)
         role = "controller" if node in self.plan.spec.controller_ids else "broker"
         module = faults()[planned.kind]
@@ -228,6 +253,7 @@ class Run:
         try:
             async with module.fault(cluster, node, options) as effect:
                 entry.effect, entry.injected_ns = effect, self.clock.now_ns()
+                injected.set()
                 self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_bit(effect)}")
                 await self._hold(cluster, planned.lasts_ms)
                 lasted_ms = self._faults_ms() - started_ms
@@ -260,6 +286,7 @@ class Run:
             options=planned.options,
             started_ms=started_ms,
             lasted_ms=lasted_ms,
+            meanwhile=planned.meanwhile,
         )
         with (self.run_dir / "schedule.jsonl").open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")

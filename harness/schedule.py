@@ -11,7 +11,8 @@
       - {isolate: leader(p*), from: nodes, for: 2.5s}
 
 A step's first word is the fault, its value the target; `for` is how long it lasts, `after` how long the cluster is
-left alone before; the rest are the fault's own options. Durations are `300ms`, `2.5s`, `1.1x session` (a multiple
+left alone before; `meanwhile: true` begins while the step before still lasts, so that a sequence can be written down as
+a timeline (`after` then counts from that step's beginning); the rest are the fault's own options. Durations are `300ms`, `2.5s`, `1.1x session` (a multiple
 of a time-out: session, lag, election, fetch), or a range of one unit, `1..2s`, from which the seed draws.
 """
 
@@ -62,6 +63,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     lasts: Duration
     after: Duration
+    meanwhile: bool = False
     options: dict[str, Any]
 
 
@@ -146,6 +148,8 @@ def scenario(content: Mapping[str, Any]) -> Scenario:
         raise ValueError(f"order is {order!r}: use fixed or shuffled")
     if not isinstance(content["steps"], list):
         raise TypeError("'steps' is a list")
+    if order == "shuffled" and any(isinstance(one, dict) and one.get("meanwhile") for one in content["steps"]):
+        raise ValueError("steps that are shuffled have no meanwhile: use order fixed")
     return Scenario(
         name=str(content["scenario"]),
         about=str(content.get("about", "")),
@@ -188,15 +192,19 @@ def step(number: int, given: Any, spec: ClusterSpec, partitions: int) -> Step:
     if not isinstance(given, dict) or not given:
         raise ValueError(f"step {number}: write it as {{fault: target, for: duration}}")
     kind, target = next(iter(given.items()))
-    rest = {key: value for key, value in given.items() if key not in (kind, "for", "after")}
+    rest = {key: value for key, value in given.items() if key not in (kind, "for", "after", "meanwhile")}
     try:
         module = one_of("fault", str(kind), faults())
+        meanwhile = given.get("meanwhile", False)
+        if not isinstance(meanwhile, bool) or (meanwhile and number == 1):
+            raise BadScenario("meanwhile is true or false, and the first step has none before it")
         _converted(str(kind), rest, module.Options)
         return Step(
             kind=str(kind),
             target=parse(target, spec, partitions),
             lasts=duration(given.get("for", "1x session"), spec),
             after=duration(given.get("after", "300ms"), spec),
+            meanwhile=meanwhile,
             options=rest,
         )
     except (ValueError, BadTarget) as problem:

@@ -6,6 +6,7 @@ agree), events, virtual time, probes, and the invariant that was violated, if on
 
 import importlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from harness.run import Ending, Run
 from harness.schedule import BadScenario
 
 FILE: Final = "simulation.json"
+TRACE: Final = "trace.msgpack"
 
 
 class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,15 +48,22 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: list[str] = []
 
 
-def conduct_simulated(plan: Plan, run_dir: Path, progress: Progress) -> tuple[Ending, SimulatedRun]:
-    """Run a plan in a simulation of its seed; writes simulation.json."""
+def conduct_simulated(
+    plan: Plan, run_dir: Path, progress: Progress, prepared: Callable[[Simulation], None] = lambda simulation: None
+) -> tuple[Ending, SimulatedRun]:
+    """Run a plan in a simulation of its seed; writes simulation.json and trace.msgpack.
+
+    prepared:  called before anything happens, for who wants to listen to the trace.
+    """
     began_ns = time.process_time_ns()
     for mutant in plan.spec.mutants:
         importlib.import_module(f"replog.mutants.{mutant}").install()
     with sealed(Simulation(plan.seed)) as simulation:
+        prepared(simulation)
         run = Run(plan, run_dir, progress)
         ending: Ending = simulation.run(run.execute())
         known = _known(plan, simulation, time.process_time_ns() - began_ns)
+    (run_dir / TRACE).write_bytes(msgspec.msgpack.encode(simulation.loop.trace.content()))
     (run_dir / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
     return ending, known
 

@@ -45,6 +45,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     simulated_ms: int = 0
     wall_ms: int = 0
     probes: dict[str, int] = {}
+    figures: dict[str, int] = {}
     run_dir: str = ""
 
 
@@ -209,6 +210,7 @@ def run_seed(plan: Plan, run_dir: Path) -> SeedResult:
         event_count=known.event_count,
         simulated_ms=known.simulated_ns // 1_000_000,
         probes=known.probes,
+        figures={"quorum_epoch": known.quorum_epoch, "leader_epochs": known.leader_epochs},
         run_dir=str(run_dir) if found else "",
     )
     if not found:

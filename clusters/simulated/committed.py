@@ -131,8 +131,16 @@ class CommittedMetadata:
         problem = _shape(now)
         if problem:
             raise Violated(problem, f"{partition}: {now}")
+        for newcomer in _newcomers(before, now):
+            broker = self.state.brokers.get(newcomer)
+            if broker is None or broker.fenced:
+                raise Violated("I11", f"{partition}: {newcomer} enters the ISR, and is fenced: {before} to {now}")
         if now.recovering:
             self.unclean[partition] = now.leader_epoch
+
+
+def _newcomers(before: PartitionState | None, now: PartitionState) -> list[int]:
+    return [] if before is None else [node for node in now.isr if node not in before.isr]
 
 
 def _shape(now: PartitionState) -> str | None:

@@ -132,10 +132,10 @@ class Powers(Body, Protocol):
         machine.power_on()
         before = self.log_ends(node)
         after = dict(before)
+        self.watch.damaged(node)
         for partition, log in sorted(self.watch.replicas[node].logs.items()):
             if log.batches and not partition.topic.startswith("__"):
                 after[str(partition)] = self._harm(machine, log, damage)
-        self.watch.lost_data(node)
         return Proof(holds=after != before, facts={"log_end_offsets_before": before, "log_end_offsets_after": after})
 
     def _harm(self, machine: Machine, log: ReplicaLog, damage: Damage) -> int:

@@ -6,16 +6,23 @@ behaviour at its first effect. Numbers are collected in a list and hashed in blo
 function per event would cost more than the event.
 
 Lines cost formatting, so they exist only while a sink is set. `checkpoints` holds the hash after every block:
-two recorded runs can be compared block by block to find where they part before any line was printed.
+two recorded runs can be compared block by block to find where they part before any line was printed. The numbers
+themselves are kept too (`content`): compared with them a run that is repeated names the very event that differs.
 """
 
 import hashlib
+import zlib
 from array import array
 from collections.abc import Callable
 from typing import Final
 
 BLOCK_NUMBERS: Final = 8192
 Sink = Callable[[str], None]
+
+
+def numbers_of(block: bytes) -> "array[int]":
+    """Return the numbers of a compressed block."""
+    return array("q", zlib.decompress(block))
 
 
 class Trace:
@@ -25,13 +32,28 @@ class Trace:
         self.numbers: list[int] = []
         self.checkpoints: list[str] = []
         self.sink: Sink | None = None
+        self._blocks: list[bytes] = []
+        self._flushed_count = 0
         self._hash = hashlib.blake2b(digest_size=16)
 
     def flush(self) -> None:
         """Move the collected numbers into the hash. The list stays the same object."""
-        self._hash.update(array("q", self.numbers).tobytes())
+        block = array("q", self.numbers).tobytes()
+        self._hash.update(block)
+        self._blocks.append(zlib.compress(block, 1))
+        self._flushed_count += len(self.numbers)
         self.numbers.clear()
         self.checkpoints.append(self._hash.hexdigest()[:16])
+
+    @property
+    def number_count(self) -> int:
+        """How many numbers there are up to now."""
+        return self._flushed_count + len(self.numbers)
+
+    def content(self) -> list[bytes]:
+        """Return all blocks up to now, compressed one by one; `numbers_of` reads them."""
+        self.digest()
+        return list(self._blocks)
 
     def digest(self) -> str:
         """Return the hash over everything up to now, 32 hexadecimal digits."""

@@ -10,16 +10,18 @@ an unclean election was committed, the committed prefix of that partition begins
 
 | kept here | by |
 |---|---|
-| I1, I2, I3, I7, I10, I12 | `committed.py` |
-| I4, I5, I9, I13, I14 | `CommittedPrefix`: what was below a high watermark that a leader exposed |
-| I11 | registrations heard and ISR changes committed |
+| I1, I2, I3, I7 (but for ELR and min ISR), I10, I11, I12 | `committed.py` |
+| I4, I5, I9 | `CommittedPrefix`: what was below a high watermark that a leader exposed; I9 also sees who joins without its log |
 | I14 | `Batches`: one (epoch, offset), one batch |
-| I15, I16 | quorum epochs heard, against the cuts in force (`quorum_watch.py`) |
 | I17 | `Sequences` of each replica |
 | I18 | last stable offsets per leader epoch |
 | I20 | clean-shutdown files of running brokers |
 
-I6, I19 and the readers' half of I18 are claims about clients; they are checked in the recording.
+I15 and I16 are figures, not violations: `quorum_epoch` and `leader_epochs` in simulation.json, compared by `tribunal power`
+with the same seed without a mutant. I11 is kept as far as committed metadata tell: who enters an ISR is registered and not
+fenced; a former life that enters is seen by I9. I13 needs to know when a leader learned of its ISR: what it permits
+wrongly is seen by I4 or I5 once another leads. I8 is not kept by itself: an ELR member that lacks something is seen by I4 when it
+leads. I6, I19 and the readers' half of I18 are claims about clients; they are checked in the recording.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,6 +72,7 @@ class Watch:
         self._sequences: dict[tuple[int, TopicPartition], Sequences] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._stable: dict[tuple[TopicPartition, int], int] = {}
+        self._damaged: dict[int, None] = {}
         for node, machine in machines.items():
             machine.disk.watcher = self.replicas[node]
             self.replicas[node].on_change = self._schedule
@@ -80,6 +83,13 @@ class Watch:
         for prefix in self._prefixes.values():
             prefix.doubtful[node] = None
             prefix.lossy[node] = None
+
+    def damaged(self, node: int) -> None:
+        """Know that bytes on a node's disk were altered: its logs say nothing any more about who wrote what."""
+        self.lost_data(node)
+        self._damaged[node] = None
+        for key in [key for key in self._sequences if key[0] == node]:
+            del self._sequences[key]
 
     def catch_up(self) -> None:
         """Look at everything that changed; the first violation ends the watch and is told to `on_violation`."""
@@ -124,12 +134,14 @@ class Watch:
             self._prefix(partition).verified.pop(node, None)
             return
         first, log.lowest_change = log.lowest_change, len(log.batches)
-        batches = self._batches.setdefault(partition, Batches(partition))
-        for mark in log.batches[first:]:
-            batches.see(node, mark)
+        if node not in self._damaged:  # what a flipped bit made of a header proves nothing
+            batches = self._batches.setdefault(partition, Batches(partition))
+            for mark in log.batches[first:]:
+                batches.see(node, mark)
         if partition != METADATA:
-            sequences = self._sequences.setdefault((node, partition), Sequences(partition, node))
-            sequences.see(log, first)
+            if node not in self._damaged:
+                sequences = self._sequences.setdefault((node, partition), Sequences(partition, node))
+                sequences.see(log, first)
             self._prefix(partition).changed_from(
                 node, log.batches[first].base_offset if first < len(log.batches) else log.end_offset
             )

@@ -20,7 +20,7 @@ from harness.cli.histories import export_history, import_history
 from harness.cli.safety import clean, doctor, heal
 from harness.cli.screen import one_screen
 from harness.cli.session import conduct
-from harness.cli.simulate import simulation_figures, sweep
+from harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
 from harness.plan import Plan, made, read_plan, read_schedule
 from harness.schedule import BadScenario, duration, load
 from results.recording import DamagedRecording
@@ -100,6 +100,8 @@ def report(
 
 
 app.command()(sweep)
+for command in (power, replay, shrink, demo):
+    app.command()(command)
 app.command("import")(import_history)
 app.command("export")(export_history)
 app.command()(doctor)

@@ -1,4 +1,4 @@
-"""The simulator's commands: sweep."""
+"""The simulator's commands: sweep, power, replay, shrink, demo."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -14,11 +14,15 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from harness.catalog import mutant_named, scenario_file
-from harness.plan import Plan, made
+from clusters.spec import ClusterSpec
+from harness.catalog import mutant_named, mutants, scenario_file
+from harness.plan import Plan, encoded, made, read_plan
 from harness.schedule import BadScenario, Scenario, duration, load
 from harness.sweep import SeedResult, Sweep, recording_hash, swept, upper_bound
-from results.verdict import EXIT_INTERRUPTED, Verdict, worst
+from results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, Verdict, worst
+
+if TYPE_CHECKING:
+    from harness.power import Power
 
 SHOWN: Final = 12
 MS_PER_HOUR: Final = 3_600_000
@@ -47,6 +51,132 @@ def sweep(
         kept = _keep(account, out)
     _report(account, kept, json=json)
     raise typer.Exit(worst(result.verdict for result in account.results).exit_code(strict=False))
+
+
+def power(
+    mutant: Annotated[list[str] | None, typer.Option("--mutant", help="Which known bugs; default: all.")] = None,
+    scenario: Annotated[str | None, typer.Option(help="Instead of the scenario that each mutant names.")] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, first:end.")] = "0:1000",
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
+    budget: Annotated[str, typer.Option(help="Time for all of them, e.g. 5m.")] = "5m",
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Switch known bugs on, one at a time, and see how soon each is found, and by what."""
+    from harness import power as powers
+
+    wanted = [mutant_named(name) for name in mutant or []] or list(mutants())
+    budget_s = duration(budget, ClusterSpec()).most_ms / 1000
+
+    def told(result: powers.Power) -> None:
+        sys.stderr.write(f"{power_line(result)}\n")
+
+    with tempfile.TemporaryDirectory(prefix="tribunal-power-", dir=_fast_folder()) as scratch:
+        results = powers.power(
+            wanted, scenario=scenario, seeds=_seeds(seeds), budget_s=budget_s, jobs=jobs, scratch=Path(scratch), told=told
+        )  # fmt: skip
+    if json:
+        typer.echo(msgspec.json.encode(results).decode())
+    else:
+        for result in results:
+            typer.echo(power_line(result))
+        typer.echo(f"found {sum(result.found for result in results)} of {len(results)}")
+    raise typer.Exit(0 if all(result.found for result in results) else 1)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def power_line(result: "Power") -> str:
+    """Return one mutant's fate in a line."""
+    seen = "; ".join(result.seen_by) or "-"
+    word = "found " if result.found else "missed"
+    note = f"  ({result.note})" if result.note else ""
+    return f"{word} {result.mutant:<28} {result.scenario:<22} seeds {result.seeds:>3}  {result.seconds:>6.1f} s  {seen}{note}"
+
+
+def replay(
+    run: Annotated[Path, typer.Argument(help="Folder of a simulated run.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the new run; default: beside the old one.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Run a recorded seed again, bit-exact; if it is another run, name the first event that differs."""
+    from harness.replay import replayed
+
+    again = out or run.with_name(f"{run.name}.replay-{time.strftime('%H%M%S')}")
+    result = replayed(run, again, note=_say)
+    if json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        for line in result.lines:
+            typer.echo(line)
+    raise typer.Exit(0 if result.is_same else 1)
+
+
+def shrink(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that found something, or its plan.json.")],
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
+    budget: Annotated[str, typer.Option(help="Stop shrinking after this.")] = "60s",
+    signature: Annotated[str | None, typer.Option(help="What has to be shown; default: the first finding.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Make a plan as small as can be that still finds the same; it is written beside the run's own."""
+    from harness.shrink import NotFound, Shrinker, rate_of
+
+    path = run / "plan.json" if run.is_dir() else run
+    plan = msgspec.structs.replace(read_plan(path), cluster="simulated")
+    budget_s = duration(budget, plan.spec).most_ms / 1000
+    with tempfile.TemporaryDirectory(prefix="tribunal-shrink-", dir=_fast_folder()) as scratch:
+        shrinker = Shrinker(
+            Path(scratch), signature=signature, jobs=jobs, budget_s=budget_s,
+            told=_say,
+        )  # fmt: skip
+        try:
+            small = shrinker.shrink(plan)
+        except NotFound as problem:
+            sys.stderr.write(f"tribunal: {problem}\n")
+            raise typer.Exit(EXIT_ERROR) from None
+    target = path.with_name("plan.min.json")
+    target.write_bytes(encoded(msgspec.structs.replace(small.plan, scenario=plan.scenario)))
+    told = {
+        "signature": shrinker.signature,
+        "faults": [len(plan.faults), len(small.plan.faults)],
+        "records_per_s": [rate_of(plan), rate_of(small.plan)],
+        "time_ms": [plan.time_ms, small.plan.time_ms],
+        "tried": small.tried,
+        "seconds": small.seconds,
+        "plan": str(target),
+    }
+    if json:
+        typer.echo(msgspec.json.encode(told).decode())
+        return
+    for name, value in told.items():
+        typer.echo(f"{name:<14} {' -> '.join(map(str, value)) if isinstance(value, list) else value}")
+    for fault in small.plan.faults:
+        typer.echo(f"  {fault.kind} {fault.target.text} for {fault.lasts_ms} ms after {fault.after_ms} ms")
+    typer.echo(f"again          tribunal run --plan {target}")
+
+
+def demo(
+    mutant: Annotated[str, typer.Option(help="Which known bug.")] = "M01",
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
+    out: Annotated[Path, typer.Option(help="Folder for the run that is shown.")] = Path("runs"),
+) -> None:
+    """Switch a known bug on, find it, shrink it, tell it, report it; within a minute."""
+    from harness.demo import NothingFound, demonstrate
+
+    with tempfile.TemporaryDirectory(prefix="tribunal-demo-", dir=_fast_folder()) as scratch:
+        try:
+            shown = demonstrate(out, Path(scratch), jobs, typer.echo, mutant)
+        except NothingFound as problem:
+            sys.stderr.write(f"tribunal: {problem}\n")
+            raise typer.Exit(EXIT_ERROR) from None
+    for sentence in shown.story[:SHOWN]:
+        typer.echo(f"  {sentence}")
+    typer.echo(f"report {shown.run_dir / 'report.html'}")
+    typer.echo(f"again  tribunal run --plan {shown.run_dir / 'plan.json'}")
+    typer.echo(f"{shown.seconds} s in all")
 
 
 def simulation_figures(run_dir: Path) -> dict[str, object]:

@@ -1,10 +1,11 @@
 """Each invariant beside its nearest innocent neighbour."""
 
+from contextlib import nullcontext
 from random import Random
 
 import pytest
 
-from clusters.api import PartitionState
+from clusters.api import BrokerState, PartitionState
 from clusters.simulated.committed import CommittedMetadata
 from clusters.simulated.disk import SimulatedDisk
 from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
@@ -246,3 +247,12 @@ def test_removed_renamed_and_lost_files_are_read_again(followed):
     disk.rename("/data/t-0", "/data/t-0.0-stray")
     assert logs.catch_up() == [P]
     assert P not in logs.logs
+
+
+@pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "unfenced"])
+def test_who_enters_the_isr_is_not_fenced(fenced):
+    committed = CommittedMetadata({}, 0)
+    committed.state.brokers[3] = BrokerState(broker_epoch=7, incarnation="a", fenced=fenced)
+
+    with violates("I11") if fenced else nullcontext():
+        committed._hold_partition(P, state(), state(isr=(1, 2, 3)))

@@ -1,0 +1,19 @@
+"""M10: an AlterPartition from before a follower's restart lets the restarted one in (PITFALLS M10, `ap.no_broker_epoch`).
+
+Evidence: a replica with an emptied disk is in the ISR and leads from offset 0. KIP-903, KAFKA-14139.
+"""
+
+from replog.controller import alter_partition
+from replog.controller.image import Image
+from replog.types import NodeId
+
+SCENARIO = "stale-epoch-join"
+
+
+def install() -> None:
+    """Look at who a proposed member is, not at which of its lives was meant."""
+
+    def _may_be_in_isr(image: Image, broker_id: NodeId, broker_epoch: int) -> bool:
+        return image.is_active(broker_id)
+
+    alter_partition._may_be_in_isr = _may_be_in_isr

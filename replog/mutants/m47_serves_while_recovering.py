@@ -1,0 +1,13 @@
+"""M47: a leader after an unclean election serves before it has recovered (PITFALLS M47, `recover.serve`).
+
+Evidence: a produce or fetch succeeds between RECOVERING and RECOVERED. KIP-704.
+"""
+
+from replog.broker.partition import Partition
+
+SCENARIO = "produce-consume"
+
+
+def install() -> None:
+    """Never refuse for the sake of a recovery."""
+    Partition.is_recovering = property(lambda self: False)  # type: ignore[assignment,method-assign]

@@ -1,0 +1,23 @@
+"""M59: a voter that misses its leader stands for election at once (PITFALLS M59, `raft.no_prevote`).
+
+Evidence: the quorum epoch jumps and the leader changes when a voter that was cut off comes back. No data is lost: this is a
+figure of stability, and must never be reported as a loss. KIP-996.
+"""
+
+from replog.quorum.roles import Prospective
+from replog.quorum.standing import Standing
+
+SCENARIO = "disruptive-voter"
+FIGURE = "quorum_epoch"
+
+
+def install() -> None:
+    """Waive every pre-vote round."""
+    strict = Standing.become_prospective
+
+    def become_prospective(self: Standing, now_ms: int) -> None:
+        strict(self, now_ms)
+        if isinstance(self.role, Prospective):
+            self.role.ballot.waive()
+
+    Standing.become_prospective = become_prospective  # type: ignore[method-assign]
