@@ -1,7 +1,9 @@
-"""How dear are the controller's decisions: python bench/controller.py [PARTITIONS].
+"""How dear are the controller's decisions: python bench/controller.py [PARTITIONS | growth].
 
 Prints one line a figure: cost of one partition change, of fencing a broker that leads a third of all partitions (so that
 each of them is elected anew), of one AlterPartition among them all, memory a partition, and undoing it all.
+`growth` goes from 1,000 to 100,000 partitions and prints how many times dearer each step makes it: a figure that grows
+as the partitions do has the ratio 10.
 """
 
 import gc
@@ -15,10 +17,11 @@ from replog.controller import fencing
 from replog.controller.election import Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
 from replog.controller.image import Image
+from replog.controller.record_versions import RecordWriter
 from replog.controller.state import Partition
 from replog.controller.topics import new_partition
 from replog.types import LeaderEpoch, NodeId, PartitionEpoch, TopicIdPartition
-from replog.wire.records.metadata import encode_metadata_record
+from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
 from tests.cases.controllers import Box
 
 PARTITIONS_A_TOPIC = 10
@@ -107,7 +110,65 @@ def replayed(image: Image) -> None:
         again.replay(record, 0)
 
 
+GROWTH = (1_000, 10_000, 100_000)
+
+
+def figures(count: int) -> dict[str, float]:
+    """What grows with the partitions, in its unit."""
+    gc.collect()
+    tracemalloc.start()
+    box = a_cluster(count)
+    gc.collect()
+    held_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    box.activate()
+    policy, broker = box.controller.policy, box.image.brokers[NodeId(1)]
+    snapshot = list(RecordWriter(box.image.metadata_version).encoded(box.image.snapshot()))
+
+    def load() -> None:
+        again = Image()
+        for value in snapshot:
+            again.replay(decode_metadata_record(value), 0)
+
+    gc.collect()
+    gc.freeze()  # as a node does; else the collector walks the image over and over
+    found = {
+        "image, MiB": held_bytes / (1 << 20),
+        "snapshot load, ms": took_ms(load),
+        "fencing one of three brokers, ms": took_ms(lambda: fencing.fence(policy, broker)),
+        "one partition's change, us": 1000 * took_ms(lambda: one_of_many(box)),
+    }
+    gc.unfreeze()
+    return found
+
+
+def one_of_many(box: Box) -> None:
+    policy = box.controller.policy
+    wish = Wish(target_isr=(NodeId(1), NodeId(2)))
+    key = TopicIdPartition(UUID(int=1), 0)
+    fencing.changes(policy, [key], lambda *_: wish, box.image.is_active)
+
+
+def took_ms(work: Callable[[], object]) -> float:
+    start_ns = time.perf_counter_ns()
+    work()
+    return (time.perf_counter_ns() - start_ns) / 1e6
+
+
+def growth() -> None:
+    before: dict[str, float] = {}
+    for count in GROWTH:
+        now = figures(count)
+        for what, value in now.items():
+            ratio = f"x {value / before[what]:.1f}" if what in before else ""
+            print(f"{count:>9,} partitions  {what:<40} {value:12.2f} {ratio:>8}")
+        before = now
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["growth"]:
+        growth()
+        sys.exit()
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     one_change()
     memory(wanted)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from replog.node.metadata_log import MetadataLog
 from replog.node.quorum import NotLeading
 from tests.quorum.quorum_nodes import Nodes, until
 
@@ -132,6 +133,38 @@ def test_a_late_member_starts_from_a_snapshot(tmp_path: Path) -> None:
         assert nodes.alive[late].state.values == leader.state.values
 
     play(scenario, Nodes(tmp_path))
+
+
+def test_the_voter_set_outlives_the_log_below_a_snapshot(tmp_path: Path) -> None:
+    """KIP-853: else a restart would fall back to the configured set, and a removed voter would vote again."""
+    nodes = Nodes(tmp_path)
+    for node_id in nodes.voters:
+        nodes.format(node_id, f"00000000-0000-4000-8000-000000000{node_id}")
+
+    async def scenario(nodes: Nodes) -> None:
+        leader = await nodes.led()
+        late = next(node_id for node_id in nodes.voters if node_id != leader.config.node_id)
+        await nodes.agreed()
+        await until(lambda: all(one.quorum.voter_directories_known for one in nodes.alive.values()))
+        nodes.kill(late)
+        for path in (tmp_path / str(late) / "__cluster_metadata-0").iterdir():
+            path.unlink()
+        for round_ in range(3):
+            leader.quorum.append([b"%d" % round_])
+            await nodes.agreed()
+            leader.quorum.take_snapshot(leader.state.values)
+
+        await nodes.start(late)
+        await nodes.agreed()
+
+        assert nodes.alive[late].state.snapshots >= 1
+        assert nodes.alive[late].quorum.voter_directories_known
+        restarted = MetadataLog(leader.world, leader.log).outline()
+        assert restarted.start_offset > 0
+        assert restarted.latest_voters is not None
+        assert len(restarted.latest_voters) == 3
+
+    play(scenario, nodes)
 
 
 def test_a_voter_that_lost_its_disk_is_a_stranger(tmp_path: Path) -> None:
