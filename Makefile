@@ -11,7 +11,7 @@ run: setup  ## a chaos run on the embedded default, judged and reported
 	@$(BIN)/tribunal run produce-consume $(ARGS)
 
 test: static  ## everything CI runs: static checks, then all tests, fast ones first
-	@$(BIN)/python -m pytest $(TESTS) -m "not nightly"
+	@tools/with_engine.sh $(BIN)/python -m pytest $(TESTS) -m "not nightly"
 
 setup: $(STAMP)  ## makes .venv; does nothing when nothing changed
 
@@ -37,8 +37,8 @@ lock:  ## pins what requirements.in asks for, without naming an index
 	  --no-emit-find-links --no-emit-options --output-file requirements.lock requirements.in
 	@sed -i '1i # Made by `make lock` from requirements.in. Names no index: set-up works with whatever pip is configured for.' requirements.lock
 
-nightly: setup  ## the long lane: everything of `make test`, full matrices, benchmarks
-	@$(BIN)/python -m pytest tests
+nightly: setup  ## the long lane: everything of `make test`, and the full matrices
+	@tools/with_engine.sh $(BIN)/python -m pytest tests
 
 clean:  ## forget recordings and caches, keep the environment
 	@rm -rf runs .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
