@@ -70,6 +70,7 @@ class Controller:
         self._committed_offset = -1
         self._next_balance_ms = 0
         self._next_unclean_scan_ms = 0
+        self._last_written_ms = 0
         # The atomic group in the log whose end is not committed yet, with offsets (SPEC 2.1.6).
         self._open_group: list[tuple[int, r.MetadataRecord]] = []
 
@@ -101,6 +102,7 @@ class Controller:
         self.sessions.activate(self.image, now_ms)
         self._finished_before = self.recoveries_finished
         self.recoveries = Recoveries()
+        self._last_written_ms = now_ms
         self._next_balance_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
         self._next_unclean_scan_ms = now_ms + self.settings.unclean_leader_election_interval_ms
         turn = self._turn(now_ms, next_offset)
@@ -161,6 +163,7 @@ class Controller:
             self._next_balance_ms,
             self._next_unclean_scan_ms,
             self.recoveries.next_deadline_ms(now_ms),
+            self._idle_until_ms,
         ]
         return min(deadline for deadline in deadlines if deadline is not None)
 
@@ -174,11 +177,18 @@ class Controller:
         """Unclean recoveries done in this controller's life, in all its reigns (KIP-966, "Metrics")."""
         return self._finished_before + self.recoveries.counts.unclean_recovery_finished
 
+    @property
+    def _idle_until_ms(self) -> int | None:
+        interval_ms = self.settings.max_idle_interval_ms
+        return self._last_written_ms + interval_ms if interval_ms else None
+
     def _turn(self, now_ms: int, next_offset: int) -> Turn:
         return Turn(self.policy, now_ms=now_ms, next_offset=next_offset)
 
     def _effects(self, turn: Turn) -> list[Effect]:
         effects = turn.effects()
+        if turn.records:
+            self._last_written_ms = turn.now_ms
         batches = [effect.records for effect in effects if isinstance(effect, Append)]
         if len(batches) > 1:
             group = [record for batch in batches for record in batch]
@@ -196,6 +206,9 @@ class Controller:
         if turn.now_ms >= self._next_unclean_scan_ms:
             self._next_unclean_scan_ms = turn.now_ms + self.settings.unclean_leader_election_interval_ms
             turn.append(fencing.leaders_for_leaderless(turn.policy))
+        if self._idle_until_ms is not None and turn.now_ms >= self._idle_until_ms and not turn.records:
+            # KIP-835: a committed record now and then proves that the quorum works, and shows who lags.
+            turn.append([r.NoOpRecord()])
 
     def _balance(self, turn: Turn) -> None:
         """Give leadership back to preferred replicas that are in the ISR."""

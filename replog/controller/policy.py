@@ -45,6 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     leader_rebalance: bool = True
     leader_imbalance_check_interval_ms: int = 300_000
     eligible_leader_replicas: bool = True
+    max_idle_interval_ms: int = 0  # 0: an idle log stays as it is
 
 
 class Policy:

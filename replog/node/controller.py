@@ -374,4 +374,5 @@ def settings_of(config: NodeConfig) -> Settings:
         leader_rebalance=config.flag("auto.leader.rebalance.enable"),
         leader_imbalance_check_interval_ms=1000 * config.integer("leader.imbalance.check.interval.seconds"),
         eligible_leader_replicas=config.flag("eligible.leader.replicas.enable"),
+        max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
     )

@@ -259,6 +259,23 @@ def test_a_reply_comes_after_what_it_tells_of() -> None:
     assert [type(record) for record in effects[0].records] == [r.TopicRecord, *[r.PartitionRecord] * 3]  # type: ignore[union-attr]
 
 
+def test_an_idle_log_gets_a_record_that_says_nothing() -> None:
+    """KIP-835: `metadata.max.idle.interval.ms`; what is written for another reason is as good."""
+    box = cluster(max_idle_interval_ms=500).topic(partition({"replicas": [1, 2, 3]})).activate()
+    for broker_id in (1, 2, 3):
+        beat(box, broker_id)
+
+    box.tick(499)
+    early = list(box.records)
+    box.tick(1)
+    idle = list(box.records)
+    alter(box, TOPIC_RESOURCE, TOPIC, "retention.ms", "1")
+    box.tick(499)
+
+    assert (early, idle, box.records) == ([], [r.NoOpRecord()], [])
+    assert box.controller.next_deadline_ms(box.now_ms) == box.now_ms + 1
+
+
 def test_memory_a_partition_is_below_two_kibibytes() -> None:
     tracemalloc.start()
     box = cluster()

@@ -16,7 +16,6 @@ from tests.scenarios.three_brokers import (
     partition_of,
     produce,
     reaches,
-    records_of,
     run,
 )
 
@@ -102,6 +101,6 @@ def test_down_and_up_again() -> None:
         await all_return(cluster, 1, 2)
         await isr_is(cluster, [1, 2, 3])
 
-    cluster = run(1, scenario)
+    records = run(1, scenario)
 
-    assert [records_of(cluster, node) for node in (1, 2, 3)] == [20, 20, 20]
+    assert [records[node] for node in (1, 2, 3)] == [20, 20, 20]

@@ -21,7 +21,6 @@ from tests.scenarios.three_brokers import (
     operator,
     partition_of,
     reaches,
-    records_of,
     run,
 )
 
@@ -51,9 +50,9 @@ def test_balanced_waits_for_all_who_may_have_all_and_loses_nothing() -> None:
         assert took_ms < 5000  # all have answered: nobody waits for the time-out
         assert active(cluster).recovery_counts.unclean_recovery_finished == 1
 
-    cluster = run(1, scenario, **BALANCED)
+    records = run(1, scenario, **BALANCED)
 
-    assert [records_of(cluster, node) for node in (1, 2, 3)] == [45, 45, 45]
+    assert [records[node] for node in (1, 2, 3)] == [45, 45, 45]
 
 
 def test_aggressive_takes_who_is_there_when_time_is_up() -> None:
@@ -67,9 +66,9 @@ def test_aggressive_takes_who_is_there_when_time_is_up() -> None:
 
         assert 3000 < took_ms < 7000
 
-    cluster = run(2, scenario, **AGGRESSIVE)
+    records = run(2, scenario, **AGGRESSIVE)
 
-    assert [records_of(cluster, node) for node in (1, 2, 3)] == [40, 40, 40]  # the price: what 3 alone had
+    assert [records[node] for node in (1, 2, 3)] == [40, 40, 40]  # the price: what 3 alone had
 
 
 def test_none_waits_for_an_operator_who_names_a_replica() -> None:
@@ -87,9 +86,9 @@ def test_none_waits_for_an_operator_who_names_a_replica() -> None:
         await leads(cluster, 2)
         await isr_is(cluster, [1, 2, 3])
 
-    cluster = run(3, scenario, **NONE)
+    records = run(3, scenario, **NONE)
 
-    assert [records_of(cluster, node) for node in (1, 2, 3)] == [40, 40, 40]
+    assert [records[node] for node in (1, 2, 3)] == [40, 40, 40]
 
 
 @pytest.mark.parametrize("mode", ["aggressive", "balanced"])
@@ -165,9 +164,9 @@ def test_a_broker_that_falls_after_its_answer_is_asked_again() -> None:
 
         assert without_it == NOBODY
 
-    cluster = run(6, scenario, **BALANCED)
+    records = run(6, scenario, **BALANCED)
 
-    assert records_of(cluster, 3) == 45
+    assert records[3] == 45
 
 
 def test_a_new_controller_begins_the_recovery_anew() -> None:
@@ -187,9 +186,9 @@ def test_a_new_controller_begins_the_recovery_anew() -> None:
         assert cluster.state.quorum_leader != first
         assert active(cluster).recovery_counts.unclean_recovery_finished == 1
 
-    cluster = run(7, scenario, **BALANCED)
+    records = run(7, scenario, **BALANCED)
 
-    assert records_of(cluster, 3) == 45
+    assert records[3] == 45
 
 
 def test_who_need_not_answer_is_waited_for_only_a_while() -> None:
@@ -204,9 +203,9 @@ def test_who_need_not_answer_is_waited_for_only_a_while() -> None:
 
         assert took_ms < 7000
 
-    cluster = run(8, scenario, **BALANCED)
+    records = run(8, scenario, **BALANCED)
 
-    assert records_of(cluster, 3) == 45
+    assert records[3] == 45
 
 
 def test_lost_questions_are_asked_again() -> None:
@@ -219,9 +218,9 @@ def test_lost_questions_are_asked_again() -> None:
 
         assert lost.hit_count == 4
 
-    cluster = run(9, scenario, **BALANCED)
+    records = run(9, scenario, **BALANCED)
 
-    assert records_of(cluster, 3) == 45
+    assert records[3] == 45
 
 
 def test_a_clean_choice_ends_the_search() -> None:
@@ -249,9 +248,9 @@ def test_a_clean_choice_ends_the_search() -> None:
         assert not cluster.state.partitions[NAME].recovering
         assert active(cluster).recovery_counts.unclean_recovery_finished == 1
 
-    cluster = run(10, scenario, **(AGGRESSIVE | {"unclean.recovery.timeout.ms": 8000}))
+    records = run(10, scenario, **(AGGRESSIVE | {"unclean.recovery.timeout.ms": 8000}))
 
-    assert records_of(cluster, 3) == 45
+    assert records[3] == 45
 
 
 def test_wiped_logs_lose_against_the_one_that_is_left() -> None:
@@ -265,9 +264,9 @@ def test_wiped_logs_lose_against_the_one_that_is_left() -> None:
         await leads(cluster, 2)
         await isr_is(cluster, [1, 2, 3])
 
-    cluster = run(11, scenario, **BALANCED)
+    records = run(11, scenario, **BALANCED)
 
-    assert [records_of(cluster, node) for node in (1, 2, 3)] == [40, 40, 40]
+    assert [records[node] for node in (1, 2, 3)] == [40, 40, 40]
 
 
 def test_pages_of_topics_are_followed_to_the_end() -> None:
