@@ -6,7 +6,7 @@ Evidence: acknowledged records are lost after two fail-overs within one round of
 from replog.broker.isr import Effect, Follower, LeaderState
 from replog.types import NodeId
 
-SCENARIO = "back-to-back-leaders"
+SCENARIO = "early-join"
 
 
 def install() -> None:

@@ -7,7 +7,7 @@ from replog.broker.fetcher import Truncation
 from replog.broker.isr import PartitionState
 from replog.broker.partition import Effect, Partition
 
-SCENARIO = "chase-the-leader"
+SCENARIO = "fast-failovers"
 
 
 def install() -> None:

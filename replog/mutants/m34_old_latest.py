@@ -7,7 +7,7 @@ from typing import Any
 
 from replog.broker.partition import OffsetAnswer, Partition
 
-SCENARIO = "chase-the-leader"
+SCENARIO = "fast-failovers"
 
 
 def install() -> None:

@@ -1,0 +1,109 @@
+"""A seed is the same run again, a changed one is named at its first event, and a finding shrinks and stays the same."""
+
+import zlib
+from array import array
+
+import msgspec
+import pytest
+import yaml
+
+from harness.plan import made
+from harness.power import sought
+from harness.progress import Silent
+from harness.replay import first_difference, replayed
+from harness.schedule import scenario
+from harness.shrink import NotFound, Shrinker, halved, without_parts, workers_removed
+from harness.simulated import conduct_simulated
+
+KILLS = {
+    "scenario": "kills",
+    "cluster": {"brokers": 3, "controllers": 1, "profile": "ci"},
+    "workload": {"name": "produce-consume", "partitions": 2, "rate": 60, "readers": 1},
+    "time": "4s",
+    "warm_up": "500ms",
+    "steps": [
+        {"pause": "follower(p0)", "for": "300ms"},
+        {"isolate": "leader(p0)", "from": "nodes", "for": "2.8s", "after": "100ms", "meanwhile": True},
+    ],
+}
+
+
+def plan(seed=1, mutants=()):
+    return made(scenario(KILLS), seed=seed, cluster="simulated", time_ms=None, mutants=mutants)
+
+
+def block(*numbers):
+    return zlib.compress(array("q", numbers).tobytes(), 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "number"),
+    [
+        ([block(1, 2), block(3)], [block(1, 2), block(3)], None),
+        ([block(1, 2), block(3, 4)], [block(1, 2), block(3, 5)], 3),
+        ([block(1, 2), block(3, 4)], [block(1, 2), block(3)], 3),
+        ([block(1, 2)], [block(1, 2), block(3)], 2),
+        ([], [block(1)], 0),
+    ],
+)
+def test_the_first_number_that_differs(before, after, number):
+    assert first_difference(before, after) == number
+
+
+def test_every_fault_is_left_out_once_and_the_first_begins_by_itself():
+    whole = plan()
+    smaller = list(without_parts(whole, len(whole.faults)))
+
+    assert len(smaller) == len(whole.faults)
+    assert all(len(one.faults) == len(whole.faults) - 1 for one in smaller)
+    assert not any(one.faults[0].meanwhile for one in smaller if one.faults)
+
+
+def test_candidates_are_smaller():
+    whole = plan()
+
+    assert len(list(workers_removed(whole))) == len(whole.workload_plan["workers"]) + 1
+    assert all(one != whole for one in halved(whole))
+
+
+def test_a_replay_is_bit_exact_and_another_plan_is_named_at_its_first_event(tmp_path):
+    first = tmp_path / "first"
+    first.mkdir()
+    conduct_simulated(plan(), first, Silent())
+
+    same = replayed(first, tmp_path / "same")
+    (first / "plan.json").write_bytes(msgspec.json.encode(plan(seed=2)))
+    other = replayed(first, tmp_path / "other")
+
+    assert same.is_same
+    assert same.first_difference is None
+    assert same.recording_hashes[0] == same.recording_hashes[1] != ""
+    assert not other.is_same
+    assert other.first_event
+    assert "first event that differs" in "\n".join(other.lines)
+
+
+def test_a_finding_shrinks_and_stays_the_same(tmp_path):
+    found = plan(mutants=("m44_acks_local",))
+    shrinker = Shrinker(tmp_path, jobs=2, budget_s=6)
+
+    small = shrinker.shrink(found)
+
+    assert shrinker.signature in small.result.signatures
+    assert len(small.plan.faults) <= len(found.faults)
+    assert small.plan.faults
+
+
+def test_a_plan_that_shows_nothing_is_not_shrunk(tmp_path):
+    with pytest.raises(NotFound, match="nothing"):
+        Shrinker(tmp_path).shrink(plan())
+
+
+def test_power_finds_a_mutant_and_says_by_what(tmp_path):
+    path = tmp_path / "kills.yaml"
+    path.write_text(yaml.safe_dump(KILLS, sort_keys=False))
+
+    result = sought("m44_acks_local", str(path), range(1, 4), 25, 1, tmp_path)
+
+    assert result.found
+    assert any("lost" in name or name.startswith("I4") for name in result.seen_by), result.seen_by
