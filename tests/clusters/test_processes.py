@@ -16,7 +16,7 @@ from clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link, Topi
 from clusters.clock import RunClock
 from clusters.links import node_host
 from clusters.node_process import process_exists, refuses
-from clusters.processes import ProcessCluster, launch
+from clusters.processes import Loopback, ProcessCluster, launch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,17 +137,17 @@ def test_a_node_that_dies_unasked_is_a_failure(tmp_path):
 def test_a_node_that_dies_at_start_shows_its_last_lines(tmp_path):
     """(Its address is taken by somebody who came between the check and the start.)"""
 
+    squatters = []
+
+    class Squatted(Loopback):
+        async def open(self, spec, directory):
+            links = await super().open(spec, directory)
+            squatter = await asyncio.start_server(lambda _, writer: writer.close(), node_host(1), links.ports[1])
+            squatters.append(squatter)
+            return links
+
     async def story():
-        squatters = []
-
-        async def squat(cluster):
-            server = await asyncio.start_server(lambda _, writer: writer.close(), node_host(1), cluster.links.ports[1])
-            squatters.append(server)
-
-        cluster = ProcessCluster(ClusterSpec(controllers=1), tmp_path, RunClock(), CLUSTER_ID)
-        await cluster._open_links()
-        await squat(cluster)
-        cluster._open_links = lambda: asyncio.sleep(0)
+        cluster = ProcessCluster(ClusterSpec(controllers=1), tmp_path, RunClock(), CLUSTER_ID, Squatted())
         try:
             with pytest.raises(ClusterError, match=r"node 1 \(broker\).*\n(.*\n)*.*is taken"):
                 await cluster.open()
