@@ -1,20 +1,30 @@
-"""The report of one run: a self-contained HTML file that works offline, prints, and has no script.
+"""The report of one run: a self-contained HTML file that works offline, prints, and says everything without script.
 
-`model` reads the run, `layout` turns it into geometry, the templates only place it. Colours of brokers and of
-damage are never used for anything else, and each has a second channel: a printed name, a dot, a hatch, a word.
+`model` reads the run, `story`, `matrix`, `promises` and `groups` say what it means to a reader, `layout` and `sequence`
+turn that into geometry, the templates only place it. Colours of brokers and of damage are never used for anything else,
+and each has a second channel: a printed name, a dot, a hatch, a word.
 """
 
-from collections.abc import Mapping
+import base64
+import hashlib
+import shlex
+from collections.abc import Iterable, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import markupsafe
 
+from results.report import matrix as matrix_of
+from results.report.groups import GROUPS, Group, grouped
 from results.report.layout import LEFT, PLOT, ROW, WIDTH, drawing
 from results.report.model import Page, page
-from results.verdict import Finding
+from results.report.sequence import WIDTH as SEQUENCE_WIDTH
+from results.report.sequence import sequence
+from results.verdict import Finding, RunVerdict
 
-FINDINGS_SHOWN = 200
+MOST_TEXT = 400
 
 
 def write(run_dir: Path) -> Path:
@@ -28,26 +38,50 @@ def write(run_dir: Path) -> Path:
 
 def render(content: Page) -> str:
     """Return the page's HTML."""
-    environment = jinja2.Environment(
+    groups = grouped(_by_gravity(content.verdict))
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            page=content,
+            verdict=content.verdict,
+            drawing=drawing(content) if content.damage is None else None,
+            sequence=None if content.story is None else sequence(content.story),
+            groups={severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
+            facts=_facts(content),
+            again=again(content.run_dir, content.manifest),
+            budget=_budget(content.verdict.findings),
+            geometry={
+                "left": LEFT,
+                "plot": PLOT,
+                "width": WIDTH,
+                "row": ROW,
+                "sequence": SEQUENCE_WIDTH,
+                "offsets": matrix_of.OFFSETS,
+            },
+            **embedded("report.js"),
+        )
+    )
+
+
+def environment() -> jinja2.Environment:
+    """Return the templates: everything escaped, a name that is missing is an error."""
+    found = jinja2.Environment(
         loader=jinja2.PackageLoader("results.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"seconds": _seconds, "acks": _acks, "count": _count}
-    return environment.get_template("report.html.j2").render(
-        page=content,
-        verdict=content.verdict,
-        drawing=drawing(content) if content.damage is None else None,
-        shown=content.verdict.violations[:FINDINGS_SHOWN],
-        permitted=content.verdict.permitted[:FINDINGS_SHOWN],
-        notes=[finding for finding in content.verdict.findings if finding.severity == "note"][:FINDINGS_SHOWN],
-        facts=_facts(content),
-        again=_again(content),
-        budget=_budget(content.verdict.findings),
-        geometry={"left": LEFT, "plot": PLOT, "width": WIDTH, "row": ROW},
-    )
+    found.filters |= {"seconds": _seconds, "acks": _acks, "count": _count, "short": _short}
+    return found
+
+
+def embedded(name: str) -> Mapping[str, Any]:
+    """Return a script of ours and its hash: the page's policy lets run this text and no other."""
+    text = resources.files("results.report").joinpath("templates", name).read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return {"script": markupsafe.Markup(text), "script_hash": f"sha256-{digest}"}  # noqa: S704 - a file of ours
 
 
 def _seconds(at_ns: int | None) -> str:
@@ -62,20 +96,38 @@ def _count(number: int) -> str:
     return f"{number:,}"
 
 
+def _short(text: object) -> str:
+    whole = str(text)
+    return whole if len(whole) <= MOST_TEXT else f"{whole[:MOST_TEXT]} … ({len(whole) - MOST_TEXT:,} more characters)"
+
+
+def _by_gravity(verdict: RunVerdict) -> Iterable[Finding]:
+    return sorted(verdict.findings, key=lambda finding: (finding.acknowledged_ns or 0, finding.log_offset or 0))
+
+
+def _shown(groups: list[Group], severity: str) -> Mapping[str, Any]:
+    own = [group for group in groups if group.severity == severity]
+    return {"shown": own[:GROUPS], "more": len(own) - GROUPS}
+
+
 def _facts(content: Page) -> list[tuple[str, str]]:
     manifest = content.manifest
     named = ("scenario", "cluster", "mode", "seed", "commit", "python", "platform", "lock_sha256", "recording_hash")
     facts = [("run", content.verdict.run_id), ("judged by", content.verdict.engine)]
     facts += [(name.replace("_", " "), str(manifest[name])) for name in named if name in manifest]
     if manifest.get("mutants"):
-        facts.append(("mutants", ", ".join(map(str, manifest["mutants"]))))
+        facts.insert(2, ("known bug switched on", ", ".join(map(str, manifest["mutants"]))))
+    if content.simulation:
+        facts.append(("simulated", f"{content.simulation.get('simulated_ns', 0) / 1e9:.3f} s"))
+        facts.append(("trace hash", str(content.simulation.get("trace_hash", ""))))
     return facts
 
 
-def _again(content: Page) -> str:
-    if "scenario" not in content.manifest:
-        return f"tribunal check {content.run_dir}"
-    return f"tribunal run --plan {content.run_dir / 'plan.json'}"
+def again(run_dir: Path, manifest: Mapping[str, Any]) -> str:
+    """Return the line to paste that does the same again."""
+    if "scenario" not in manifest:
+        return f"tribunal check {shlex.quote(str(run_dir))}"
+    return f"tribunal run --plan {shlex.quote(str(Path(run_dir) / 'plan.json'))}"
 
 
 def _budget(findings: list[Finding]) -> list[Mapping[str, Any]]:

@@ -4,12 +4,14 @@ The drawing is `WIDTH` wide: labels on the left, `PLOT` in the middle, nothing i
 said in the captions: at most `POINTS` points a line, but every step back is kept.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from results.report.model import Change, Page, Series
+from results.report.model import Page, Series
+from results.report.moments import Change
 
 WIDTH: Final = 1240
 LEFT: Final = 112
@@ -19,11 +21,12 @@ ROW: Final = 18
 CHART: Final = 130
 POINTS: Final = 1_200
 COLOURS: Final = 6
+LEAST_LATENCY_NS: Final = 100_000
 CHARACTER: Final = 6.4  # about the width of a character in the strips' font
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A rectangle with a word in it, where it fits, and a sentence for those who point at it."""
+    """A rectangle with a word in it (`label`: where it fits; `text`: in any case), and a sentence for those who point at it."""
 
     x: float
     y: float
@@ -31,6 +34,7 @@ class Bar(msgspec.Struct, frozen=True):
     kind: str
     label: str
     title: str
+    text: str
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -60,6 +64,8 @@ class Drawing(msgspec.Struct, frozen=True):
     height: float
     ticks: list[tuple[float, str]]
     tracks: list[Track]
+    marks: list[tuple[float, str]]
+    end_s: float
 
 
 def drawing(page: Page) -> Drawing:
@@ -67,11 +73,12 @@ def drawing(page: Page) -> Drawing:
     axis = _Axis(page.end_ns)
     tracks: list[Track] = []
     y = 26.0
-    for make in (_phases, _faults, _leaders, _isr, _watermarks, _rates):
+    for make in (_phases, _faults, _leaders, _isr, _watermarks, _rates, _latencies):
         for track in make(page, axis, y):
             tracks.append(track)
             y = _bottom(track) + 14
-    return Drawing(y, axis.ticks(), tracks)
+    marks = [] if page.story is None else [(axis.x(at_ns), label) for at_ns, label in page.story.marks]
+    return Drawing(y, axis.ticks(), tracks, marks, page.end_ns / 1e9)
 
 
 class _Axis:
@@ -93,7 +100,7 @@ class _Axis:
         x = self.x(start_ns)
         width = max(1.5, round(self.x(self.end_ns if end_ns is None else end_ns) - x, 2))
         fits = len(label) * CHARACTER <= width - 6
-        return Bar(x, y, width, kind, label if fits else "", title)
+        return Bar(x, y, width, kind, label if fits else "", title, label)
 
 
 def _bottom(track: Track) -> float:
@@ -270,6 +277,37 @@ def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
         )
     grid = [(_count_y(y, top * part, top), f"{top * part * per_second:,.0f}") for part in (0, 0.5, 1)]
     yield Track("Completed sends per second", y, [], [], lines, grid)
+
+
+def _latencies(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    """Draw p50, p99 and max of each bin on a logarithmic scale: a stall is a thousand times the usual."""
+    if page.rates is None or not any(n for n in page.rates.latencies.get("max", [])):
+        return
+    most = max(n for n in page.rates.latencies["max"] if n is not None)
+    decades = max(1, math.ceil(math.log10(max(most, 1) / LEAST_LATENCY_NS)))
+
+    def height(latency_ns: int) -> float:
+        share = math.log10(max(latency_ns, LEAST_LATENCY_NS) / LEAST_LATENCY_NS) / decades
+        return round(y + 18 + CHART * (1 - share), 2)
+
+    lines = []
+    for place, name in enumerate(("max", "p99", "p50")):
+        steps, last, drawn = [], None, False
+        for i, latency in enumerate(page.rates.latencies[name]):
+            if latency is None:
+                drawn = False
+                continue
+            left, right = axis.x(i * page.rates.bin_ns), axis.x((i + 1) * page.rates.bin_ns)
+            steps.append(f"{'V' if drawn else f'M{left} '}{height(latency)}H{right}")
+            last, drawn = latency, True
+        if last is not None:
+            lines.append(Line("".join(steps), f"latency{name}", name, y + 26 + 13 * place, []))
+    grid = [(height(LEAST_LATENCY_NS * 10**i), _milliseconds(LEAST_LATENCY_NS * 10**i)) for i in range(decades + 1)]
+    yield Track("Latency of acknowledged sends, logarithmic", y, [], [], lines, grid)
+
+
+def _milliseconds(latency_ns: int) -> str:
+    return f"{latency_ns / 1e9:g} s" if latency_ns >= 1_000_000_000 else f"{latency_ns / 1e6:g} ms"
 
 
 def _count_y(y: float, count: float, top: int) -> float:

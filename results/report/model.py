@@ -1,30 +1,32 @@
 """From a run's folder to what its report shows; no geometry, no markup."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.metadata import State
 from results.recording import DamagedRecording
+from results.report.matrix import Matrix, matrix
+from results.report.moments import Change, changes_of
+from results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
+from results.report.story import Story, protagonist, told
 from results.store import Recording, partition_order
-from results.verdict import RunVerdict, load
+from results.verdict import Finding, RunVerdict, load
 
-MOST_PARTITIONS = 8
-MOST_DRAWN_IN_FULL = 3
+MOST_PARTITIONS: Final = 8
+MOST_DRAWN_IN_FULL: Final = 3
+BINS: Final = 240
+COMPLAINT: Final = re.compile(r"\b(?:Traceback|\w*Error|ERROR|CRITICAL|FATAL)\b")
+COMPLAINTS: Final = 3
+COMPLAINT_WIDTH: Final = 240
+LOG_BYTES: Final = 2_000_000
 
 Row = dict[str, Any]
-
-
-class Change(msgspec.Struct, frozen=True):
-    """A partition's state from a moment on."""
-
-    at_ns: int
-    state: State
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -37,10 +39,11 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Completed sends per bin of time, by outcome."""
+    """Completed sends per bin of time, by outcome; latencies (ns) of the acknowledged by p50, p99, max."""
 
     bin_ns: int
     counts: dict[str, list[int]]
+    latencies: dict[str, list[int | None]] = msgspec.field(default_factory=dict)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +64,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates | None = None
     partition_count: int = 0
     files: list[Row] = msgspec.field(default_factory=list)
+    story: Story | None = None
+    matrix: Matrix | None = None
+    promises: list[Promise] = msgspec.field(default_factory=list)
+    silences: list[Silence] = msgspec.field(default_factory=list)
+    complaints: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
+    simulation: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 def page(run_dir: Path) -> Page:
@@ -76,16 +85,19 @@ def page(run_dir: Path) -> Page:
 def _whole(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
     names = recording.partitions("sends", "reads", "logs")
     shown = _shown(names, verdict)
-    partitions = {name: list(_changes(recording, name)) for name in shown}
+    partitions = {name: list(changes_of(recording, name)) for name in shown}
     nodes = recording.table("nodes", columns=["node", "role"])
     phases = recording.table("phases").to_pylist()
-    rates, last_ns = _rates(recording)
+    sends = account(recording, recording.partitions("sends"))
+    rates, last_ns = _rates(sends)
+    end_ns = max([1, last_ns, *(row["end_ns"] or 0 for row in phases)])
+    hero = protagonist(verdict.findings)
     return Page(
         run_dir=run_dir,
         verdict=verdict,
         manifest=recording.manifest or {},
         damage=None,
-        end_ns=max([1, last_ns, *(row["end_ns"] or 0 for row in phases)]),
+        end_ns=end_ns,
         brokers=_brokers(nodes, partitions),
         nodes=sorted(set(nodes["node"].to_pylist())),
         phases=phases,
@@ -96,7 +108,20 @@ def _whole(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
         rates=rates,
         partition_count=len(names),
         files=_files(recording),
+        story=None if hero is None else told(recording, hero, _own_changes(recording, hero, partitions), end_ns),
+        matrix=None if hero is None else matrix(recording, hero, verdict.findings),
+        promises=sends.promises(verdict.findings),
+        silences=sends.worst_silences(),
+        complaints=list(_complaints(run_dir)),
+        simulation=_simulation(run_dir),
     )
+
+
+def _own_changes(recording: Recording, hero: Finding, known: Mapping[str, list[Change]]) -> list[Change]:
+    if hero.topic is None:
+        return []
+    name = f"{hero.topic}-{hero.partition}"
+    return known[name] if name in known else list(changes_of(recording, name))
 
 
 def _shown(names: list[str], verdict: RunVerdict) -> list[str]:
@@ -117,21 +142,6 @@ def _brokers(nodes: pa.Table, partitions: Mapping[str, list[Change]]) -> list[in
     return sorted(seen)
 
 
-def _changes(recording: Recording, name: str) -> Iterator[Change]:
-    topic, partition = partition_order(name)
-    metadata = recording.table("metadata")
-    own = pc.and_(pc.equal(metadata["topic"].cast(pa.string()), topic), pc.equal(metadata["partition"], partition))
-    state: State | None = None
-    for row in metadata.filter(own).sort_by("metadata_offset").to_pylist():
-        body = msgspec.json.decode(row["body"], type=dict[str, Any])
-        if row["record_type"] == "PartitionRecord":
-            state = State.created_by(body)
-        elif row["record_type"] == "PartitionChangeRecord" and state is not None:
-            state = state.changed_by(body)
-        if state is not None:
-            yield Change(row["at_ns"] or 0, state)
-
-
 def _watermarks(recording: Recording, name: str) -> Iterator[Series]:
     rows = recording.table("watermarks", name, ["observer", "source", "leader_epoch", "high_watermark", "at_ns"])
     known = rows.filter(pc.is_valid(rows["high_watermark"])).sort_by("at_ns")
@@ -147,19 +157,55 @@ def _watermarks(recording: Recording, name: str) -> Iterator[Series]:
         yield Series(observer, at_ns.tolist(), offsets.tolist(), back.tolist())
 
 
-def _rates(recording: Recording, bins: int = 200) -> tuple[Rates, int]:
-    sends = recording.table("sends", columns=["complete_ns", "outcome"])
-    done = pc.fill_null(sends["complete_ns"], -1).to_numpy()
-    outcome = np.asarray(sends["outcome"].cast(pa.string()).to_pylist(), dtype=object)
+def _rates(whole: Account, bins: int = BINS) -> tuple[Rates, int]:
+    """Count completed sends per bin, and take the latency of those that were answered; no spike vanishes: max is kept."""
+    done = np.concatenate(whole.done) if whole.done else np.zeros(0, np.int64)
+    took = np.concatenate(whole.took) if whole.took else done
+    outcome = np.concatenate(whole.outcomes) if whole.outcomes else done
     end_ns = int(done.max(initial=0)) + 1
     bin_ns = max(1, -(-end_ns // bins))
+    place = done // bin_ns
     counts = {
-        word: np.bincount(done[(outcome == word) & (done >= 0)] // bin_ns, minlength=bins)[:bins].tolist()
-        for word in ("ok", "sent", "fail", "info")
+        word: np.bincount(place[outcome == code], minlength=bins)[:bins].tolist() for code, word in enumerate(OUTCOMES)
     }
-    return Rates(bin_ns, counts), end_ns
+    answered = outcome == OUTCOMES.index("ok")
+    return Rates(bin_ns, counts, _latencies(place[answered], took[answered], bins)), end_ns
+
+
+def _latencies(place: Array, took: Array, bins: int) -> dict[str, list[int | None]]:
+    order = np.lexsort((took, place))
+    ordered = took[order]
+    ends = np.searchsorted(place[order], np.arange(bins), "right")
+    starts = np.concatenate(([0], ends[:-1]))
+    found: dict[str, list[int | None]] = {}
+    for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
+        picks = starts + np.maximum(0, np.ceil((ends - starts) * share).astype(np.int64) - 1)
+        found[name] = [
+            int(ordered[pick]) if end > start else None
+            for start, end, pick in zip(starts.tolist(), ends.tolist(), picks.tolist(), strict=True)
+        ]
+    return found
 
 
 def _files(recording: Recording) -> list[Row]:
     tables = (recording.manifest or {}).get("tables", {})
     return [{"name": f"recording/{name}", **facts} for name, facts in sorted(tables.items())]
+
+
+def _complaints(run_dir: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each node's first error lines."""
+    for path in sorted((run_dir / "logs").glob("*.log")):
+        with path.open("rb") as file:
+            lines = file.read(LOG_BYTES).decode("utf-8", "replace").splitlines()
+        found = [line[:COMPLAINT_WIDTH] for line in lines if COMPLAINT.search(line)]
+        if found:
+            yield path.name, found[:COMPLAINTS]
+
+
+def _simulation(run_dir: Path) -> Mapping[str, Any]:
+    """Return what only a simulation knows of its run; nothing for other kinds of cluster."""
+    try:
+        known = msgspec.json.decode((run_dir / "simulation.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return known if isinstance(known, dict) else {}

@@ -1,0 +1,87 @@
+"""Findings that say the same thing, said once.
+
+Alike are findings of one kind in one partition whose loss was judged by the same rule at the same election. A group
+shows at most `WITNESSES` of its members; the others are counted. The page shows at most `GROUPS` groups.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from results.verdict import Finding
+
+WITNESSES: Final = 3
+GROUPS: Final = 60
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings alike.
+
+    count:      how many anomalies all its findings stand for.
+    first_ns:   the earliest moment among them; None when none has one.
+    reason:     why it counts as what it is: the promise, or the finding's own words.
+    """
+
+    kind: str
+    severity: str
+    explanation: str
+    where: str
+    acks: int | None
+    rule: str
+    reason: str
+    election: str
+    count: int
+    first_ns: int | None
+    last_ns: int | None
+    witnesses: list[Finding]
+
+
+def grouped(findings: Iterable[Finding]) -> list[Group]:
+    """Return the groups, in the order of their first finding."""
+    members: dict[tuple[Any, ...], list[Finding]] = {}
+    for finding in findings:
+        members.setdefault(_alike(finding), []).append(finding)
+    return [_group(found) for found in members.values()]
+
+
+def _alike(finding: Finding) -> tuple[Any, ...]:
+    return (
+        finding.severity,
+        finding.kind,
+        finding.topic,
+        finding.partition,
+        None if finding.topic is not None else finding.node,
+        finding.acks,
+        finding.rule,
+        _election(finding),
+    )
+
+
+def _group(found: list[Finding]) -> Group:
+    first = found[0]
+    times = [finding.acknowledged_ns for finding in found if finding.acknowledged_ns is not None]
+    by_time = sorted(found, key=lambda finding: (finding.acknowledged_ns or 0, finding.log_offset or 0))
+    return Group(
+        kind=first.kind.replace("_", " "),
+        severity=first.severity,
+        explanation=first.explanation,
+        where=first.place.partition("@")[0] if first.log_offset is None else first.place.rpartition("@")[0],
+        acks=first.acks,
+        rule=first.rule,
+        reason=str(first.detail.get("promise") or ""),
+        election=_election(first),
+        count=sum(finding.count for finding in found),
+        first_ns=min(times, default=None),
+        last_ns=max(times, default=None),
+        witnesses=by_time[:WITNESSES],
+    )
+
+
+def _election(finding: Finding) -> str:
+    election = finding.detail.get("election")
+    if not isinstance(election, dict):
+        return ""
+    at_ns = election.get("at_ns")
+    at = "" if at_ns is None else f", {at_ns / 1e9:.3f} s"
+    return f"{election.get('how')} election of broker {election.get('leader')}, leader epoch {election.get('leader_epoch')}{at}"

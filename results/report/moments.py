@@ -1,0 +1,34 @@
+"""A partition's committed states over time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results.metadata import State
+from results.store import Recording, partition_order
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A partition's state from a moment on."""
+
+    at_ns: int
+    state: State
+
+
+def changes_of(recording: Recording, name: str) -> Iterator[Change]:
+    """Yield the states of the partition `topic-p` in the order of the metadata log."""
+    topic, partition = partition_order(name)
+    metadata = recording.table("metadata")
+    own = pc.and_(pc.equal(metadata["topic"].cast(pa.string()), topic), pc.equal(metadata["partition"], partition))
+    state: State | None = None
+    for row in metadata.filter(own).sort_by("metadata_offset").to_pylist():
+        body = msgspec.json.decode(row["body"], type=dict[str, Any])
+        if row["record_type"] == "PartitionRecord":
+            state = State.created_by(body)
+        elif row["record_type"] == "PartitionChangeRecord" and state is not None:
+            state = state.changed_by(body)
+        if state is not None:
+            yield Change(row["at_ns"] or 0, state)

@@ -1,0 +1,375 @@
+"""The story of the first violation, told from the tables alone; each step has a time, a place and a sentence.
+
+Who took the record, who acknowledged it, who led then, what was hurt, who was elected, and what stands in its place.
+
+Client events, faults and observations share the harness's clock. A committed metadata record is seen a little after
+its commit, so a step of the controllers may stand a moment late; nothing here is evidence, the judge has that.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results.metadata import State
+from results.recording import SEQUENCE_BITS
+from results.report.moments import Change
+from results.store import Recording
+from results.verdict import Finding
+
+CLIENT: Final = "client"
+CONTROLLERS: Final = "controllers"
+MOST_STEPS: Final = 18
+MOST_CHANGES: Final = 7
+AROUND_NS: Final = 2_000_000_000
+LAG_NS: Final = 500_000_000
+Row = dict[str, Any]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened.
+
+    lane, to:   where in the drawing: client, controllers or `broker N`; `to` for what goes from one to another.
+    label:      a few words for the drawing; text: the sentence.
+    tone:       "", fault, bad.
+    until_ns:   end of what lasts (a fault).
+    """
+
+    at_ns: int
+    lane: str
+    label: str
+    text: str
+    to: str | None = None
+    tone: str = ""
+    until_ns: int | None = None
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of one finding, in order of time, and who led meanwhile."""
+
+    finding: Finding
+    steps: list[Step]
+    changes: list[Change]
+    brokers: list[int]
+    folded: int
+
+    @property
+    def name(self) -> str:
+        """The partition's `topic-p`, or where the finding lies."""
+        return self.finding.place
+
+    @property
+    def marks(self) -> list[tuple[int, str]]:
+        """The moments worth a line in the timeline: where it became visible."""
+        return [(step.at_ns, step.label) for step in self.steps if step.tone == "bad"][:4]
+
+
+def protagonist(findings: Sequence[Finding]) -> Finding | None:
+    """Return the finding to tell of: the earliest violation, else the earliest permitted loss."""
+    for severity in ("violation", "permitted"):
+        chosen = [finding for finding in findings if finding.severity == severity]
+        if chosen:
+            return min(chosen, key=_when)
+    return None
+
+
+def _when(finding: Finding) -> tuple[bool, int, int]:
+    return (finding.acknowledged_ns is None, finding.acknowledged_ns or 0, finding.log_offset or 0)
+
+
+def told(recording: Recording, finding: Finding, changes: Sequence[Change], end_ns: int) -> Story:
+    """Tell one finding's story."""
+    partition = None if finding.topic is None else f"{finding.topic}-{finding.partition}"
+    sent = _sent(recording, partition, finding)
+    start, end = _window(finding, sent, end_ns)
+    brokers = sorted({replica for change in changes for replica in change.state.replicas})
+    own = [*_record_steps(recording, partition, finding, sent, changes)] if partition else []
+    if not any(step.tone == "bad" for step in own):
+        own.append(_found(finding, changes, end))
+    chosen, folded = _near(_change_steps(finding, changes, start, end), _election_ns(finding) or end)
+    around = [*_fault_steps(recording, start, end), *chosen]
+    last = [step for step in own if step.at_ns > end]
+    steps = sorted([*around, *(step for step in own if step.at_ns <= end)], key=lambda step: step.at_ns)
+    folded += max(0, len(steps) + len(last) - MOST_STEPS)
+    return Story(
+        finding=finding,
+        steps=[*steps[: MOST_STEPS - len(last)], *last],
+        changes=list(changes),
+        brokers=brokers,
+        folded=folded,
+    )
+
+
+def _election_ns(finding: Finding) -> int | None:
+    election = finding.detail.get("election")
+    at_ns = election.get("at_ns") if isinstance(election, dict) else None
+    return at_ns if isinstance(at_ns, int) else None
+
+
+def _window(finding: Finding, sent: Row | None, end_ns: int) -> tuple[int, int]:
+    at_ns = finding.acknowledged_ns
+    start = sent["invoke_ns"] if sent is not None else max(0, (at_ns or 0) - AROUND_NS)
+    after = _election_ns(finding) or (at_ns if at_ns is not None else end_ns)
+    return start, min(max(after, start) + LAG_NS, max(end_ns, after))
+
+
+def _sent(recording: Recording, partition: str | None, finding: Finding) -> Row | None:
+    """Return the row of the send whose record the finding is about."""
+    if partition is None or finding.value is None:
+        return None
+    sends = recording.table("sends", partition)
+    rows = sends.filter(pc.equal(sends["value"], finding.value)).to_pylist()
+    return rows[0] if rows else None
+
+
+def _record_steps(
+    recording: Recording, partition: str, finding: Finding, sent: Row | None, changes: Sequence[Change]
+) -> Iterator[Step]:
+    if sent is not None:
+        yield from _send_steps(sent, changes)
+        yield from _exposure_steps(recording, partition, finding, sent)
+    if finding.value is not None:
+        yield from _read_steps(recording, partition, finding)
+    if finding.log_offset is not None and finding.value is not None:
+        yield from _ending_steps(recording, partition, finding)
+
+
+def record_name(value: int) -> str:
+    """Return a record as a reader can tell it from others: process and number."""
+    return f"record {value & ((1 << SEQUENCE_BITS) - 1)} of process {value >> SEQUENCE_BITS}"
+
+
+def acks_name(acks: int | None) -> str:
+    """Return acks as users write it."""
+    return {None: "unknown acks", -1: "acks=all"}.get(acks, f"acks={acks}")
+
+
+def state_at(changes: Sequence[Change], at_ns: int) -> State | None:
+    """Return the partition's committed state at a moment."""
+    before = [change.state for change in changes if change.at_ns <= at_ns]
+    return before[-1] if before else None
+
+
+def broker_lane(node: int) -> str:
+    """Return the lane of a broker."""
+    return CONTROLLERS if node < 0 or node > 100 else f"broker {node}"  # CONTRACT: brokers 1..99, controllers 101..199
+
+
+def ids(nodes: Iterable[int]) -> str:
+    """Return node ids as a set is written."""
+    return "{" + ", ".join(str(node) for node in nodes) + "}"
+
+
+def _led(state: State | None) -> str:
+    if state is None:
+        return "the partition's leader is not recorded"
+    leader = "nobody leads it" if state.leader < 0 else f"broker {state.leader} leads it"
+    elr = f", ELR {ids(state.elr)}" if state.elr else ""
+    return f"{leader} in leader epoch {state.leader_epoch}, ISR {ids(state.isr)}{elr}"
+
+
+def _send_steps(sent: Row, changes: Sequence[Change]) -> Iterator[Step]:
+    state = state_at(changes, sent["invoke_ns"])
+    leader = broker_lane(state.leader) if state is not None and state.leader >= 0 else CONTROLLERS
+    acks = acks_name(sent["acks"])
+    place = f"{sent['topic']}-{sent['partition']}"
+    yield Step(
+        at_ns=sent["invoke_ns"],
+        lane=CLIENT,
+        to=leader,
+        label=f"Produce, {acks}",
+        text=f"Process {sent['process']} ({sent['worker_class']}) sends {record_name(sent['value'])} to {place} with {acks}; "
+        f"{_led(state)}.",
+    )
+    if sent["complete_ns"] is None:
+        return
+    offset = sent["log_offset"]
+    at = "" if offset is None else f" at offset {offset}"
+    word = {"ok": f"acknowledged{at}", "sent": "sent, no answer asked for"}.get(sent["outcome"], str(sent["outcome"]))
+    took_ms = (sent["complete_ns"] - sent["invoke_ns"]) / 1e6
+    attempts = f", attempt {sent['attempts']}" if (sent["attempts"] or 1) > 1 else ""
+    yield Step(
+        at_ns=sent["complete_ns"],
+        lane=leader,
+        to=CLIENT,
+        label=word,
+        text=f"The record is {word}, {took_ms:,.1f} ms later{attempts}; {_led(state_at(changes, sent['complete_ns']))}.",
+    )
+
+
+def _exposure_steps(recording: Recording, partition: str, finding: Finding, sent: Row) -> Iterator[Step]:
+    """When somebody first saw a high watermark beyond the record."""
+    offset = finding.log_offset if sent["log_offset"] is None else sent["log_offset"]
+    if offset is None:
+        return
+    rows = recording.table("watermarks", partition, ["observer", "at_ns", "high_watermark", "leader_epoch"])
+    beyond = pc.and_(pc.greater(rows["high_watermark"], offset), pc.greater_equal(rows["at_ns"], sent["invoke_ns"]))
+    seen = rows.filter(pc.fill_null(beyond, False)).sort_by("at_ns")  # noqa: FBT003 - pyarrow's own signature
+    if seen.num_rows == 0:
+        return
+    first = seen.slice(0, 1).to_pylist()[0]
+    replaced = _election_ns(finding)
+    late = replaced is not None and first["at_ns"] >= replaced
+    lane = _observer_lane(first["observer"])
+    tale = (
+        f"Only now an observer ({first['observer']}) sees a high watermark beyond offset {offset}: {first['high_watermark']}. "
+        "The record was acknowledged although nobody had seen it committed."
+        if late
+        else f"{first['observer']} sees the high watermark at {first['high_watermark']}, beyond the record."
+    )
+    yield Step(at_ns=first["at_ns"], lane=lane, label=f"high watermark {first['high_watermark']}", text=tale)
+
+
+def _observer_lane(observer: str) -> str:
+    node = observer.removeprefix("node-")
+    return broker_lane(int(node)) if observer.startswith("node-") and node.isdigit() else CLIENT
+
+
+def _read_steps(recording: Recording, partition: str, finding: Finding) -> Iterator[Step]:
+    reads = recording.table("reads", partition, ["process", "poll_index", "log_offset", "value"])
+    own = reads.filter(pc.fill_null(pc.equal(reads["value"], finding.value), False)).to_pylist()  # noqa: FBT003
+    if not own:
+        return
+    polls = recording.table("polls", partition, ["process", "poll_index", "complete_ns"])
+    times = []
+    for row in own[:100]:
+        mine = pc.and_(pc.equal(polls["process"], row["process"]), pc.equal(polls["poll_index"], row["poll_index"]))
+        times += [at_ns for at_ns in polls.filter(mine)["complete_ns"].to_pylist() if at_ns is not None]
+    if times:
+        yield Step(
+            at_ns=min(times),
+            lane=CLIENT,
+            label="a consumer reads it",
+            text=f"A consumer receives the record at offset {own[0]['log_offset']}"
+            + (f"; it was received {len(own)} times." if len(own) > 1 else "."),
+        )
+
+
+def _ending_steps(recording: Recording, partition: str, finding: Finding) -> Iterator[Step]:
+    """What stands at the record's offset in the end: in the final read, and in each replica's final log."""
+    end_ns = _final_read_ns(recording, partition)
+    held = _held(recording, partition, finding)
+    if not held:
+        return
+    by_content: dict[str, list[int]] = {}
+    for node, content in held.items():
+        by_content.setdefault(content, []).append(node)
+    for content, nodes in by_content.items():
+        brokers = f"broker{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
+        gone = content != "it"
+        yield Step(
+            at_ns=end_ns,
+            lane=broker_lane(nodes[0]),
+            label=f"✕ gone from {brokers}" if gone else f"still at {brokers}",
+            tone="bad" if gone and finding.severity == "violation" else "",
+            text=f"In the final log{'s' if len(nodes) > 1 else ''} of {brokers} offset {finding.log_offset} holds "
+            f"{content if gone else 'the record'}.",
+        )
+
+
+def _final_read_ns(recording: Recording, partition: str) -> int:
+    polls = recording.table("polls", partition, ["phase", "complete_ns"])
+    final = polls.filter(pc.equal(polls["phase"].cast(pa.string()), "final"))["complete_ns"]
+    last = pc.max(final).as_py()
+    if last is None:
+        ends = recording.table("phases", columns=["end_ns"])["end_ns"]
+        last = pc.max(ends).as_py()
+    return int(last or 0)
+
+
+def _held(recording: Recording, partition: str, finding: Finding) -> dict[int, str]:
+    """Return node -> what its final log holds at the record's offset: "it", another record, or nothing."""
+    logs = recording.table("logs", partition, ["node", "log_offset", "leader_epoch", "value", "is_control"])
+    held = {}
+    for node in sorted(pc.unique(logs["node"]).to_pylist()):
+        own = logs.filter(pc.equal(logs["node"], node))
+        rows = own.filter(pc.equal(own["log_offset"], finding.log_offset)).to_pylist()
+        if not rows:
+            last = pc.max(own["log_offset"]).as_py()
+            held[node] = f"nothing (the log ends at {0 if last is None else last + 1})"
+        elif rows[0]["value"] == finding.value:
+            held[node] = "it"
+        elif rows[0]["is_control"] or rows[0]["value"] is None:
+            held[node] = f"a control record of leader epoch {rows[0]['leader_epoch']}"
+        else:
+            held[node] = f"another one: {record_name(rows[0]['value'])}, leader epoch {rows[0]['leader_epoch']}"
+    return held
+
+
+def _fault_steps(recording: Recording, start: int, end: int) -> Iterator[Step]:
+    for row in sorted(recording.table("faults").to_pylist(), key=lambda row: row["index"]):
+        injected, healed = row["injected_ns"], row["healed_ns"]
+        if injected is None or injected > end or (healed is not None and healed < start):
+            continue
+        target = str(row["resolved_target"] or row["planned_target"] or "?")
+        node = target.rpartition(" ")[2]
+        effect = "" if row["bit"] else ", without effect"
+        until = "not healed" if healed is None else f"healed at {healed / 1e9:.3f} s"
+        yield Step(
+            at_ns=injected,
+            lane=broker_lane(int(node)) if node.isdigit() else CONTROLLERS,
+            label=f"{row['kind']} {target}{effect}",
+            text=f"Fault {row['index']}: {row['kind']} {target}{effect}; {until}.",
+            tone="fault",
+            until_ns=healed,
+        )
+
+
+def _change_steps(finding: Finding, changes: Sequence[Change], start: int, end: int) -> list[Step]:
+    election = finding.detail.get("election")
+    guilty = election.get("leader_epoch") if isinstance(election, dict) else None
+    steps = []
+    for before, change in pairwise(changes):
+        if start <= change.at_ns <= end:
+            steps.append(_change_step(before.state, change, guilty, finding.severity))
+    return steps
+
+
+def _change_step(before: State, change: Change, guilty: int | None, severity: str) -> Step:
+    state = change.state
+    rest = f"ISR {ids(state.isr)}" + (f", ELR {ids(state.elr)}" if state.elr else "")
+    if state.leader_epoch == before.leader_epoch:
+        return Step(
+            at_ns=change.at_ns, lane=CONTROLLERS, label=rest, text=f"The controllers commit {rest}; the leader stays."
+        )
+    if state.leader < 0:
+        return Step(
+            at_ns=change.at_ns,
+            lane=CONTROLLERS,
+            label=f"no leader, {rest}",
+            text=f"Nobody can lead: leader epoch {state.leader_epoch}, {rest}.",
+        )
+    bad = guilty == state.leader_epoch
+    missing = " The record is not in this leader's log: from here on it is gone." if bad else ""
+    return Step(
+        at_ns=change.at_ns,
+        lane=CONTROLLERS,
+        to=broker_lane(state.leader),
+        label=f"leader {state.leader} e{state.leader_epoch}, {rest}",
+        text=f"The controllers elect broker {state.leader} (before: {before.leader}): leader epoch {state.leader_epoch}, {rest}.{missing}",
+        tone="bad" if bad and severity == "violation" else "",
+    )
+
+
+def _near(steps: list[Step], at_ns: int) -> tuple[list[Step], int]:
+    """Keep the steps nearest to a moment; return them in order and how many were left out."""
+    kept = sorted(steps, key=lambda step: (not step.tone, abs(step.at_ns - at_ns)))[:MOST_CHANGES]
+    return sorted(kept, key=lambda step: step.at_ns), len(steps) - len(kept)
+
+
+def _found(finding: Finding, changes: Sequence[Change], end: int) -> Step:
+    at_ns = finding.acknowledged_ns if finding.acknowledged_ns is not None else end
+    was_at = finding.detail.get("was_at")
+    moved = f" (from {was_at} to {finding.log_offset})" if was_at is not None else ""
+    lane = broker_lane(finding.node) if finding.node is not None else CLIENT
+    led = f"; {_led(state_at(changes, at_ns))}" if changes else ""
+    return Step(
+        at_ns=at_ns,
+        lane=lane,
+        label=f"✕ {finding.kind.replace('_', ' ')}{moved}",
+        text=f"{finding.place}: {finding.explanation}{moved}{led}. {finding.detail.get('detail') or ''}".strip(),
+        tone="bad" if finding.severity == "violation" else "",
+    )
