@@ -1,7 +1,7 @@
 """From a run that found something to a plan with as little in it as still finds the same.
 
 Delta debugging over what a plan consists of: faults in ever smaller groups (Zeller and Hildebrandt's ddmin), then workers,
-then rates, readers, the length of the run and the faults' durations by halves. Every candidate is run in the
+then rates, readers and the length of the run by halves. Every candidate is run in the
 simulator, each in a process of its own, several at once; the first one (in order) that still shows the signature is
 kept. A candidate that shows something else counts as no finding: what is sought must not change on the way.
 """
@@ -19,7 +19,7 @@ from harness.sweep import SeedResult, swept
 
 RATE_LEAST: Final = 1
 TIME_LEAST_MS: Final = 1_000
-LASTS_LEAST_MS: Final = 100
+WARM_UP_LEAST_MS: Final = 100
 
 
 class Shrunk(NamedTuple):
@@ -180,7 +180,7 @@ def halved(plan: Plan) -> Iterator[Plan]:
         yield _with_load(plan, workers=slower)
     if plan.time_ms > TIME_LEAST_MS:
         yield msgspec.structs.replace(plan, time_ms=plan.time_ms // 2)
-    if plan.warm_up_ms > LASTS_LEAST_MS:
+    if plan.warm_up_ms > WARM_UP_LEAST_MS:
         yield msgspec.structs.replace(plan, warm_up_ms=plan.warm_up_ms // 4)
 
 
