@@ -53,6 +53,8 @@ class Fetch:
         "body",
         "broker_epoch",
         "deadline_ms",
+        "heeds_appends",
+        "heeds_watermarks",
         "leader_only",
         "max_bytes",
         "replica_id",
@@ -72,6 +74,11 @@ class Fetch:
             self.broker_epoch = NO_BROKER_EPOCH
         # KIP-392: a follower serves those whom their rack sent here.
         self.leader_only = request.version < FIRST_VERSION_WITH_RACK or not body.rack_id or body.rack_id != api.rack
+        # A consumer sees nothing new of a record before it is committed.
+        self.heeds_appends = self.replica_id >= 0
+        # KAFKA-9731: a follower hears of a raised high watermark with the next data, or when its wait is over; at
+        # once only where it may serve readers itself. Else every record would cost each follower two round trips.
+        self.heeds_watermarks = self.replica_id < 0 or bool(api.rack)
         limit = api.consumer_bytes_max if self.replica_id < 0 else api.replica_bytes_max
         self.max_bytes = min(body.max_bytes, limit)
         self.deadline_ms = now_ms + body.max_wait_ms
@@ -143,7 +150,7 @@ class Fetch:
             outcome.is_urgent = True
             return self._failure(topic, wanted.partition, answer.error, outcome, answer)
         outcome.size_bytes += len(answer.records)
-        if answer.is_news or answer.diverging is not None:
+        if (answer.is_news and self.heeds_watermarks) or answer.diverging is not None:
             outcome.is_urgent = True
         return _success(wanted.partition, answer)
 

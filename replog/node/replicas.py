@@ -27,6 +27,8 @@ class WaitingFetch(Protocol):
     """A fetch that waits for data, time or bad news."""
 
     deadline_ms: int
+    heeds_appends: bool  # whether a longer log alone may be worth an answer
+    heeds_watermarks: bool  # the same of a raised high watermark
 
     def look_again(self, *, is_final: bool) -> bool:
         """Answer if there is enough now, or anyhow when final; tell whether it was answered."""
@@ -283,7 +285,10 @@ class Replicas:
         fetches: dict[WaitingFetch, list[Replica]] = {}
         for replica in {**advanced, **grown}:
             for fetch in replica.fetches.take():
-                fetches.setdefault(fetch, []).append(replica)
+                if (fetch.heeds_appends and replica in grown) or (fetch.heeds_watermarks and replica in advanced):
+                    fetches.setdefault(fetch, []).append(replica)
+                else:
+                    replica.fetches.add(fetch)
         for fetch, replicas in fetches.items():
             if not fetch.look_again(is_final=False):
                 for replica in replicas:
