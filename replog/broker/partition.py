@@ -7,7 +7,7 @@ keeps no waiting requests and knows no other partition: what follows from an eve
 `high_watermark` has one owner at a time: the `LeaderState` while leading, the partition itself otherwise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -124,6 +124,7 @@ class Partition:
         self.verifications = Verifications()
         self.leadership: LeaderState | None = None
         self.is_offline = False
+        self.disk_failed: Callable[[OSError], None] | None = None  # whoever hosts takes the directory offline
         self._state: PartitionState | None = None
         self._high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
 
@@ -168,7 +169,11 @@ class Partition:
         if state.leader != self.node_id:
             return self._become_follower(state) if is_new_epoch else self._stay_follower(state)
         if is_new_epoch or self.leadership is None:
-            return self._become_leader(state, broker_epoch=broker_epoch, now_ms=now_ms, wall_ms=wall_ms)
+            try:
+                return self._become_leader(state, broker_epoch=broker_epoch, now_ms=now_ms, wall_ms=wall_ms)
+            except OSError as problem:
+                self._go_offline(problem)
+                return []
         self._state = state
         effects: list[Effect] = list(self.leadership.on_metadata(state, now_ms))
         effects.extend(self.leadership.propose_recovered())
@@ -243,6 +248,18 @@ class Partition:
             self._high_watermark = self.leadership.high_watermark
             self.leadership = None
 
+    def _go_offline(self, problem: OSError) -> Error:
+        """Serve nothing more: what this process still holds of the log may not be what its disk holds.
+
+        returns:  what to tell whoever asked; without a host that could act, the error itself is raised.
+        """
+        if self.disk_failed is None:
+            raise problem
+        if not self.is_offline:
+            self.is_offline = True
+            self.disk_failed(problem)
+        return Error.KAFKA_STORAGE_ERROR
+
     # --- checks --------------------------------------------------------------------------
 
     def epoch_error(self, current_leader_epoch: int) -> Error:
@@ -255,10 +272,12 @@ class Partition:
 
     def leader_error(self, current_leader_epoch: int) -> Error:
         """Tell whether this replica may answer for the partition (SPEC 3.2, first three tests)."""
+        if self.is_offline:
+            return Error.KAFKA_STORAGE_ERROR
         error = self.epoch_error(current_leader_epoch)
         if error is not Error.NONE:
             return error
-        if self.leadership is None or self.is_offline or self.is_recovering:
+        if self.leadership is None or self.is_recovering:
             return Error.NOT_LEADER_OR_FOLLOWER
         return Error.NONE
 
@@ -266,8 +285,10 @@ class Partition:
         """Tell whether this replica may serve a consumer; followers may, within KIP-392 (SPEC 3.9.5)."""
         if leader_only or self.leadership is not None:
             return self.leader_error(current_leader_epoch)
+        if self.is_offline:
+            return Error.KAFKA_STORAGE_ERROR
         error = self.epoch_error(current_leader_epoch)
-        if error is Error.NONE and (self.is_offline or self.is_recovering or self._state is None):
+        if error is Error.NONE and (self.is_recovering or self._state is None):
             return Error.NOT_LEADER_OR_FOLLOWER
         return error
 
@@ -306,7 +327,10 @@ class Partition:
         header = self._first_of_transaction(records, origin)
         if header is not None and not self.verifications.holds(header.producer_id, guard):
             return Error.INVALID_TXN_STATE, []
-        appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=wall_ms, origin=origin)
+        try:
+            appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=wall_ms, origin=origin)
+        except OSError as problem:
+            return self._go_offline(problem), []
         if isinstance(appended, Error):
             return appended, []
         self._end_verification(records, origin)
@@ -390,9 +414,9 @@ class Partition:
             )
             if effects and isinstance(effects[0], Refuse):
                 return FetchAnswer(effects[0].error), []
-        records = self.log.read(
-            fetch_offset, max_bytes=max_bytes, end_offset=self.log.log_end_offset, at_least_one=at_least_one
-        )
+        error, records = self._read(fetch_offset, max_bytes, self.log.log_end_offset, at_least_one=at_least_one)
+        if error is not Error.NONE:
+            return FetchAnswer(error), effects
         is_news = known_high_watermark < self.high_watermark
         return self._answer(Error.NONE, records=records, is_news=is_news), effects
 
@@ -418,9 +442,21 @@ class Partition:
         if fetch_offset >= limit:
             return self._answer(Error.NONE)
         # KAFKA-9807, KAFKA-9835: the limit is taken once; no record beyond it leaves, even within a batch (M35).
-        records = self.log.read(fetch_offset, max_bytes=max_bytes, end_offset=limit, at_least_one=at_least_one)
+        error, records = self._read(fetch_offset, max_bytes, limit, at_least_one=at_least_one)
+        if error is not Error.NONE:
+            return FetchAnswer(error)
         aborted = self.log.aborted_transactions(fetch_offset, limit) if isolation == READ_COMMITTED else None
         return self._answer(Error.NONE, records=records, aborted=aborted)
+
+    def _read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> tuple[Error, bytes]:
+        try:
+            return Error.NONE, self.log.read(
+                offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one
+            )
+        except OSError as problem:
+            return self._go_offline(problem), b""
+        except CorruptBatch:
+            return Error.CORRUPT_MESSAGE, b""  # this batch's bytes went bad; others may be fine
 
     def _position_check(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[Error, tuple[int, int] | None]:
         """Return an error, or where the peer's log parts from ours (SPEC 3.2.1)."""
@@ -475,7 +511,12 @@ class Partition:
             if lags:
                 return OffsetAnswer(Error.OFFSET_NOT_AVAILABLE)
             return OffsetAnswer(Error.NONE, -1, end, self.leader_epoch)
-        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        try:
+            found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        except OSError as problem:
+            return OffsetAnswer(self._go_offline(problem))
+        except CorruptBatch:
+            return OffsetAnswer(Error.CORRUPT_MESSAGE)
         if found is not None and found.offset < end:
             return OffsetAnswer(Error.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
         return OffsetAnswer(Error.OFFSET_NOT_AVAILABLE if lags else Error.NONE)
@@ -496,7 +537,10 @@ class Partition:
         if not 0 <= target <= self.high_watermark:
             return Error.OFFSET_OUT_OF_RANGE
         if target > self.log.log_start_offset:
-            self.log.move_log_start(target)
+            try:
+                self.log.move_log_start(target)
+            except OSError as problem:
+                return self._go_offline(problem)
         return Error.NONE
 
     def low_watermark(self) -> int:
@@ -541,15 +585,26 @@ class Partition:
     def on_fetched(self, records: Buffer, *, high_watermark: int, log_start_offset: int, wall_ms: int) -> list[Effect]:
         """Append what the leader sent, then take its high watermark and log start (SPEC 3.2.6)."""
         assert self.leadership is None
-        if len(records):
-            self.log.append_as_follower(records, now_ms=wall_ms)
-        if log_start_offset > self.log.log_start_offset:
-            self.log.move_log_start(min(log_start_offset, self.log.log_end_offset))
+        try:
+            if len(records):
+                self.log.append_as_follower(records, now_ms=wall_ms)
+            if log_start_offset > self.log.log_start_offset:
+                self.log.move_log_start(min(log_start_offset, self.log.log_end_offset))
+        except OSError as problem:
+            self._go_offline(problem)
+            return []
         before = self._high_watermark
         self._high_watermark = max(min(high_watermark, self.log.log_end_offset), self.log.log_start_offset)
         return [Advance(self._high_watermark)] if self._high_watermark != before else []
 
     def _cut(self, step: Truncation | Restart) -> list[Effect]:
+        try:
+            return self._cut_log(step)
+        except OSError as problem:
+            self._go_offline(problem)
+            return []
+
+    def _cut_log(self, step: Truncation | Restart) -> list[Effect]:
         log = self.log
         from_offset = log.log_end_offset
         if isinstance(step, Restart):
