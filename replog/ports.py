@@ -7,9 +7,9 @@ What may take long while clients wait (flushing data segments) goes through `Dis
 """
 
 from asyncio import BaseProtocol, BaseTransport
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 Buffer = bytes | bytearray | memoryview
@@ -67,6 +67,13 @@ class File(Protocol):
         """Close; unsynced writes stay in the page cache. Closing twice is allowed."""
 
 
+class NewFolder(NamedTuple):
+    """A directory to be made, and the small files to be put into it by name."""
+
+    path: str
+    files: Mapping[str, bytes]
+
+
 class Disk(Protocol):
     """Files by path string. Listings are sorted. Names are durable only after `sync_directory`."""
 
@@ -102,6 +109,12 @@ class Disk(Protocol):
 
     async def sync_in_background(self, files: Sequence[File]) -> None:
         """Make files durable without holding up the event loop."""
+
+    async def create_in_background(self, folders: Sequence[NewFolder]) -> None:
+        """Make directories with their files, durable, names included, without holding up the event loop.
+
+        Each file appears whole or not at all; what exists is replaced. Many folders cost hardly more syncs than one has files.
+        """
 
 
 class Listener(Protocol):

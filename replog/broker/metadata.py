@@ -92,13 +92,15 @@ class BrokerMetadata:
         return change
 
     def actions(self, keys: Iterable[TopicIdPartition]) -> Iterator[Action]:
-        """Yield what is to be done for these partitions, in their order."""
-        for key in keys:
-            partition = self.image.partition(key.topic_id, key.partition)
-            if partition is None or self.node_id not in partition.replicas:
-                yield Removed(key)
-            else:
-                yield Assigned(key, self._name(key), state_of(partition))
+        """Return what is to be done for these partitions, in their order."""
+        return map(self.action, keys)
+
+    def action(self, key: TopicIdPartition) -> Action:
+        """Return what is to be done for a partition, as the image is now."""
+        partition = self.image.partition(key.topic_id, key.partition)
+        if partition is None or self.node_id not in partition.replicas:
+            return Removed(key)
+        return Assigned(key, self._name(key), state_of(partition))
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """Return where a registered broker can be reached by clients and peers."""

@@ -14,7 +14,7 @@ using it.
 import base64
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -30,6 +30,7 @@ from replog.log.batch import (
     stamped,
     with_append_time,
 )
+from replog.log.creation import PARTITION_METADATA_FILE, partition_metadata
 from replog.log.epochs import EpochCache
 from replog.log.producers import Duplicate, ProducerStates
 from replog.log.recovery import (
@@ -45,8 +46,6 @@ from replog.log.segment import RELATIVE_OFFSET_MAX, AbortedTransaction, Segment
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin, admitted, copied, markers
 from replog.ports import Buffer, Disk, File
-
-PARTITION_METADATA_FILE: Final = "partition.metadata"
 
 
 class OffsetOutOfRange(LookupError):
@@ -577,10 +576,7 @@ class Log:
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Write down, durably, which topic of this name the log belongs to (`partition.metadata`)."""
-        text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-        self.disk.replace_file(
-            f"{self.directory}/{PARTITION_METADATA_FILE}", f"version: 0\ntopic_id: {text}\n".encode()
-        )
+        self.disk.replace_file(f"{self.directory}/{PARTITION_METADATA_FILE}", partition_metadata(topic_id))
         self.topic_id = topic_id
 
     def _load_topic_id(self) -> None:

@@ -67,7 +67,7 @@ class Broker:
         self.metadata = BrokerMetadata(config.node_id)
         self.directories = LogDirectories(world, config.log_dirs, LogSettings.of_broker(config))
         self.replicas = Replicas(world, self.metadata)
-        self.hosting = Hosting(config, self.replicas, self.directories)
+        self.hosting = Hosting(config, self.replicas, self.directories, self.tasks)
         self.link = ControllerLink(world, f"broker-{config.node_id}", self._leader, open_timeout_ms=REQUEST_TIMEOUT_MS)
         self.proposals = ProposalChannel(self.replicas, self.link, self.tasks)
         self.flushing = Flushing(self.replicas, self.tasks)

@@ -1,25 +1,37 @@
 """From committed metadata to hosted replicas: who appears, changes role, gets new settings, goes (SPEC 3.1).
 
 Nothing is acted upon before this broker's own registration is visible in the image: only then does the image tell of the
-present (see `replog.broker.metadata`). From then on every committed batch is acted upon when it comes, in order.
+present (see `replog.broker.metadata`). From then on every committed batch is acted upon when it comes.
+
+What is done for a partition follows from the image as it is then, so a broker that falls behind catches up with the present.
+Partitions are independent: much at once is done in slices, and heartbeats, fetches and clients go on in between. New logs
+come last, many together: their files are laid down in the background, and who asks for them meanwhile is told to ask again.
 """
 
+import asyncio
 from collections.abc import Iterable
+from itertools import islice
+from typing import Final
 
 from replog.broker.metadata import Assigned, BrokerMetadata, Change, Removed
 from replog.broker.partition import Partition
 from replog.broker.topic_settings import TopicSettings
 from replog.config import NodeConfig
-from replog.node.log_directories import LogDirectories, StoredLog
+from replog.node.log_directories import LogDirectories, NewLog, StoredLog
 from replog.node.replicas import Replica, Replicas
+from replog.node.tasks import Tasks
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicIdPartition, TopicPartition
+
+SLICE_MS: Final = 10  # so long nobody else is served
+NEW_LOGS_MAX: Final = 100  # made in one go
 
 
 class Hosting:
     """Keeps the hosted replicas as the metadata wants them."""
 
-    def __init__(self, config: NodeConfig, replicas: Replicas, directories: LogDirectories) -> None:
+    def __init__(self, config: NodeConfig, replicas: Replicas, directories: LogDirectories, tasks: Tasks) -> None:
         self.config = config
+        self.tasks = tasks
         self.replicas = replicas
         self.directories = directories
         self.metadata: BrokerMetadata = replicas.metadata
@@ -27,6 +39,9 @@ class Hosting:
         self.settings = TopicSettings(config.values)
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
         self.has_begun = False
+        self._due: dict[TopicIdPartition, None] = {}  # to be looked at
+        self._new: dict[TopicIdPartition, None] = {}  # to be created
+        self._is_working = False
 
     def update(self) -> None:
         """Act upon what changed since the last call."""
@@ -66,9 +81,10 @@ class Hosting:
 
     def _apply_settings(self, change: Change) -> None:
         now_ms = self.world.clock.now_ms()
-        for replica in self.replicas:
-            topic = replica.name.topic
-            if (change.topics is None or topic in change.topics) and topic in self.metadata.image.topics_by_name:
+        for topic in list(self.replicas.by_topic) if change.topics is None else change.topics:
+            if topic not in self.metadata.image.topics_by_name:
+                continue
+            for replica in list(self.replicas.by_topic.get(topic, {}).values()):
                 minimum = self.settings.min_insync_replicas(self.metadata.image, topic)
                 self.replicas.perform(replica, replica.partition.on_min_insync_replicas(minimum, now_ms))
                 replica.partition.log.settings = self.settings.of_log(self.metadata.image, topic)
@@ -76,12 +92,63 @@ class Hosting:
                 self.replicas.grew(replica)  # perhaps more
 
     def _act(self, keys: Iterable[TopicIdPartition]) -> None:
-        for action in self.metadata.actions(keys):
-            match action:
-                case Assigned():
-                    self._assign(action)
+        """Look at these partitions, at once as far as a slice of time goes."""
+        self._due.update(dict.fromkeys(keys))
+        self._work_a_slice()
+        if (self._due or self._new) and not self._is_working:
+            self._is_working = True
+            self.tasks.start(self._work())
+
+    async def _work(self) -> None:
+        """Do what is left, roles before new logs."""
+        while self._due or self._new:
+            if self._due:
+                await asyncio.sleep(0)
+                self._work_a_slice()
+            else:
+                keys = list(islice(self._new, NEW_LOGS_MAX))
+                for key in keys:
+                    del self._new[key]
+                await self._create(keys)
+        self._is_working = False
+
+    def _work_a_slice(self) -> None:
+        end_ms = self.world.clock.now_ms() + SLICE_MS
+        while self._due and self.world.clock.now_ms() < end_ms:
+            key = next(iter(self._due))
+            del self._due[key]
+            match self.metadata.action(key):
+                case Assigned() as assigned if not self._is_here(assigned):
+                    self._new[key] = None
+                case Assigned() as assigned:
+                    self._assign(assigned)
                 case Removed():
-                    self._remove(action.key)
+                    self._remove(key)
+
+    def _is_here(self, assigned: Assigned) -> bool:
+        if self.replicas.find_by_id(assigned.key) is not None:
+            return True
+        stored = self.directories.find(assigned.name)
+        return stored is not None and stored.log.topic_id in (None, assigned.key.topic_id)
+
+    async def _create(self, keys: list[TopicIdPartition]) -> None:
+        """Make new logs together, then give each the role that it has by then."""
+        actions = self.metadata.actions(keys)
+        wanted = [action for action in actions if isinstance(action, Assigned) and not self._is_here(action)]
+        await self.directories.prepare([self._new_log(assigned) for assigned in wanted])
+        for key, name, _ in wanted:
+            match self.metadata.action(key):
+                case Assigned() as assigned:
+                    self._assign(assigned)
+                case Removed():
+                    self.directories.drop_prepared(name)
+            if self._due:
+                self._work_a_slice()
+            await asyncio.sleep(0)
+
+    def _new_log(self, assigned: Assigned) -> NewLog:
+        leads = assigned.state.leader == self.replicas.node_id
+        return NewLog(assigned.name, assigned.key.topic_id, assigned.state.leader_epoch if leads else None)
 
     def _assign(self, assigned: Assigned) -> None:
         replica = self.replicas.find_by_id(assigned.key) or self._host(assigned)

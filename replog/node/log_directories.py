@@ -5,6 +5,10 @@ not the committed one belongs to a topic that is gone; it is put aside under ano
 deleted, because the metadata might be the part that is wrong.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
 import msgspec
 
 from replog.log.checkpoints import (
@@ -16,12 +20,21 @@ from replog.log.checkpoints import (
     write_offsets,
 )
 from replog.log.clean_shutdown import LogDirectory, shutdown, startup, write_checkpoints
+from replog.log.creation import files_of_new_log
 from replog.log.log import Log
 from replog.log.settings import LogSettings
-from replog.ports import World
+from replog.ports import NewFolder, World
 from replog.types import METADATA_TOPIC, NO_BROKER_EPOCH, BrokerEpoch, TopicPartition
 
 STRAY_SUFFIX = "-stray"
+
+
+class NewLog(NamedTuple):
+    """A log that is to be: `leader_epoch` is None where this broker follows."""
+
+    name: TopicPartition
+    topic_id: UUID
+    leader_epoch: int | None
 
 
 class StoredLog(msgspec.Struct, kw_only=True):
@@ -42,6 +55,7 @@ class LogDirectories:
         self.logs: dict[TopicPartition, StoredLog] = {}
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._written: dict[str, dict[TopicPartition, int]] = {}
+        self._prepared: dict[TopicPartition, str] = {}
 
     def open(self) -> None:
         """Open all logs there are; to be called once, before anything else (SPEC 3.11.1, 3.11.2)."""
@@ -88,12 +102,35 @@ class LogDirectories:
         """Return an open log."""
         return self.logs.get(name)
 
-    def create(self, name: TopicPartition, settings: LogSettings) -> StoredLog:
-        """Create an empty log in the directory with the fewest."""
+    async def prepare(self, wanted: Sequence[NewLog]) -> None:
+        """Lay down the files of logs that are not here, each in the directory with the fewest, for `create` to open."""
+        counts = self._counts()
+        folders: list[NewFolder] = []
+        for new in wanted:
+            path = self._prepared[new.name] = min(self.paths, key=counts.__getitem__)
+            counts[path] += 1
+            files = files_of_new_log(new.topic_id, leader_epoch=new.leader_epoch)
+            folders.append(NewFolder(f"{path}/{new.name}", files))
+        await self.world.disk.create_in_background(folders)
+
+    def drop_prepared(self, name: TopicPartition) -> None:
+        """Remove what was prepared for a log that is not wanted any more."""
+        path = self._prepared.pop(name)
+        self.world.disk.remove_tree(f"{path}/{name}")
+        self.world.disk.sync_directory(path)
+
+    def _counts(self) -> dict[str, int]:
         counts = dict.fromkeys(self.paths, 0)
         for stored in self.logs.values():
             counts[stored.directory] += 1
-        path = min(self.paths, key=lambda path: counts[path])
+        return counts
+
+    def create(self, name: TopicPartition, settings: LogSettings) -> StoredLog:
+        """Create an empty log where it was prepared, or in the directory with the fewest."""
+        path = self._prepared.pop(name, None)
+        if path is None:
+            counts = self._counts()
+            path = min(self.paths, key=counts.__getitem__)
         log = Log.open(
             self.world.disk,
             f"{path}/{name}",

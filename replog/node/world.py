@@ -26,7 +26,7 @@ from uuid import UUID
 
 from replog.config import NodeConfig
 from replog.node.memory import keep_freed_memory
-from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network
+from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network, NewFolder
 
 if TYPE_CHECKING:
     from replog.node.control_page import ControlPage
@@ -198,6 +198,11 @@ class RealDisk:
         """Make files durable in the order given, on the one syncing thread."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._syncing, _sync_all, list(files))
+
+    async def create_in_background(self, folders: Sequence[NewFolder]) -> None:
+        """Make directories with their files on the syncing thread."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._syncing, create_folders, self, list(folders))
 
     def close(self) -> None:
         """End the syncing thread."""
@@ -380,6 +385,30 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _traceback(problem: BaseException | None) -> str:
     return "" if problem is None else "".join(traceback.format_exception(problem))
+
+
+def create_folders(disk: Disk, folders: Sequence[NewFolder]) -> None:
+    """Make directories with their files, durable: everything is written first, then synced.
+
+    A file system that keeps a journal commits all of it with the first sync; the others find nothing left to do.
+    """
+    written: list[tuple[File, str]] = []
+    for folder in folders:
+        disk.make_directory(folder.path)
+        for name, content in folder.files.items():
+            file = disk.open(f"{folder.path}/{name}.tmp", create=True)
+            file.truncate(0)
+            file.append(content)
+            written.append((file, f"{folder.path}/{name}"))
+    for file, path in written:
+        if file.size():
+            file.sync()
+        file.close()
+        disk.rename(file.path, path)
+    for folder in folders:
+        disk.sync_directory(folder.path)
+    for parent in dict.fromkeys(folder.path.rpartition("/")[0] or "." for folder in folders):
+        disk.sync_directory(parent)
 
 
 def _sync(descriptor: int) -> None:

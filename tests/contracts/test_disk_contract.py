@@ -2,7 +2,7 @@
 
 import pytest
 
-from replog.ports import World
+from replog.ports import NewFolder, World
 
 
 def test_a_file_holds_what_was_written(place):
@@ -152,6 +152,23 @@ def test_a_small_file_is_replaced_whole(place):
         assert [name for name in world.disk.list_directory(place.directory) if name.startswith("checkpoint")] == [
             "checkpoint"
         ]
+
+    place.run(scenario)
+
+
+def test_folders_with_files_are_made_in_the_background(place):
+    async def scenario(world: World) -> None:
+        folders = [
+            NewFolder(f"{place.directory}/{n}/folder", {"empty": b"", "full": b"content %d" % n}) for n in range(3)
+        ]
+
+        await world.disk.create_in_background(folders)
+        await world.disk.create_in_background([NewFolder(folders[0].path, {"full": b"other"})])
+        await world.disk.create_in_background([])
+
+        assert [world.disk.list_directory(folder.path) for folder in folders] == [["empty", "full"]] * 3
+        assert world.disk.read_file(f"{folders[0].path}/full") == b"other"
+        assert world.disk.read_file(f"{folders[2].path}/full") == b"content 2"
 
     place.run(scenario)
 
