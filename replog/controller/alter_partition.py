@@ -40,7 +40,9 @@ def alter_partition(
         leader_recovery_state=LeaderRecoveryState(proposal.leader_recovery_state),
         election=policy.election(topic),
     )
-    record = partition_change(key, partition, wish, policy.rules(topic), policy.image.is_active)
+    record = partition_change(
+        key, partition, wish, policy.rules(topic), policy.image.fit(partition, policy.image.is_active)
+    )
     if record is not None and record.leader not in (sender, -2):
         # A reassignment completed without the sender: it has to wait for its metadata (SPEC 2.7.4).
         return Altered(Error.NEW_LEADER_ELECTED, record)
@@ -65,7 +67,8 @@ def refusal(image: Image, partition: Partition, sender: NodeId, proposal: AlterP
     if not _is_well_formed(partition, sender, proposal):
         return Error.INVALID_REQUEST
     for member in proposal.new_isr_with_epochs:
-        if not _may_be_in_isr(image, NodeId(member.broker_id), member.broker_epoch):
+        node = NodeId(member.broker_id)
+        if not (_may_be_in_isr(image, node, member.broker_epoch) and image.is_online(partition, node)):
             return Error.INELIGIBLE_REPLICA
     return Error.NONE
 

@@ -6,7 +6,7 @@ Each refuses another life than the registered one: a broker epoch that is not eq
 
 from typing import Final
 
-from replog.controller import fencing
+from replog.controller import directories, fencing
 from replog.controller import records as r
 from replog.controller.alter_partition import Altered, alter_partition
 from replog.controller.heartbeat import Beat, BrokerState, Session, Sessions, broker_state, next_state
@@ -18,6 +18,7 @@ from replog.errors import Error
 from replog.types import NodeId, TopicIdPartition
 from replog.wire.messages import alter_partition as ap
 from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from replog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from replog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replog.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from replog.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
@@ -93,13 +94,16 @@ def on_heartbeat(
         # The broker has given up on this one. It was contact, but decides nothing (SPEC 2.3.9).
         return BrokerHeartbeatResponse(error_code=Error.REQUEST_TIMED_OUT)
     beat = Beat(
-        want_fence=body.want_fence,
+        want_fence=body.want_fence or (bool(broker.log_dirs) and set(broker.log_dirs) <= set(body.offline_log_dirs)),
         want_shut_down=body.want_shut_down,
         caught_up=body.current_metadata_offset >= broker.epoch,
         has_leaderships=turn.image.leaders.count(broker.broker_id) > 0,
         shutdown_offset=session.shutdown_offset,
         lowest_active_offset=sessions.lowest_active_offset(turn.image),
     )
+    if body.offline_log_dirs:
+        _lose_directories(turn, broker, body)
+        broker = turn.image.brokers[broker.broker_id]
     state = next_state(broker_state(broker), beat)
     _enter(turn, session, broker, state)
     if state is BrokerState.SHUTDOWN_NOW:
@@ -109,6 +113,23 @@ def on_heartbeat(
         is_fenced=not turn.image.is_alive(broker.broker_id),
         should_shut_down=state is BrokerState.SHUTDOWN_NOW,
     )
+
+
+def _lose_directories(turn: Turn, broker: Broker, body: BrokerHeartbeatRequest) -> None:
+    records = directories.fail(turn.policy, broker, body.offline_log_dirs)
+    if records:
+        turn.append(records)
+        turn.probe("log_directory_lost")
+
+
+def on_assign_replicas_to_dirs(turn: Turn, body: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+    """Note where a broker's replicas lie."""
+    if turn.image.metadata_version < directories.DIRECTORIES_LEVEL:
+        return AssignReplicasToDirsResponse(error_code=Error.UNSUPPORTED_VERSION)
+    broker = current_life(turn, body.broker_id, body.broker_epoch)
+    if broker is None:
+        return AssignReplicasToDirsResponse(error_code=Error.STALE_BROKER_EPOCH)
+    return directories.assign(turn, broker, body)
 
 
 def _enter(turn: Turn, session: Session, broker: Broker, state: BrokerState) -> None:

@@ -30,6 +30,7 @@ from replog.wire.messages import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
     controller_registration,
@@ -221,7 +222,8 @@ class Controller:
     def _can_go_back(self, turn: Turn, topic_id: UUID, index: int) -> bool:
         partition = turn.image.topics[topic_id].partitions[index]
         preferred = partition.preferred_leader
-        return partition.leader != NO_NODE and preferred in partition.isr and turn.image.is_active(preferred)
+        fit = turn.image.fit(partition, turn.image.is_active)
+        return partition.leader != NO_NODE and preferred in partition.isr and fit(preferred)
 
     def _on_registration(self, turn: Turn, event: Request) -> msgspec.Struct:
         body = event.body
@@ -258,6 +260,7 @@ _HANDLERS: dict[type[msgspec.Struct], _Handler] = {
     broker_heartbeat.REQUEST: Controller._on_heartbeat,
     alter_partition.REQUEST: _plain(broker.on_alter_partition),
     allocate_producer_ids.REQUEST: _plain(broker.on_allocate_producer_ids),
+    assign_replicas_to_dirs.REQUEST: _plain(broker.on_assign_replicas_to_dirs),
     controller_registration.REQUEST: _plain(broker.on_controller_registration),
     create_topics.REQUEST: lambda self, turn, event: admin.on_create_topics(
         turn, _as(create_topics.CreateTopicsRequest, event), self._new_topic_id, self._random

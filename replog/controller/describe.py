@@ -103,7 +103,7 @@ def _partition(image: Image, index: int, partition: Partition) -> m.DescribeTopi
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.elr),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=[node for node in partition.replicas if not image.is_alive(node)],
+        offline_replicas=[node for node in partition.replicas if not image.is_online(partition, node)],
     )
 
 

@@ -40,7 +40,7 @@ def elect(policy: Policy, topic: str, index: int, election: Election, designated
         partition,
         Wish(election=election, designated_leader=designated_leader),
         policy.rules(topic),
-        policy.image.is_active,
+        policy.image.fit(partition, policy.image.is_active),
     )
     if record is None:
         return Elected(_UNAVAILABLE[election], None)
@@ -55,7 +55,7 @@ def _refusal(policy: Policy, partition: Partition, election: Election, designate
             return Error.ELECTION_NOT_NEEDED
         case Election.DESIGNATED if designated_leader not in partition.replicas:
             return Error.INVALID_REQUEST
-        case Election.DESIGNATED if not policy.image.is_active(designated_leader):
+        case Election.DESIGNATED if not policy.image.fit(partition, policy.image.is_active)(designated_leader):
             return Error.ELIGIBLE_LEADERS_NOT_AVAILABLE
         case Election.DESIGNATED if designated_leader == partition.leader:
             return Error.ELECTION_NOT_NEEDED

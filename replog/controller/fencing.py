@@ -34,7 +34,8 @@ def changes(
     for key in keys:
         topic = policy.image.topics[key.topic_id]
         partition = topic.partitions[key.partition]
-        record = partition_change(key, partition, wish(topic.name, partition), policy.rules(topic.name), acceptable)
+        fit = policy.image.fit(partition, acceptable)
+        record = partition_change(key, partition, wish(topic.name, partition), policy.rules(topic.name), fit)
         if record is not None:
             records.append(record)
     return records
@@ -50,6 +51,14 @@ def leaving(policy: Policy, broker_id: NodeId, *, eligible_no_more: bool) -> lis
     distrust = eligible_no_more and policy.elr_enabled
     if distrust:
         keys = in_order({*keys, *image.elr_members.of(broker_id)})
+    return leaving_partitions(policy, broker_id, keys, distrust=distrust)
+
+
+def leaving_partitions(
+    policy: Policy, broker_id: NodeId, keys: Iterable[TopicIdPartition], *, distrust: bool = False
+) -> list[MetadataRecord]:
+    """Return the changes that take a broker out of these partitions' ISRs, and out of their ELRs if distrusted."""
+    image = policy.image
 
     def without_it(topic: str, partition: Partition) -> Wish:
         return Wish(

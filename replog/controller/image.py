@@ -146,6 +146,20 @@ class Image:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
+    def is_online(self, partition: Partition, node: NodeId) -> bool:
+        """Tell whether a replica can be served: its broker unfenced, its log directory not failed (KIP-858)."""
+        broker = self.brokers.get(node)
+        return broker is not None and not broker.fenced and broker.has_online(partition.directory_of(node))
+
+    def fit(self, partition: Partition, acceptable: Callable[[NodeId], bool]) -> Callable[[NodeId], bool]:
+        """Return `acceptable` for the partition's replicas: a replica in a failed directory is not (SPEC 0.4)."""
+        if not partition.directories:
+            return acceptable
+        brokers = self.brokers
+        return lambda node: (
+            acceptable(node) and node in brokers and brokers[node].has_online(partition.directory_of(node))
+        )
+
     def broker_epoch(self, broker_id: NodeId) -> BrokerEpoch:
         """Return the epoch of a broker's registration, -1 when there is none."""
         broker = self.brokers.get(broker_id)
@@ -280,6 +294,7 @@ class Image:
         if record.in_controlled_shutdown:
             changes["in_controlled_shutdown"] = True
         if record.log_dirs:
+            # A broker never lives without directories: an empty list says nothing of them.
             changes["log_dirs"] = tuple(record.log_dirs)
         self._put_broker(broker.broker_id, msgspec.structs.replace(broker, **changes))
 
@@ -441,7 +456,9 @@ def merged(partition: Partition, change: r.PartitionChangeRecord) -> Partition:
         leader_recovery_state=(
             partition.leader_recovery_state if recovery == _RECOVERY_UNCHANGED else LeaderRecoveryState(recovery)
         ),
-        directories=partition.directories if change.directories is None else _directories(change.directories),
+        directories=(
+            _kept_directories(partition, replicas) if change.directories is None else _directories(change.directories)
+        ),
     )
 
 
@@ -464,6 +481,13 @@ def _same(nodes: Nodes, replicas: Nodes) -> Nodes:
 def _directories(ids: Iterable[UUID] | None) -> tuple[UUID, ...]:
     directories = tuple(ids or ())
     return () if all(directory == ZERO_UUID for directory in directories) else directories
+
+
+def _kept_directories(partition: Partition, replicas: Nodes) -> tuple[UUID, ...]:
+    if replicas == partition.replicas or not partition.directories:
+        return partition.directories
+    # A change of an old record version: it moves replicas and cannot say where they lie.
+    return _directories(partition.directory_of(node) for node in replicas)
 
 
 def _leader(partition: Partition | None) -> Nodes:

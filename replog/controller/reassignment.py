@@ -67,7 +67,7 @@ def _cancel(policy: Policy, topic: str, key: TopicIdPartition, partition: Partit
     if not isr and not policy.unclean_enabled(topic):
         message = "No replica that would remain is in the ISR: unclean leader election is needed, but not enabled."
         return _refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
-    if not isr and not any(policy.image.is_active(node) for node in replicas):
+    if not isr and not any(map(policy.image.fit(partition, policy.image.is_active), replicas)):
         return _refused(Error.INVALID_REPLICA_ASSIGNMENT, f"None of the replicas {list(replicas)} could lead.")
     # KIP-966: "This min ISR requirement is also enforced when the reassignment is canceled."
     min_isr = effective_min_isr(policy.min_insync_replicas(topic), len(replicas))
@@ -90,7 +90,9 @@ def _changed(
         removing_replicas=wish.removing_replicas,
         election=election,
     )
-    return partition_change(key, partition, wish, policy.rules(topic), policy.image.is_active)
+    return partition_change(
+        key, partition, wish, policy.rules(topic), policy.image.fit(partition, policy.image.is_active)
+    )
 
 
 def _final_count(partition: Partition) -> int:

@@ -93,7 +93,7 @@ class Recoveries:
             if ordered is None and not turn.policy.settings.unclean_recovery_manager:
                 continue
             strategy = ordered or turn.policy.strategy(topic.name)
-            decision = decide(partition, strategy, turn.image.is_active)
+            decision = decide(partition, strategy, turn.image.fit(partition, turn.image.is_active))
             if decision.action is Action.RECOVER or (ordered and decision.action is not Action.ELECT):
                 wanted[key] = strategy
             elif decision.action is Action.WAIT and not partition.elr:
@@ -124,16 +124,17 @@ class Recoveries:
             turn.probe("unclean_recovery_started")
 
     def _try_to_finish(self, turn: Turn, key: TopicIdPartition) -> None:
-        winner = self._running[key].winner(turn.image.is_active, turn.now_ms)
+        topic = turn.image.topics[key.topic_id]
+        fit = turn.image.fit(topic.partitions[key.partition], turn.image.is_active)
+        winner = self._running[key].winner(fit, turn.now_ms)
         if winner == NO_NODE:
             return
-        topic = turn.image.topics[key.topic_id]
         record = partition_change(
             key,
             topic.partitions[key.partition],
             Wish(election=Election.DESIGNATED, designated_leader=winner),
             turn.policy.rules(topic.name),
-            turn.image.is_active,
+            fit,
         )
         assert record is not None, f"{key} has no leader, electing {winner} must change that"
         turn.append([record])
@@ -145,7 +146,9 @@ class Recoveries:
     def _ask(self, turn: Turn) -> None:
         by_broker: dict[NodeId, list[TopicIdPartition]] = {}
         for key in in_order(self._running):
-            for node in self._running[key].to_ask(turn.image.is_active, turn.now_ms):
+            partition = turn.image.topics[key.topic_id].partitions[key.partition]
+            fit = turn.image.fit(partition, turn.image.is_active)
+            for node in self._running[key].to_ask(fit, turn.now_ms):
                 by_broker.setdefault(node, []).append(key)
         for node in sorted(by_broker):
             keys = by_broker[node][:PARTITIONS_PER_REQUEST_MAX]  # the rest is asked when these are in

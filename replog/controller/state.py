@@ -13,6 +13,11 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLUSTER_DEFAULT: Final = ""  # a broker resource without name holds for the whole cluster
 
+# Directory ids that name no directory (KIP-858); those up to 99 are reserved.
+UNASSIGNED: Final = UUID(int=0)  # nobody has said yet where the replica lies
+LOST: Final = UUID(int=1)  # in some directory that has failed
+MIGRATING: Final = UUID(int=2)  # in some directory, of before directories were told
+
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
     """What the controller knows of one partition (SPEC 2.1.1)."""
@@ -38,6 +43,12 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     def electable_leaders(self) -> int:
         """How many replicas could lead without loss: ISR and ELR together (KIP-966, "Metrics")."""
         return len(self.isr) + len(self.elr)
+
+    def directory_of(self, node: NodeId) -> UUID:
+        """Return where a replica lies, `UNASSIGNED` when nobody has said."""
+        if not self.directories or node not in self.replicas:
+            return UNASSIGNED
+        return self.directories[self.replicas.index(node)]
 
     @property
     def is_reassigning(self) -> bool:
@@ -78,6 +89,13 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     def is_active(self) -> bool:
         """Registered, not fenced, not in controlled shutdown: fit to lead and to join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    def has_online(self, directory: UUID) -> bool:
+        """Tell whether a replica said to lie in this directory can be served.
+
+        A registration without directories is from before they were told: all are online.
+        """
+        return directory in (UNASSIGNED, MIGRATING) or not self.log_dirs or directory in self.log_dirs
 
 
 class Topic:

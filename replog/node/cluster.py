@@ -161,7 +161,7 @@ class ClusterApi:
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
-            offline_replicas=[node for node in partition.replicas if not self.image.is_alive(node)],
+            offline_replicas=[node for node in partition.replicas if not self.image.is_online(partition, node)],
         )
 
     # Descriptions

@@ -47,6 +47,7 @@ from replog.wire.messages import (
     allocate_producer_ids,
     alter_partition,
     api_versions,
+    assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
     describe_configs,
@@ -63,6 +64,7 @@ _FAILED: Final[dict[Api, _Failed]] = {
     Api.BROKER_REGISTRATION: lambda error: broker_registration.BrokerRegistrationResponse(error_code=error),
     Api.BROKER_HEARTBEAT: lambda error: broker_heartbeat.BrokerHeartbeatResponse(error_code=error),
     Api.ALTER_PARTITION: lambda error: alter_partition.AlterPartitionResponse(error_code=error),
+    Api.ASSIGN_REPLICAS_TO_DIRS: lambda error: assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=error),
     Api.ALLOCATE_PRODUCER_IDS: lambda error: allocate_producer_ids.AllocateProducerIdsResponse(error_code=error),
 }
 

@@ -193,6 +193,7 @@ CONTROLLER_APIS: Final = _ranges(
         Api.BROKER_HEARTBEAT: "0-2",
         Api.UNREGISTER_BROKER: "0-0",
         Api.ALLOCATE_PRODUCER_IDS: "0-0",
+        Api.ASSIGN_REPLICAS_TO_DIRS: "0-0",
         Api.ADD_RAFT_VOTER: "0-1",
         Api.REMOVE_RAFT_VOTER: "0-0",
         Api.UPDATE_RAFT_VOTER: "0-0",
