@@ -68,14 +68,14 @@ def replayed(
     again_dir.mkdir(parents=True)
     _, after = conduct_simulated(plan, again_dir, progress or Silent())
     hashes = recording_hash(run_dir), recording_hash(again_dir)
-    difference = first_difference(_trace(run_dir), _trace(again_dir))
+    difference = first_difference(trace_of(run_dir), trace_of(again_dir))
     return Replayed(
         is_same=before.trace_hash == after.trace_hash and before.event_count == after.event_count,
         before=before,
         after=after,
         recording_hashes=hashes,
         first_difference=difference,
-        first_event=[] if difference is None else _event_at(plan, difference, again_dir),
+        first_event=[] if difference is None else lines_at(plan, difference),
         remarks=remarks,
     )
 
@@ -92,7 +92,7 @@ def first_difference(before: Sequence[bytes], after: Sequence[bytes]) -> int | N
     return None if len(before) == len(after) else base
 
 
-def _trace(run_dir: Path) -> list[bytes]:
+def trace_of(run_dir: Path) -> list[bytes]:
     """Return a run's trace; a run that kept none begins to differ at once."""
     try:
         return msgspec.msgpack.decode((run_dir / TRACE).read_bytes(), type=list[bytes])
@@ -100,7 +100,7 @@ def _trace(run_dir: Path) -> list[bytes]:
         return []
 
 
-def _event_at(plan: Plan, number: int, again_dir: Path) -> list[str]:
+def lines_at(plan: Plan, number: int) -> list[str]:
     """Run once more and return the line at which the trace reaches a number, with a few before it."""
     recent: deque[str] = deque(maxlen=LINES_BEFORE + 1)
 
@@ -114,7 +114,7 @@ def _event_at(plan: Plan, number: int, again_dir: Path) -> list[str]:
 
         trace.sink = line
 
-    with tempfile.TemporaryDirectory(dir=again_dir) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         conduct_simulated(plan, Path(folder), Silent(), listen)
     return list(recent)
 
