@@ -3,7 +3,7 @@
 Prints one line a figure: cost of one partition change, of fencing a broker that leads a third of all partitions (so that
 each of them is elected anew), of one AlterPartition among them all, memory a partition, and undoing it all.
 `growth` goes from 1,000 to 100,000 partitions and prints how many times dearer each step makes it: a figure that grows
-as the partitions do has the ratio 10.
+as the partitions do has the ratio 10. Where a goal is set, it stands behind; a goal that is missed makes the exit code 1.
 """
 
 import gc
@@ -30,9 +30,9 @@ PARTITIONS_A_TOPIC = 10
 def timed(what: str, work: Callable[[], object], unit: str, per: int = 1) -> None:
     best_ns = None
     for _ in range(3):
-        start_ns = time.perf_counter_ns()
+        start_ns = time.process_time_ns()
         work()
-        took_ns = time.perf_counter_ns() - start_ns
+        took_ns = time.process_time_ns() - start_ns
         best_ns = took_ns if best_ns is None else min(best_ns, took_ns)
     assert best_ns is not None
     scale = {"us": 1e3, "ms": 1e6}[unit]
@@ -111,6 +111,13 @@ def replayed(image: Image) -> None:
 
 
 GROWTH = (1_000, 10_000, 100_000)
+REPEATS = 3  # the best counts; and CPU time, not wall time: the machine has other things to do
+GOALS: dict[tuple[int, str], float] = {
+    **{(count, "one partition's change, us"): 20 for count in GROWTH},
+    **{(count, "memory a partition, bytes"): 2048 for count in GROWTH},
+    (10_000, "a broker lost: all re-elected and encoded, ms"): 1000,
+    (100_000, "snapshot load, ms"): 10_000,
+}
 
 
 def figures(count: int) -> dict[str, float]:
@@ -130,45 +137,65 @@ def figures(count: int) -> dict[str, float]:
         for value in snapshot:
             again.replay(decode_metadata_record(value), 0)
 
+    def re_elect() -> None:
+        """What a controller does when a session ends: decide, apply, encode; then undo, to do it again."""
+        records = fencing.fence(policy, broker)
+        for offset, record in enumerate(records, start=box.offset):
+            box.image.replay(record, offset)
+        list(RecordWriter(box.image.metadata_version).encoded(records))
+        box.image.undo_to(box.offset - 1)
+
     gc.collect()
-    gc.freeze()  # as a node does; else the collector walks the image over and over
-    found = {
-        "image, MiB": held_bytes / (1 << 20),
+    return {
+        "memory a partition, bytes": held_bytes / count,
         "snapshot load, ms": took_ms(load),
-        "fencing one of three brokers, ms": took_ms(lambda: fencing.fence(policy, broker)),
-        "one partition's change, us": 1000 * took_ms(lambda: one_of_many(box)),
+        "a broker lost: all re-elected and encoded, ms": took_ms(re_elect),
+        "one partition's change, us": took_ms(lambda: change_some(box)),
     }
-    gc.unfreeze()
-    return found
 
 
-def one_of_many(box: Box) -> None:
+def change_some(box: Box) -> None:
+    """Decide on 1,000 partitions all over the image, one by one: microseconds a change = milliseconds in all."""
     policy = box.controller.policy
     wish = Wish(target_isr=(NodeId(1), NodeId(2)))
-    key = TopicIdPartition(UUID(int=1), 0)
-    fencing.changes(policy, [key], lambda *_: wish, box.image.is_active)
+    step = len(box.image.topics) * PARTITIONS_A_TOPIC / 1000
+    for number in range(1000):
+        topic, index = divmod(int(number * step), PARTITIONS_A_TOPIC)
+        key = TopicIdPartition(UUID(int=topic + 1), index)
+        fencing.changes(policy, [key], lambda *_: wish, box.image.is_active)
 
 
 def took_ms(work: Callable[[], object]) -> float:
-    start_ns = time.perf_counter_ns()
-    work()
-    return (time.perf_counter_ns() - start_ns) / 1e6
+    """Return the best of some runs."""
+    best_ns = None
+    for _ in range(REPEATS):
+        start_ns = time.process_time_ns()
+        work()
+        took_ns = time.process_time_ns() - start_ns
+        best_ns = took_ns if best_ns is None else min(best_ns, took_ns)
+    assert best_ns is not None
+    return best_ns / 1e6
 
 
-def growth() -> None:
+def growth() -> bool:
+    """Print all figures; tell whether all goals are met."""
     before: dict[str, float] = {}
+    met = True
     for count in GROWTH:
         now = figures(count)
         for what, value in now.items():
             ratio = f"x {value / before[what]:.1f}" if what in before else ""
-            print(f"{count:>9,} partitions  {what:<40} {value:12.2f} {ratio:>8}")
+            goal = GOALS.get((count, what))
+            met = met and (goal is None or value < goal)
+            said = "" if goal is None else f"goal < {goal:,.0f}{'' if value < goal else '  MISSED'}"
+            print(f"{count:>9,} partitions  {what:<48} {value:12.2f} {ratio:>8}  {said}".rstrip())
         before = now
+    return met
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["growth"]:
-        growth()
-        sys.exit()
+        sys.exit(not growth())
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     one_change()
     memory(wanted)

@@ -19,7 +19,7 @@ LOST: Final = UUID(int=1)  # in some directory that has failed
 MIGRATING: Final = UUID(int=2)  # in some directory, of before directories were told
 
 
-class Partition(msgspec.Struct, frozen=True, kw_only=True):
+class Partition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the controller knows of one partition (SPEC 2.1.1)."""
 
     replicas: Nodes
