@@ -16,6 +16,8 @@ import typer
 
 from clusters.api import ClusterError
 from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
+from harness.cli.evidence import bisect, bundle, diff, verify
+from harness.cli.findings import findings
 from harness.cli.histories import export_history, import_history
 from harness.cli.safety import clean, doctor, heal
 from harness.cli.screen import one_screen
@@ -32,7 +34,6 @@ ENGINES: Final = ("spark", "inline", "spark-sql")
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Puts a replicated log on trial: runs clusters, hurts them, judges what clients saw.",
 )
@@ -102,11 +103,16 @@ def report(
 app.command()(sweep)
 for command in (power, replay, shrink, demo):
     app.command()(command)
+app.command()(bundle)
+app.command()(verify)
+app.command()(diff)
+app.command()(bisect)
 app.command("import")(import_history)
 app.command("export")(export_history)
 app.command()(doctor)
 app.command()(heal)
 app.command()(clean)
+app.add_typer(findings, name="findings")
 
 
 @app.command("list")

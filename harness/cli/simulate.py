@@ -43,7 +43,7 @@ def sweep(
     plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
     budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
     board = Board(", ".join(scenarios))
-    with tempfile.TemporaryDirectory(prefix="tribunal-sweep-", dir=_fast_folder()) as scratch, board:
+    with tempfile.TemporaryDirectory(prefix="tribunal-sweep-", dir=fast_folder()) as scratch, board:
         try:
             account = swept(plans, jobs=jobs, budget_s=budget_s, scratch=Path(scratch), told=board.told)
         except KeyboardInterrupt:
@@ -70,7 +70,7 @@ def power(
     def told(result: powers.Power) -> None:
         sys.stderr.write(f"{power_line(result)}\n")
 
-    with tempfile.TemporaryDirectory(prefix="tribunal-power-", dir=_fast_folder()) as scratch:
+    with tempfile.TemporaryDirectory(prefix="tribunal-power-", dir=fast_folder()) as scratch:
         results = powers.power(
             wanted, scenario=scenario, seeds=_seeds(seeds), budget_s=budget_s, jobs=jobs, scratch=Path(scratch), told=told
         )  # fmt: skip
@@ -127,7 +127,7 @@ def shrink(
     path = run / "plan.json" if run.is_dir() else run
     plan = msgspec.structs.replace(read_plan(path), cluster="simulated")
     budget_s = duration(budget, plan.spec).most_ms / 1000
-    with tempfile.TemporaryDirectory(prefix="tribunal-shrink-", dir=_fast_folder()) as scratch:
+    with tempfile.TemporaryDirectory(prefix="tribunal-shrink-", dir=fast_folder()) as scratch:
         shrinker = Shrinker(
             Path(scratch), signature=signature, jobs=jobs, budget_s=budget_s,
             told=_say,
@@ -166,7 +166,7 @@ def demo(
     """Switch a known bug on, find it, shrink it, tell it, report it; within a minute."""
     from harness.demo import NothingFound, demonstrate
 
-    with tempfile.TemporaryDirectory(prefix="tribunal-demo-", dir=_fast_folder()) as scratch:
+    with tempfile.TemporaryDirectory(prefix="tribunal-demo-", dir=fast_folder()) as scratch:
         try:
             shown = demonstrate(out, Path(scratch), jobs, typer.echo, mutant)
         except NothingFound as problem:
@@ -268,7 +268,7 @@ def _seeds(text: str) -> range:
     return range(int(first), int(end) if colon else int(first) + 1)
 
 
-def _fast_folder() -> str | None:
+def fast_folder() -> str | None:
     """Return a folder in memory where the system has one: runs without a finding live only for a moment."""
     memory = Path("/dev/shm")  # noqa: S108  # made by TemporaryDirectory, for us alone
     return str(memory) if os.access(memory, os.W_OK) else None

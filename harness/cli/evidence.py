@@ -1,0 +1,103 @@
+"""The commands about runs that exist: bundle, verify, diff, bisect."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from harness.cli.findings import first_signature
+from results.verdict import EXIT_ERROR
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+MOST_LINES = 20
+
+
+def bundle(
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The archive; default: beside the run.")] = None,
+    json: Json = False,
+) -> None:
+    """Make an evidence archive of a run: recording, plan, schedule, versions, hashes, report."""
+    from harness.bundle import bundle as bundled
+    from harness.bundle import sha256_of
+
+    target = out or run.with_name(f"{run.name}.zip")
+    content = bundled(run, target)
+    told = {"bundle": str(target), "sha256": sha256_of(target), "files": len(content.files), "verdict": content.verdict}
+    if json:
+        typer.echo(msgspec.json.encode(told).decode())
+        return
+    typer.echo(f"{target}  {len(content.files)} files, {target.stat().st_size / 1e6:.1f} MB\nsha256 {told['sha256']}")
+    typer.echo(f"verify    tribunal verify {target}")
+
+
+def verify(
+    archive: Annotated[Path, typer.Argument(help="An archive made by `tribunal bundle`.")],
+    engine: Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")] = "spark",
+    json: Json = False,
+) -> None:
+    """Judge an evidence archive again, without a cluster; it must say the same. Refuses one that was changed."""
+    from harness.bundle import verified
+
+    result = verified(archive, engine)
+    if json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        word = "the same verdict" if result.is_same else "ANOTHER verdict"
+        typer.echo(f"{word}: {result.stated} stated, {result.found} found; {result.files} files as stated")
+        for line in result.differences:
+            typer.echo(f"  {line}")
+        typer.echo(f"sha256 {result.sha256}")
+    raise typer.Exit(0 if result.is_same else EXIT_ERROR)
+
+
+def diff(
+    one: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    other: Annotated[Path, typer.Argument(help="Folder of another run.")],
+    json: Json = False,
+) -> None:
+    """Say how two runs differ: plan, executed schedule, versions, verdict, and the first event that differs."""
+    from harness.diff import compared
+
+    result = compared(one, other)
+    if json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        for title in ("plan", "schedule", "made_with", "verdict"):
+            differences = getattr(result, title)
+            for found in differences[:MOST_LINES]:
+                typer.echo(f"{title.replace('_', ' '):<10} {found.what}: {found.one} | {found.other}")
+            if len(differences) > MOST_LINES:
+                typer.echo(f"{title:<10} … and {len(differences) - MOST_LINES} more (--json has all)")
+        typer.echo(f"trace      {result.trace}")
+        for name, lines in result.first_event.items():
+            typer.echo(f"  {name}")
+            for line in lines[:-1]:
+                typer.echo(f"      {line}")
+            for line in lines[-1:]:
+                typer.echo(f"    > {line}   <- the first event that differs")
+    raise typer.Exit(0 if result.is_same else 1)
+
+
+def bisect(
+    run: Annotated[Path, typer.Argument(help="Folder of a simulated run that found something, or its plan.json.")],
+    good: Annotated[str, typer.Option(help="A commit that does not show it.")],
+    bad: Annotated[str, typer.Option(help="A commit that shows it.")] = "HEAD",
+    signature: Annotated[str | None, typer.Option(help="What must show; default: the run's first finding.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds that each commit is asked with.")] = 1,
+    json: Json = False,
+) -> None:
+    """Find the commit that broke it: git bisect, with a replay of the run's plan as its test."""
+    from harness.bisect import bisected
+
+    def told(line: str) -> None:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    result = bisected(run, signature or first_signature(run), good, bad, told, seeds=seeds)
+    if json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        typer.echo(f"{result.commit}  {result.subject}\n  the first commit that shows {result.signature}")

@@ -1,0 +1,102 @@
+"""The commands of past failures: findings add, run, list."""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from harness import findings as known
+from harness.cli.simulate import fast_folder
+from harness.plan import read_plan
+from harness.schedule import BadScenario
+from harness.sweep import signature as without_numbers
+from results.verdict import EXIT_ERROR, load
+
+findings = typer.Typer(no_args_is_help=True, help="Past failures, kept as plans and run again.")
+Folder = Annotated[Path, typer.Option(help="Folder of the findings.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+
+
+@findings.command()
+def add(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that found something, or a plan.json.")],
+    name: Annotated[str, typer.Option(help="Small letters, digits and hyphens; the file's name.")],
+    about: Annotated[str, typer.Option(help="What was wrong, in one sentence.")],
+    signature: Annotated[str | None, typer.Option(help="What it showed; default: the run's first finding.")] = None,
+    state: Annotated[str, typer.Option(help="fixed: must not be found; known: must still be found.")] = "fixed",
+    max_runs: Annotated[int, typer.Option(min=1, help="Seeds that may be tried until a known one shows.")] = 1,
+    folder: Folder = known.FOLDER,
+) -> None:
+    """Keep a run's plan (the shrunk one, if there is one) with what it showed."""
+    if state not in ("fixed", "known"):
+        raise BadScenario(f"state {state!r}: fixed or known")
+    finding = known.of_plan(
+        read_plan(_plan_of(run)), name=name, about=about, signature=signature or first_signature(run),
+        state="fixed" if state == "fixed" else "known", max_runs=max_runs,
+    )  # fmt: skip
+    typer.echo(str(known.add(finding, folder)))
+
+
+@findings.command("run")
+def run_(
+    names: Annotated[list[str] | None, typer.Argument(help="Which; default: all.")] = None,
+    folder: Folder = known.FOLDER,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
+    json: Json = False,
+) -> None:
+    """Run findings again: what was fixed must stay fixed, what is known must still show."""
+    wanted = known.chosen(names or [], folder)
+
+    def told(result: known.Rerun) -> None:
+        if not json:
+            typer.echo(result.line())
+            sys.stdout.flush()
+
+    with tempfile.TemporaryDirectory(prefix="tribunal-findings-", dir=fast_folder()) as scratch:
+        results = known.rerun(wanted, jobs=jobs, scratch=Path(scratch), told=told)
+    if json:
+        typer.echo(msgspec.json.encode(results).decode())
+    raise typer.Exit(exit_code_of(results))
+
+
+@findings.command("list")
+def list_(folder: Folder = known.FOLDER, json: Json = False) -> None:
+    """List the findings that are kept."""
+    found = known.all_findings(folder)
+    if json:
+        typer.echo(msgspec.json.encode(found).decode())
+        return
+    for finding in found:
+        typer.echo(f"{finding.state:<6} {finding.name:<36} {finding.signature}\n       {finding.about}")
+    typer.echo(f"{len(found)} findings in {folder}")
+
+
+def exit_code_of(results: list[known.Rerun]) -> int:
+    """Return 1 where something is wrong with the code under test, 3 where the harness cannot find any more what it could."""
+    if any(result.is_bad for result in results):
+        return 1
+    return EXIT_ERROR if any(result.outcome in ("gone", "error") for result in results) else 0
+
+
+def first_signature(run: Path) -> str:
+    """Return what a run showed first, as a sweep calls it; `BadScenario` when it showed nothing."""
+    from harness.simulated import FILE, known_of
+
+    folder = run if run.is_dir() else run.parent
+    if (folder / FILE).is_file() and (one := known_of(folder)).invariant:
+        return f"{one.invariant}: {without_numbers(one.violation or '')}"
+    if (folder / "verdict.json").is_file():
+        for found in load(folder / "verdict.json").violations:
+            return f"{found.property_name}/{found.kind}"
+    raise BadScenario(f"{folder}: found nothing; give --signature")
+
+
+def _plan_of(run: Path) -> Path:
+    if not run.is_dir():
+        return run
+    small = run / "plan.min.json"
+    return small if small.is_file() else run / "plan.json"
