@@ -11,15 +11,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
+from checkers.api import properties
 from clusters.simulated.cluster import SimulatedCluster
 from clusters.simulated.guard import sealed
 from clusters.simulated.violation import Violated
 from clusters.simulated.world import Simulation
+from harness.catalog import all_workloads, faults
 from harness.plan import Plan
 from harness.progress import Progress
-from harness.run import Ending, Run
+from harness.run import Ending, Run, commit, lock_sha256
 from harness.schedule import BadScenario
+from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, known_versions, request_type, response_type
+from replog.wire.decoder import decoder_for
+from replog.wire.encoder import encoder_for
+from replog.wire.layout import layout_of
+from replog.wire.records.metadata import METADATA_RECORDS
 
 FILE: Final = "simulation.json"
 TRACE: Final = "trace.msgpack"
@@ -46,6 +54,28 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     quorum_epoch: int = 0
     leader_epochs: int = 0
     checkpoints: list[str] = []
+
+
+def warm_up() -> None:
+    """Load and compile what every run needs, so that processes forked from this one begin at once.
+
+    Starts no thread: a fork would lose it.
+    """
+    for module in ("harness.cli.session", "harness.check", "results.report"):
+        importlib.import_module(module)
+    properties()
+    all_workloads()
+    faults()
+    apis = sorted({**BROKER_APIS, **CONTROLLER_APIS})
+    messages = [(of(api), known_versions(api).last) for api in apis for of in (request_type, response_type)]
+    records = [(record, layout_of(record).versions.last) for record in METADATA_RECORDS.values()]
+    for struct, version in messages + records:
+        encoder_for(struct, version)
+        decoder_for(struct, version)
+    pa.array([""])  # pyarrow imports pandas with its first array
+    importlib.import_module("clusters.simulated.cluster")
+    commit()
+    lock_sha256()
 
 
 def conduct_simulated(

@@ -5,6 +5,7 @@ leaves in memory (killed tasks, frozen garbage) goes with its process. A child w
 judges it inline and sends one line back; runs that found something are kept, the others removed.
 """
 
+import gc
 import os
 import re
 import shutil
@@ -78,6 +79,9 @@ def swept(
     told: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
 ) -> Sweep:
     """Run plans until they or the budget are used up; `told` hears of every seed as it ends."""
+    from harness.simulated import warm_up
+
+    warm_up()
     sweep = Sweep()
     deadline = None if budget_s is None else time.monotonic() + budget_s
     children: dict[int, Child] = {}
@@ -162,6 +166,7 @@ def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
 
 def _child_main(plan: Plan, run_dir: Path, writer: int) -> None:
     """Run, judge, say it, and leave without any clean-up."""
+    gc.freeze()  # what came from the parent stays: nobody has to look through it for garbage
     try:
         result = run_seed(plan, run_dir)
     except BaseException as problem:  # noqa: BLE001  # the top of a process: whatever it is, it is this seed's result

@@ -11,6 +11,7 @@ Observers see every frame with its fate: the `requests` table of the recording i
 
 from collections.abc import Callable
 from enum import StrEnum
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from clusters.simulated.transport import SimulatedTransport
 
 LENGTH_BYTES: Final = 4
+LENGTH: Final = Struct(">i")
+REQUEST_START: Final = Struct(">ihhi")  # length, api key, version, correlation id
+RESPONSE_START: Final = Struct(">ii")
+NOT_ASKED: Final = (-1, -1)
 
 
 class Fate(StrEnum):
@@ -142,10 +147,13 @@ class FrameStream:
 
     def takes_whole(self, data: bytes) -> bool:
         """Tell whether these bytes are one frame and nothing is before it: mostly they are."""
-        if self.doubled or (self.transport.peer.stream is not None and self.transport.peer.stream.doubled):
+        if self.doubled or self._queue or self._rest:
             return False
-        whole = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big") == len(data)
-        return whole and not self._queue and not self._rest
+        other = self.transport.peer.stream
+        if other is not None and other.doubled:
+            return False
+        length: int = LENGTH.unpack_from(data)[0] if len(data) >= LENGTH_BYTES else -1
+        return LENGTH_BYTES + length == len(data)
 
     def put(self, item: "bytes | Held | None") -> None:
         """Send a frame, or the end of the stream, behind what waits."""
@@ -227,12 +235,14 @@ class FrameRules:
 
     def _identity(self, stream: FrameStream, data: bytes) -> tuple[int, int]:
         """Return api key and version, (-1, -1) for an answer to an unknown question."""
+        if len(data) < REQUEST_START.size and (stream.transport.is_client or len(data) < RESPONSE_START.size):
+            return NOT_ASKED  # garbage: whoever gets it will say so
         if stream.transport.is_client:
-            identity = int.from_bytes(data[4:6], "big"), int.from_bytes(data[6:8], "big")
-            stream.pending[int.from_bytes(data[8:12], "big")] = identity
+            _, api, version, correlation_id = REQUEST_START.unpack_from(data)
+            identity = stream.pending[correlation_id] = (api, version)
             return identity
         asked = stream_of(stream.transport.peer).pending
-        return asked.pop(int.from_bytes(data[4:8], "big"), (-1, -1))
+        return asked.pop(RESPONSE_START.unpack_from(data)[1], NOT_ASKED)
 
     def _is_surplus(self, stream: FrameStream, data: bytes) -> bool:
         """Swallow the second answer to a doubled request: clients take an answer they did not ask for as garbage."""

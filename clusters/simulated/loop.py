@@ -12,13 +12,13 @@ Futures and tasks hash by their number, not by their address: a set of tasks the
 """
 
 import asyncio
-import heapq
 import math
 import sys
 from asyncio import Future, Task, TimerHandle, events
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
+from heapq import heappop, heappush
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -165,7 +165,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def present_ns(self, process: Process) -> int:
         """Return the process's virtual now: past the end of a blocking call it just made."""
         now_ns, busy_until_ns = self.now_ns, process.busy_until_ns
-        return max(busy_until_ns, now_ns)
+        return max(now_ns, busy_until_ns)
 
     def charge(self, process: Process, duration_ns: int) -> None:
         """Make the process busy: its clock moves on at once, its next callbacks wait until then."""
@@ -206,8 +206,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def time(self) -> float:
         """Return seconds on the running process's own monotonic clock."""
-        process = PROCESS.get(self.root)
-        return process.clock.local_ns(self.present_ns(process)) / NS_PER_S
+        return PROCESS.get(self.root).local_ns(self.now_ns) / NS_PER_S
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -232,7 +231,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if context is None:
             context = copy_context()
         process = context.get(PROCESS) or self.root
-        delay_ns = process.clock.virtual_duration_ns(math.ceil(max(delay, 0) * NS_PER_S))
+        delay_ns = process.clock.virtual_duration_ns(math.ceil(delay * NS_PER_S)) if delay > 0 else 0
         handle = SimulatedHandle(callback, args, context, process)
         return self._schedule(self.present_ns(process) + delay_ns, handle)
 
@@ -253,9 +252,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Run a callback at an instant of virtual time, for the world itself or for a process."""
         owner = process or self.root
         handle = SimulatedHandle(callback, args, owner.context, owner)
-        handle.due_ns = max(self.now_ns, due_ns)
-        self._sequence += 1
-        heapq.heappush(self._heap, (handle.due_ns, owner.rank, self._sequence, handle))
+        due_ns = max(due_ns, self.now_ns)
+        handle.due_ns = due_ns
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._heap, (due_ns, owner.rank, sequence, handle))
         return handle
 
     def run_soon(self, process: Process, context: Context, callback: Callable[..., object], *args: Any) -> None:
@@ -292,9 +292,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return task
 
     def _schedule(self, due_ns: int, handle: SimulatedHandle) -> SimulatedHandle:
-        self._sequence += 1
+        self._sequence = sequence = self._sequence + 1
         handle.due_ns = due_ns
-        heapq.heappush(self._heap, (due_ns, handle.process.rank, self._sequence, handle))
+        heappush(self._heap, (due_ns, handle.process.rank, sequence, handle))
         return handle
 
     # running
@@ -340,7 +340,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _run_events(self, deadline_ns: int | None) -> None:
         """Run events in order. The hot loop: every name is local, every test is one attribute."""
-        heap, ready, pop = self._heap, self._ready, heapq.heappop
+        heap, ready, pop = self._heap, self._ready, heappop
         numbers, afterwards = self.trace.numbers, self._afterwards
         while not self._stopping:
             if not ready and not self._advance(deadline_ns):
@@ -379,7 +379,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Move the clock to the next timer; False at the deadline."""
         heap = self._heap
         while heap and (heap[0][3]._cancelled or not heap[0][3].process.alive):
-            handle = heapq.heappop(heap)[3]
+            handle = heappop(heap)[3]
             if not handle._cancelled:
                 handle.process.defer(handle)
         if deadline_ns is not None and (not heap or heap[0][0] > deadline_ns):

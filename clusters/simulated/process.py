@@ -76,6 +76,10 @@ class Process:
         self.context: Context = copy_context()
         self.context.run(PROCESS.set, self)
 
+    def local_ns(self, now_ns: int) -> int:
+        """Return what its clock shows at the loop's time, past the end of a blocking call it just made."""
+        return self.clock.local_ns(max(now_ns, self.busy_until_ns))
+
     def adopt(self, number: int, task: "Task[Any]") -> None:
         """Keep a strong reference to a task until it is done."""
         tasks = self._tasks

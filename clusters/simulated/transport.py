@@ -231,7 +231,7 @@ class SimulatedTransport(asyncio.Transport):
             self._transmit(segment)
 
     def _transmit(self, segment: Segment) -> None:
-        loop, process = self._loop, self.process
+        loop, process, peer = self._loop, self.process, self.peer
         sequence, kind, data = segment
         size = len(data)
         # Noted here and not on arrival: the order of sends itself must be alike in every run.
@@ -247,7 +247,7 @@ class SimulatedTransport(asyncio.Transport):
             arrival_ns = self._last_arrival_ns + 1
         self._last_arrival_ns = arrival_ns
         loop.call_at_ns(
-            arrival_ns, self._arrive, segment, departure_ns if process.alive else 0, process=self.peer.host.kernel
+            arrival_ns, self._arrive, segment, departure_ns if process.alive else 0, process=peer.host.kernel
         )
 
     def _passes(self) -> bool:
@@ -304,17 +304,19 @@ class SimulatedTransport(asyncio.Transport):
         peer = self.peer
         if departure_ns > self.process.died_ns or self._boot != self.host.boot:
             return  # it never left: the process died, or the machine did, before the time of departure
-        if self._out.cut is not None or not peer.host.up or segment[0] != peer._expected_sequence:
+        sequence, kind, data = segment
+        if self._out.cut is not None or not peer.host.up or sequence != peer._expected_sequence:
             self._keep(segment)
             return
         peer._expected_sequence += 1
-        self._network.message_count += 1
-        self._network.byte_count += len(segment[2])
+        network = self._network
+        network.message_count += 1
+        network.byte_count += len(data)
         if self.deserted:
             return
-        if peer._is_forgotten() or peer._gone:
-            self._answer_by_reset(segment[1])
-        elif segment[1] is Kind.RST:
+        if peer._boot != peer.host.boot or peer._gone:
+            self._answer_by_reset(kind)
+        elif kind is Kind.RST:
             peer._break(_reset())
         else:
             peer._take(segment)

@@ -235,11 +235,11 @@ class SimulatedClock:
 
     def now_ns(self) -> int:
         """Monotonic nanoseconds."""
-        return self._process.clock.local_ns(self._loop.present_ns(self._process))
+        return self._process.local_ns(self._loop.now_ns)
 
     def now_ms(self) -> int:
         """Monotonic milliseconds."""
-        return self.now_ns() // NS_PER_MS
+        return self._process.local_ns(self._loop.now_ns) // NS_PER_MS
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970: drifts with the machine, and jumps with `wall_offset_ms`."""

@@ -232,9 +232,10 @@ class ProducerStates:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of an open transaction, or of one whose end is not committed itself (M81)."""
-        if self._unreplicated:
-            # The high watermark does not go back without a truncation, which builds this state again.
-            self._unreplicated = [entry for entry in self._unreplicated if entry[1] >= high_watermark]
+        if not self._unreplicated:
+            return next(iter(self._open.values())) if self._open else None
+        # The high watermark does not go back without a truncation, which builds this state again.
+        self._unreplicated = [entry for entry in self._unreplicated if entry[1] >= high_watermark]
         oldest_open = next(iter(self._open.values()), None)
         oldest_ended = min((first for first, _ in self._unreplicated), default=None)
         if oldest_open is None or oldest_ended is None:

@@ -6,6 +6,7 @@ adds tagged fields; ApiVersions' response is always under v0, because the client
 yet (KIP-511), and ControlledShutdown v0 has no client id. Times are milliseconds, absent ids zero UUIDs or -1.
 """
 
+from functools import cache, lru_cache
 from struct import Struct
 from typing import Any, Final, TypeVar
 
@@ -33,6 +34,7 @@ LENGTH: Final = Struct(">i")
 REQUEST_START: Final = Struct(">hhi")
 STRING_LENGTH: Final = Struct(">h")
 NO_TAGS: Final = b"\x00"
+APIS: Final = {int(api): api for api in Api}
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -57,12 +59,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, body: msgspec.Struct) -> bytes:
     """Return a whole frame, length included."""
-    header = REQUEST_START.pack(api, version, correlation_id)
-    if _has_client_id(api, version):
-        header += b"\xff\xff" if client_id is None else _string(client_id)
-    if is_flexible(api, version):
-        header += NO_TAGS
-    return _frame(header, body, version)
+    return _frame(
+        REQUEST_START.pack(api, version, correlation_id) + _header_end(api, version, client_id), body, version
+    )
 
 
 def encode_response(api: Api, version: int, correlation_id: int, body: msgspec.Struct) -> bytes:
@@ -85,20 +84,21 @@ def decode_request(frame: Buffer) -> Request:
 
     Bytes behind the body are ignored, as Kafka's brokers do: librdkafka 2.16 sends three of them with Metadata v13.
     """
-    start = request_start(frame)
-    try:
-        api = Api(start.api_key)
-    except ValueError:
-        raise MalformedMessage(f"unknown api key {start.api_key}") from None
-    body_type = request_type(api)
+    if len(frame) < REQUEST_START.size:
+        raise MalformedMessage(f"a request of {len(frame)} bytes")
+    api_key, version, correlation_id = REQUEST_START.unpack_from(frame)
+    api = APIS.get(api_key)
+    if api is None:
+        raise MalformedMessage(f"unknown api key {api_key}")
     position = REQUEST_START.size
     client_id = None
-    if _has_client_id(api, start.version):
+    has_client_id, has_tags = _request_header(api, version)
+    if has_client_id:
         client_id, position = _read_client_id(frame, position)
-    if is_flexible(api, start.version):
+    if has_tags:
         position = skip_tagged_fields(frame, position)
-    body = decode(body_type, start.version, frame, position, whole=False)
-    return Request(api, start.version, start.correlation_id, client_id, body)
+    body = decode(request_type(api), version, frame, position, whole=False)
+    return Request(api, version, correlation_id, client_id, body)
 
 
 def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
@@ -132,10 +132,21 @@ def _frame(header: bytes, body: msgspec.Struct, version: int) -> bytes:
     return b"".join(parts)
 
 
-def _has_client_id(api: Api, version: int) -> bool:
-    return version != 0 or api is not Api.CONTROLLED_SHUTDOWN
+@lru_cache(maxsize=1 << 12)  # versions come from strangers
+def _request_header(api: Api, version: int) -> tuple[bool, bool]:
+    """Return whether a request's header has a client id, and tagged fields."""
+    return version != 0 or api is not Api.CONTROLLED_SHUTDOWN, is_flexible(api, version)
 
 
+@lru_cache(maxsize=1 << 10)
+def _header_end(api: Api, version: int, client_id: str | None) -> bytes:
+    """Return what a request's header has behind the correlation id."""
+    has_client_id, has_tags = _request_header(api, version)
+    end = b"" if not has_client_id else b"\xff\xff" if client_id is None else _string(client_id)
+    return end + NO_TAGS if has_tags else end
+
+
+@cache
 def _response_has_tags(api: Api, version: int) -> bool:
     return api is not Api.API_VERSIONS and is_flexible(api, version)
 

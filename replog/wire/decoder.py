@@ -87,6 +87,8 @@ def read_unsigned_varint(b: Buffer, p: int) -> tuple[int, int]:
 
 def skip_tagged_fields(b: Buffer, p: int) -> int:
     """Skip a header's tagged fields and return the position behind them."""
+    if p < len(b) and not b[p]:
+        return p + 1  # none, as nearly always
     try:
         return _skip_tags(b, p, len(b))
     except IndexError:
