@@ -10,7 +10,6 @@ Words: `position` is where a batch starts in its buffer or file; `size` is heade
 `next_offset` is the offset behind the batch. Unknown producer ids, epochs and sequences are -1.
 """
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct as Layout
@@ -19,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 from crc32c import crc32c
 
+from replog.log.compression import BadCompression, Codec, packed, unpacked
 from replog.ports import Buffer
 
 HEADER: Final = Layout(">qiibIhiqqqhii")
@@ -41,16 +41,6 @@ _CRC_AND_REST: Final = Layout(">hiqqqhii")
 _LENGTH: Final = Layout(">i")
 _CONTROL_KEY: Final = Layout(">hh")
 _END_TXN_VALUE: Final = Layout(">hi")
-
-
-class Codec(IntEnum):
-    """Compression of the records, the low three bits of the attributes."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
 
 
 class ControlType(IntEnum):
@@ -248,7 +238,7 @@ def build(
     """Return one batch of these records.
 
     producer:    (producer id, producer epoch, base sequence).
-    attributes:  `TRANSACTIONAL`, `CONTROL`, `LOG_APPEND_TIME` and a codec (NONE or GZIP) or-ed together.
+    attributes:  `TRANSACTIONAL`, `CONTROL`, `LOG_APPEND_TIME` and a codec or-ed together.
     """
     assert entries, "an empty batch has no last offset"
     base_timestamp_ms = timestamp_ms if entries[0].timestamp_ms is None else entries[0].timestamp_ms
@@ -259,7 +249,7 @@ def build(
         max_timestamp_ms = max(max_timestamp_ms, stamp)
         _put_record(content, entry, stamp - base_timestamp_ms, offset_delta)
     return sealed(
-        _compressed(content, attributes & CODEC_MASK),
+        packed(content, attributes & CODEC_MASK),
         count=len(entries),
         last_offset_delta=len(entries) - 1,
         timestamps_ms=(base_timestamp_ms, max_timestamp_ms),
@@ -337,15 +327,23 @@ def end_transaction_marker(
 def records(view: Buffer, header: BatchHeader | None = None) -> Iterator[Record]:
     """Yield the records of one batch (the first of the buffer unless a header is given).
 
-    Raises `CorruptBatch` on malformed records and `UnsupportedCodec` on a codec that cannot be read here.
+    Raises `CorruptBatch` on anything that is not what the header says: nobody has looked at the records before.
     """
     header = header or header_at(view, 0)
-    content = _decompressed(memoryview(view)[header.position + HEADER_BYTES : header.end], header)
-    position = 0
+    content = _unpacked(view, header)
+    return (record for record, _ in _records_in(content, header))
+
+
+def _records_in(content: bytes, header: BatchHeader) -> Iterator[tuple[Record, int]]:
+    """Yield each record with the position behind it."""
+    position, next_offset = 0, header.base_offset
     try:
         for _ in range(header.count):
             record, position = _record_at(content, position, header)
-            yield record
+            if not next_offset <= record.offset <= header.last_offset:
+                raise ValueError(f"record of offset {record.offset}")
+            next_offset = record.offset + 1
+            yield record, position
     except (IndexError, ValueError) as problem:
         raise CorruptBatch("records", header.position, str(problem)) from None
 
@@ -355,28 +353,28 @@ def filtered(view: Buffer, header: BatchHeader, keep: Callable[[Record], bool]) 
 
     Offsets, sequences and the extent of the batch stay; a batch may become empty. Raises as `records` does.
     """
-    content = _decompressed(memoryview(view)[header.position + HEADER_BYTES : header.end], header)
+    content = _unpacked(view, header)
     kept = bytearray()
-    position = count = 0
+    start = count = 0
     max_timestamp_ms = NO_TIMESTAMP
-    for _ in range(header.count):
-        start = position
-        record, position = _record_at(content, position, header)
+    for record, end in _records_in(content, header):
         if keep(record):
-            kept += content[start:position]
+            kept += content[start:end]
             count += 1
             max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)
+        start = end
     if count == 0 or header.is_log_append_time:
         max_timestamp_ms = header.max_timestamp_ms
+    codec = header.codec if count else Codec.NONE
     batch = sealed(
-        _compressed(kept, header.codec),
+        packed(kept, codec),
         count=count,
         last_offset_delta=header.last_offset_delta,
         timestamps_ms=(header.base_timestamp_ms, max_timestamp_ms),
         base_offset=header.base_offset,
         leader_epoch=header.leader_epoch,
         producer=(header.producer_id, header.producer_epoch, header.base_sequence),
-        attributes=header.attributes,
+        attributes=header.attributes & ~CODEC_MASK | codec,
     )
     return batch, count
 
@@ -403,27 +401,11 @@ def end_transaction(view: Buffer, header: BatchHeader) -> EndTransaction | None:
     return EndTransaction(ControlType(kind), _END_TXN_VALUE.unpack_from(value)[1])
 
 
-class UnsupportedCodec(Exception):
-    """Records are compressed with a codec that this process cannot read (it only stores them)."""
-
-
-def _compressed(content: bytearray, codec: int) -> Buffer:
-    if codec == Codec.NONE:
-        return content
-    assert codec == Codec.GZIP, "snappy, lz4 and zstd are the clients' business"
-    compressor = zlib.compressobj(wbits=31)
-    return compressor.compress(content) + compressor.flush()
-
-
-def _decompressed(content: memoryview, header: BatchHeader) -> bytes:
-    if header.codec == Codec.NONE:
-        return bytes(content)
-    if header.codec == Codec.GZIP:
-        try:
-            return zlib.decompress(content, wbits=31)
-        except zlib.error as problem:
-            raise CorruptBatch("records", header.position, str(problem)) from None
-    raise UnsupportedCodec(f"codec {header.codec}")
+def _unpacked(view: Buffer, header: BatchHeader) -> bytes:
+    try:
+        return unpacked(memoryview(view)[header.position + HEADER_BYTES : header.end], header.codec)
+    except BadCompression as problem:
+        raise CorruptBatch("records", header.position, str(problem)) from None
 
 
 def _put_record(content: bytearray, entry: NewRecord, timestamp_delta: int, offset_delta: int) -> None:

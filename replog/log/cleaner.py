@@ -2,25 +2,27 @@
 
 Sealed segments are cleaned one by one, up to what is committed, decided and durable: nothing at or above the
 high watermark, the last stable offset or the flushed offset is touched, so that no replica and no transaction
-can lose what it still needs. Offsets never change: batches shrink, and go when nothing of them is left. Four
-things stay though no reader wants them: a segment's last batch (it says where the segment ends, recovery.py),
-the last batch of each producer (its sequence), end markers, and tombstones until `tombstone_retention_ms` have
-passed, so that consumers on their way through the log hear of the deletion. Records of aborted transactions go,
-and never stand for their key. Batches whose codec can't be read here stay as they are: nothing wrong, only
-larger.
+can lose what it still needs. Offsets never change: batches shrink, and go when nothing of them is left. Records of
+aborted transactions go, and never stand for their key. Some things stay though no reader wants them:
+
+- a segment's last batch (it says where the segment ends, recovery.py) and the last batch of each producer (its sequence);
+- tombstones, and end markers of transactions whose records are all gone, until `tombstone_retention_ms` after the first
+  cleaning that went over them: a consumer on its way through the log may have read what they end (KIP-534);
+- the last end marker of each producer that is still known (its epoch);
+- batches whose records can't be read: what a client has put there is its own business.
 
 The work comes in steps, between which the caller may do other things: appends and reads go on, truncation ends it.
 
-How far a log was cleaned stands in `cleaner-offset-checkpoint` in its directory. Its presence also says that
-the log has holes.
+How far a log was cleaned, and when, stands in `cleaner-offset-checkpoint` in its directory. The file's presence also says
+that the log may have holes: see `Log.expects_gaps`.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from replog.log.batch import BatchHeader, Record, UnsupportedCodec, filtered, header_at, records
+from replog.log.batch import BatchHeader, CorruptBatch, Record, end_transaction, filtered, header_at, records
 from replog.log.checkpoints import CorruptCheckpoint, parsed_lines, rendered
 from replog.log.log import Log
 from replog.log.recovery import CLEANER_FILE
@@ -29,6 +31,7 @@ from replog.ports import File
 
 NOWHERE: Final = 0
 STEP_BYTES: Final = 128 * 1024  # some milliseconds of work
+CLEANINGS_MAX: Final = 24  # of one retention time are remembered apart
 
 
 class Cleaned(msgspec.Struct, frozen=True):
@@ -47,6 +50,11 @@ class Cleaner:
         self.now_ms = now_ms
         self.segments = self._cleanable(high_watermark)
         self.last_offsets: dict[bytes, int] = {}
+        self.last_markers: dict[int, int] = {}  # by producer id
+        self.cleanings = cleanings(log)
+        # What lies below was cleaned so long ago that every consumer has passed what its end marker or tombstone ends.
+        self.horizon = self._horizon()
+        self._unended: dict[int, None] = {}  # producers of which records stay, since their last marker
         self.cleaned: Cleaned | None = None
         self._truncation_count = log.truncation_count
         self._step_bytes = 0
@@ -69,7 +77,7 @@ class Cleaner:
         for segment in self.segments:
             yield from self._note_keys(segment)
         before = self.log.size
-        self._save_checkpoint(end_offset)  # first, so that holes are expected before there are any
+        self._save_cleanings(end_offset)  # first, so that holes are expected before there are any
         for segment in self.segments:
             yield from self._clean(segment)
         self.cleaned = Cleaned(end_offset, before, self.log.size)
@@ -118,20 +126,23 @@ class Cleaner:
                 yield
                 if self._is_void(segment):
                     return
-            if header.is_control or self._is_aborted(header):
-                continue
-            content = segment.batch_bytes(header)
-            try:
-                for record in records(content, header_at(content, 0)):
-                    if record.key is not None:
-                        self.last_offsets[record.key] = record.offset
-            except UnsupportedCodec:
-                continue
+            if header.is_control:
+                self.last_markers[header.producer_id] = header.base_offset
+            elif not self._is_aborted(header):
+                self.last_offsets.update(self._keys(segment.batch_bytes(header)))
+
+    def _keys(self, content: bytes) -> dict[bytes, int]:
+        """Return the last offset of each key in a batch; none where the records can't be read."""
+        try:
+            return {r.key: r.offset for r in records(content, header_at(content, 0)) if r.key is not None}
+        except CorruptBatch:
+            return {}
 
     def _clean(self, segment: Segment) -> Iterator[File | None]:
         if self._is_void(segment):
             return
         file = segment.begin_replacement()
+        dropped_markers: dict[int, None] = {}
         for header in segment.headers(chunk_bytes=SCAN_BYTES):
             if self._is_time(header):
                 yield None
@@ -139,13 +150,18 @@ class Cleaner:
                     segment.drop_replacement(file)
                     return
             content = segment.batch_bytes(header)
-            kept = content if header.is_control else self._shrunk(segment, header, content)
+            if header.is_control:
+                kept = self._marker(segment, header, content)
+                if not kept:
+                    dropped_markers[header.base_offset] = None
+            else:
+                kept = self._shrunk(segment, header, content)
             if kept:
                 file.append(kept)
         if file.size() < segment.size:
             yield file
             if not self._is_void(segment):
-                segment.replace(file)
+                segment.replace(file, dropped_markers)
                 return
         segment.drop_replacement(file)
 
@@ -155,9 +171,11 @@ class Cleaner:
             shrunk, count = filtered(
                 content, header_at(content, 0), lambda record: not is_aborted and self._is_wanted(record)
             )
-        except UnsupportedCodec:
-            return content
-        if count == header.count:
+        except CorruptBatch:
+            shrunk, count = content, header.count
+        if count and header.is_transactional:
+            self._unended[header.producer_id] = None
+        if count == header.count and count:
             return content
         return shrunk if count or self._is_needed_empty(segment, header) else b""
 
@@ -166,7 +184,17 @@ class Cleaner:
             return True
         if record.offset < self.last_offsets.get(record.key, record.offset):
             return False
-        return record.value is not None or self.now_ms - record.timestamp_ms <= self.log.settings.tombstone_retention_ms
+        return record.value is not None or record.offset >= self.horizon
+
+    def _marker(self, segment: Segment, header: BatchHeader, content: bytes) -> bytes:
+        """Return a control batch if it stays: while its transaction's records do, and long enough after them."""
+        if end_transaction(content, header_at(content, 0)) is None:
+            return content
+        has_records = self._unended.pop(header.producer_id, "no") is None
+        is_last = self.last_markers[header.producer_id] == header.base_offset
+        is_needed = is_last and self.log.producers.get(header.producer_id) is not None
+        ends_segment = header.next_offset == segment.next_offset
+        return content if has_records or is_needed or ends_segment or header.base_offset >= self.horizon else b""
 
     def _is_needed_empty(self, segment: Segment, header: BatchHeader) -> bool:
         if header.next_offset == segment.next_offset:
@@ -182,19 +210,47 @@ class Cleaner:
             for aborted in self.log.aborted_transactions(header.base_offset, header.next_offset)
         )
 
-    def _save_checkpoint(self, end_offset: int) -> None:
-        self.log.disk.replace_file(_path(self.log), rendered([str(end_offset)]))
+    def _horizon(self) -> int:
+        long_ago_ms = self.now_ms - self.log.settings.tombstone_retention_ms
+        return max(
+            (cleaning.end_offset for cleaning in self.cleanings if cleaning.at_ms < long_ago_ms), default=NOWHERE
+        )
+
+    def _save_cleanings(self, end_offset: int) -> None:
+        """Remember this cleaning besides those that the horizon will still be taken from."""
+        recent = [cleaning for cleaning in self.cleanings if cleaning.end_offset > self.horizon]
+        # Between two of a log's cleanings that come close, the later one can stand for both: little stays longer for it.
+        apart_ms = self.log.settings.tombstone_retention_ms // CLEANINGS_MAX
+        if len(recent) > 1 and recent[-1].at_ms - recent[-2].at_ms < apart_ms:
+            recent.pop()
+        lines = [f"{cleaning.end_offset} {cleaning.at_ms}" for cleaning in (*recent, Cleaning(end_offset, self.now_ms))]
+        if self.horizon:
+            lines.insert(0, f"{self.horizon} {NOWHERE}")
+        self.log.disk.replace_file(_path(self.log), rendered(lines))
+        self.log.expects_gaps = True
+
+
+class Cleaning(NamedTuple):
+    """One cleaning of the past: up to where, and when."""
+
+    end_offset: int
+    at_ms: int
+
+
+def cleanings(log: Log) -> list[Cleaning]:
+    """Return the cleanings that are remembered, oldest first."""
+    if not log.disk.exists(_path(log)):
+        return []
+    try:
+        lines = parsed_lines(log.disk.read_file(_path(log)), fields=2, numbers=(0, 1))
+    except CorruptCheckpoint:
+        return []
+    return [Cleaning(min(int(end_offset), log.log_end_offset), int(at_ms)) for end_offset, at_ms in lines]
 
 
 def cleaned_to(log: Log) -> int:
     """Return the offset up to which a log was cleaned, 0 if never; truncation may have gone below it."""
-    if not log.disk.exists(_path(log)):
-        return NOWHERE
-    try:
-        lines = parsed_lines(log.disk.read_file(_path(log)), fields=1, numbers=(0,))
-    except CorruptCheckpoint:
-        return NOWHERE
-    return min(int(lines[0][0]), log.log_end_offset) if lines else NOWHERE
+    return max((cleaning.end_offset for cleaning in cleanings(log)), default=NOWHERE)
 
 
 def _path(log: Log) -> str:

@@ -24,16 +24,18 @@ from replog.errors import Error
 from replog.log.batch import (
     OVERHEAD_BYTES,
     BatchHeader,
+    CorruptBatch,
     EndTransaction,
-    UnsupportedCodec,
     records,
     stamped,
     with_append_time,
 )
+from replog.log.checkpoints import rendered
 from replog.log.creation import PARTITION_METADATA_FILE, partition_metadata
 from replog.log.epochs import EpochCache
 from replog.log.producers import Duplicate, ProducerStates
 from replog.log.recovery import (
+    CLEANER_FILE,
     EPOCHS_FILE,
     Cut,
     Opened,
@@ -44,7 +46,7 @@ from replog.log.recovery import (
 )
 from replog.log.segment import RELATIVE_OFFSET_MAX, AbortedTransaction, Segment
 from replog.log.settings import LogSettings
-from replog.log.validation import Origin, admitted, copied, markers
+from replog.log.validation import Origin, UnexpectedGap, admitted, copied, first_gap, markers
 from replog.ports import Buffer, Disk, File
 
 
@@ -105,6 +107,8 @@ class Log:
         self.log_end_offset = self.segments[-1].next_offset
         self.flushed_offset = 0
         self.topic_id: UUID | None = None
+        self.expects_gaps = disk.exists(f"{directory}/{CLEANER_FILE}")  # it is, or was copied from, a compacted log
+        self._refused_gap: tuple[int, str] | None = None
         self.truncation_count = 0  # what was known of offsets before one may be wrong after it
         self._latest_ms = -1  # the latest time that anybody told us
 
@@ -179,12 +183,7 @@ class Log:
         view = memoryview(batch_buffer)
         if not len(view):
             return Appended(base_offset=self.log_end_offset, last_offset=self.log_end_offset - 1)
-        headers = copied(
-            view,
-            log_end_offset=self._first_copied_offset(view),
-            latest_epoch=self.epochs.latest,
-            gaps_allowed=self.settings.compacts,
-        )
+        headers = self._copied(view)
         found = markers(view, headers)
         if headers[0].base_offset < self.log_end_offset:
             self._restart_inside_batch(headers[0].base_offset)
@@ -215,6 +214,36 @@ class Log:
             return None
         error = self.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
         return error if error is not Error.NONE else None
+
+    def _copied(self, view: memoryview) -> list[BatchHeader]:
+        """Return the headers of a leader's batches that may be appended; with gaps only where they may be.
+
+        A topic that was compacted once has gaps for ever, whatever its policy is now, and a follower may not have been
+        there to see it. So a gap that the leader repeats is believed; one that came from damage on the way is not repeated.
+        """
+        first_offset = self._first_copied_offset(view)
+        gaps_allowed = self.settings.compacts or self.expects_gaps or self._refused_gap is not None
+        try:
+            headers = copied(
+                view, log_end_offset=first_offset, latest_epoch=self.epochs.latest, gaps_allowed=gaps_allowed
+            )
+        except UnexpectedGap as problem:
+            self._refused_gap = (self.log_end_offset, problem.reason)
+            raise
+        gap = first_gap(headers, first_offset)
+        if gap is None:
+            self._refused_gap = None
+        elif not self.expects_gaps:
+            if not self.settings.compacts and self._refused_gap != (self.log_end_offset, gap):
+                self._refused_gap = (self.log_end_offset, gap)
+                raise UnexpectedGap("fetched", 0, gap)
+            self._expect_gaps()
+        return headers
+
+    def _expect_gaps(self) -> None:
+        """Note, durably and before there are any, that this log has gaps: recovery would end it at the first."""
+        self.disk.replace_file(f"{self.directory}/{CLEANER_FILE}", rendered([]))
+        self.expects_gaps = True
 
     def _first_copied_offset(self, view: memoryview) -> int:
         """Return where a follower's copy may begin: the log end, or inside the first batch of an empty log.
@@ -321,7 +350,7 @@ class Log:
     def offset_for_timestamp(self, timestamp_ms: int) -> Found | None:
         """Return the first record that is not older, None when all are.
 
-        In batches whose codec can't be read here the batch's first offset stands for the record's.
+        Where a client's records can't be read, the batch's first offset stands for the record's.
         """
         for segment in self.segments:
             if segment.largest_timestamp_ms < timestamp_ms:
@@ -347,7 +376,7 @@ class Log:
             for record in records(content):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= self.log_start_offset:
                     return Found(record.timestamp_ms, record.offset, header.leader_epoch)
-        except UnsupportedCodec:
+        except CorruptBatch:
             offset = max(header.base_offset, self.log_start_offset)
             return Found(max(header.base_timestamp_ms, timestamp_ms), offset, header.leader_epoch)
         return None

@@ -12,7 +12,7 @@ the greatest entry <= a wanted offset therefore never lies behind it.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 from struct import Struct as Layout
 from typing import Final, NamedTuple
@@ -137,9 +137,10 @@ class Segment:
         file.close()
         self.disk.remove(file.path)
 
-    def replace(self, file: File) -> None:
-        """Take a replacement that is durable; aborted transactions stay.
+    def replace(self, file: File, dropped_markers: Container[int] = ()) -> None:
+        """Take a replacement that is durable; aborted transactions stay, unless their end markers went.
 
+        Without its marker a transaction would have no end for a consumer, and all that the producer did since be aborted.
         A crash leaves the old file or the new one, perhaps without indexes: then it is scanned.
         """
         self.forget_durable_indexes()
@@ -149,7 +150,7 @@ class Segment:
         file.close()
         self.file = self.disk.open(self.path(LOG_SUFFIX))
         self.size = self.file.size()
-        aborted = self.aborted
+        aborted = [aborted for aborted in self.aborted if aborted.last_offset not in dropped_markers]
         self.reset()
         self.aborted = aborted
         for header in self.headers(chunk_bytes=SCAN_BYTES):

@@ -18,13 +18,13 @@ from replog.log.batch import (
     OVERHEAD_BYTES,
     TRANSACTIONAL,
     BatchHeader,
-    Codec,
     CorruptBatch,
     EndTransaction,
     batches,
     end_transaction,
     has_valid_crc,
 )
+from replog.log.compression import Codec
 from replog.log.segment import RELATIVE_OFFSET_MAX
 from replog.log.settings import LogSettings
 
@@ -98,11 +98,15 @@ def _timestamp_error(header: BatchHeader, settings: LogSettings, now_ms: int) ->
     return Error.NONE
 
 
+class UnexpectedGap(CorruptBatch):
+    """A batch is whole but not the next one: its leader's log was compacted, or its offset is damaged."""
+
+
 def copied(view: memoryview, *, log_end_offset: int, latest_epoch: int, gaps_allowed: bool) -> list[BatchHeader]:
     """Return the headers of batches that a follower may append as they are.
 
     gaps_allowed:  compaction leaves holes between batches; elsewhere a hole is a damaged base offset,
-                   which no checksum covers.
+                   which no checksum covers (`UnexpectedGap`).
     Raises `CorruptBatch` on the first one that is damaged or out of order.
     """
     headers: list[BatchHeader] = []
@@ -111,13 +115,23 @@ def copied(view: memoryview, *, log_end_offset: int, latest_epoch: int, gaps_all
             raise CorruptBatch("fetched", header.position, "checksum")
         if header.base_offset != log_end_offset and (header.base_offset < log_end_offset or not gaps_allowed):
             reason = f"offset {header.base_offset} where {log_end_offset} comes next"
-            raise CorruptBatch("fetched", header.position, reason)
+            kind = CorruptBatch if header.base_offset < log_end_offset else UnexpectedGap
+            raise kind("fetched", header.position, reason)
         if header.leader_epoch < latest_epoch:
             raise CorruptBatch("fetched", header.position, f"epoch {header.leader_epoch} after {latest_epoch}")
         log_end_offset = header.next_offset
         latest_epoch = header.leader_epoch
         headers.append(header)
     return headers
+
+
+def first_gap(headers: list[BatchHeader], next_offset: int) -> str | None:
+    """Describe the first hole in front of or between batches, None when there is none."""
+    for header in headers:
+        if header.base_offset != next_offset:
+            return f"offset {header.base_offset} where {next_offset} comes next"
+        next_offset = header.next_offset
+    return None
 
 
 def markers(view: memoryview, headers: list[BatchHeader]) -> dict[int, EndTransaction]:

@@ -9,7 +9,6 @@ from replog.log import batch
 from replog.log.batch import (
     CONTROL,
     TRANSACTIONAL,
-    Codec,
     ControlType,
     CorruptBatch,
     NewRecord,
@@ -23,13 +22,14 @@ from replog.log.batch import (
     stamped,
     with_append_time,
 )
+from replog.log.compression import Codec
 
 nullable = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=5), nullable), max_size=3)
 new_records = st.builds(NewRecord, nullable, nullable, headers, st.none() | st.integers(0, 1 << 45))
 
 
-@given(st.lists(new_records, min_size=1, max_size=8), st.sampled_from([Codec.NONE, Codec.GZIP]))
+@given(st.lists(new_records, min_size=1, max_size=8), st.sampled_from(Codec))
 def test_records_come_back_as_they_were(entries: list[NewRecord], codec: Codec) -> None:
     content = build(entries, timestamp_ms=1234, base_offset=70, attributes=codec)
 

@@ -2,10 +2,20 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from clusters.simulated.disk import PowerLost, SimulatedDisk
-from replog.log.batch import TRANSACTIONAL, NewRecord, batches, build, end_transaction_marker, records
-from replog.log.cleaner import Cleaner, cleaned_to
+from replog.log.batch import (
+    TRANSACTIONAL,
+    NewRecord,
+    batches,
+    build,
+    end_transaction_marker,
+    records,
+    sealed,
+)
+from replog.log.cleaner import Cleaner, cleaned_to, cleanings
+from replog.log.compression import Codec
 from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin
@@ -19,6 +29,7 @@ COMPACT = LogSettings(
     tombstone_retention_ms=1000,
     timestamp_after_ms_max=1 << 40,
 )
+EAGER = structs.replace(COMPACT, cleanable_share_min=0.0)
 keys = st.sampled_from([b"a", b"b", b"c"])
 values = st.none() | st.binary(min_size=1, max_size=60)
 puts = st.lists(st.tuples(keys, values, st.booleans()), min_size=1, max_size=40)
@@ -50,33 +61,137 @@ def _last_values(found: list[tuple[int, bytes | None, bytes | None]]) -> dict[by
     return {key: (offset, value) for key, (offset, value) in last.items() if value is not None}
 
 
-def _filled(history: list[tuple[bytes, bytes | None, bool]], disk: SimulatedDisk | None = None) -> Log:
-    log = opened(disk or a_disk(), COMPACT)
+def _filled(
+    history: list[tuple[bytes, bytes | None, bool]],
+    disk: SimulatedDisk | None = None,
+    *,
+    codec: Codec = Codec.NONE,
+    settings: LogSettings = COMPACT,
+) -> Log:
+    log = opened(disk or a_disk(), settings)
     sequence = 0
     for key, value, idempotent in history:
         if idempotent:
-            _put(log, key, value, producer=(1, 0, sequence))
+            _put(log, key, value, producer=(1, 0, sequence), attributes=codec)
             sequence += 1
         else:
-            _put(log, key, value)
+            _put(log, key, value, attributes=codec)
     log.roll(now_ms=0)
     return log
 
 
-@given(puts, st.booleans())
+@given(puts, st.sampled_from(Codec))
 @settings(max_examples=100)
-def test_the_last_value_of_each_key_stays(history: list[tuple[bytes, bytes | None, bool]], late: bool) -> None:
-    log = _filled(history)
+def test_the_last_value_of_each_key_stays(history: list[tuple[bytes, bytes | None, bool]], codec: Codec) -> None:
+    log = _filled(history, codec=codec)
     before, end_offset = _read(log), log.log_end_offset
 
-    _clean(log, now_ms=5000 if late else 0)
+    _clean(log)
 
     after = _read(log)
-    assert _last_values(after) == _last_values(before)
-    assert set(after) <= set(before)
     assert log.log_end_offset == end_offset
-    wanted = [entry for entry in before if entry[0] == max(o for o, key, _ in before if key == entry[1])]
-    assert after == [entry for entry in wanted if not (late and entry[2] is None)]
+    assert after == [entry for entry in before if entry[0] == max(o for o, key, _ in before if key == entry[1])]
+    assert all(header.codec == codec for header in batches(content(log)) if header.count)
+
+
+def _again(log: Log, now_ms: int) -> None:
+    """Let something come, and clean once more."""
+    _put(log, b"other", b"x" * 60)
+    log.roll(now_ms=0)
+    _clean(log, now_ms)
+
+
+def test_tombstones_stay_for_those_who_are_on_their_way() -> None:
+    """KIP-534: the time begins with the first cleaning, however old the tombstone is by then."""
+    log = _filled([(b"a", b"1" * 60, False), (b"a", None, False), (b"b", b"2" * 60, False)], settings=EAGER)
+
+    _clean(log, now_ms=1_000_000)
+    assert (1, b"a", None) in _read(log)
+    _again(log, now_ms=1_001_000)
+    assert (1, b"a", None) in _read(log)
+    _again(log, now_ms=1_001_001)
+    assert [entry for entry in _read(log) if entry[1] == b"a"] == []
+
+
+def test_the_memory_of_cleanings_stays_small() -> None:
+    log = _filled([(b"a", b"1", False)], settings=EAGER)
+    for now_ms in range(0, 3000, 20):
+        _put(log, b"a", b"1")
+        log.roll(now_ms=0)
+        _clean(log, now_ms)
+
+    assert len(cleanings(log)) < 40
+    assert cleaned_to(log) == log.segments[-1].base_offset
+
+
+def _transaction(log: Log, key: bytes, *, committed: bool, producer_id: int = 7, sequence: int = 0) -> int:
+    """Put a record in a transaction and end it; return the marker's offset."""
+    _put(log, key, b"t" * 60, producer=(producer_id, 0, sequence), attributes=TRANSACTIONAL)
+    marker = end_transaction_marker(
+        producer_id=producer_id, producer_epoch=0, committed=committed, coordinator_epoch=0, timestamp_ms=0
+    )
+    log.append_as_leader(marker, leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
+    return log.log_end_offset - 1
+
+
+def _markers(log: Log) -> list[int]:
+    return [header.base_offset for header in batches(content(log)) if header.is_control]
+
+
+def test_markers_go_when_their_records_and_their_time_are_gone() -> None:
+    log = opened(a_disk(), structs.replace(EAGER, segment_bytes=2000))
+    aborted = _transaction(log, b"a", committed=False)
+    replaced = _transaction(log, b"a", committed=True, sequence=1)
+    kept = _transaction(log, b"b", committed=True, sequence=2)
+    last = _transaction(log, b"a", committed=True, sequence=3)
+    for _ in range(6):
+        _put(log, b"c", b"x" * 60)
+    log.roll(now_ms=0)
+
+    _clean(log, now_ms=0)
+    assert _markers(log) == [aborted, replaced, kept, last]
+    assert len(log.aborted_transactions(0, log.log_end_offset)) == 1
+    _again(log, now_ms=2000)
+    assert _markers(log) == [kept, last]  # one has records, the other is the producer's last
+    assert log.aborted_transactions(0, log.log_end_offset) == []
+    log.producers.expire(1 << 60, 0)
+    _again(log, now_ms=2000)
+    assert _markers(log) == [kept, last]
+    assert opened(log.disk, EAGER, recover=True).log_end_offset == log.log_end_offset
+
+
+def test_records_that_cannot_be_read_stay_and_count_for_nothing() -> None:
+    """Brokers do not look into batches: a client may have written anything."""
+    good = build([NewRecord(b"a", b"good" * 20)], timestamp_ms=0)
+    liar = build([NewRecord(b"x", b"v"), NewRecord(b"a", b"v")], timestamp_ms=0)
+    header = next(batches(liar))
+    lies = liar[61:].replace(b"\x02\x02a", b"\x10\x02a")  # an offset far ahead, for a key of somebody else
+    garbage = [lies, b"\xff" * 40, b"\x00" * 40, b"\x06" + b"\xff" * 39]
+    log = opened(a_disk(), COMPACT)
+    for codec in Codec:
+        for records_bytes in garbage:
+            sent = sealed(
+                records_bytes,
+                count=2,
+                last_offset_delta=1,
+                timestamps_ms=(0, 0),
+                base_offset=0,
+                leader_epoch=0,
+                producer=(-1, -1, -1),
+                attributes=header.attributes | codec,
+            )
+            assert not isinstance(log.append_as_leader(sent, leader_epoch=0, now_ms=0), int)
+    for _ in range(8):
+        log.append_as_leader(good, leader_epoch=0, now_ms=0)
+    log.roll(now_ms=0)
+    end_offset = log.log_end_offset
+
+    assert _clean(log) is not None
+
+    left = list(batches(content(log)))
+    assert sum(header.count == 2 for header in left) == len(Codec) * len(garbage)
+    assert [header.base_offset for header in left if header.count == 1] == [end_offset - 1]
+    assert log.offset_for_timestamp(0).offset == 0
 
 
 @given(puts)

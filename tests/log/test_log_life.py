@@ -6,8 +6,9 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
-from replog.log.batch import CODEC_MASK, TRANSACTIONAL, Codec, NewRecord, build
+from replog.log.batch import CODEC_MASK, TRANSACTIONAL, NewRecord, build
 from replog.log.batch import end_transaction_marker as marker
+from replog.log.compression import Codec
 from replog.log.log import Appended, Log
 from replog.log.producers import CorruptSnapshot, ProducerStates
 from replog.log.settings import LogSettings
@@ -187,7 +188,7 @@ def test_segments_roll_by_time() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize(("timestamp_ms", "found"), [(0, (1, 0)), (2, (5, 1)), (5, (5, 1)), (6, (9, 3)), (10, None)])
 def test_records_are_found_by_time(codec: Codec, timestamp_ms: int, found: tuple[int, int] | None) -> None:
     log = opened(a_disk(), BIG)

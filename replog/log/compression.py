@@ -1,0 +1,174 @@
+"""Compressed records, for the few who must look inside a batch: compaction and time look-ups.
+
+Batches are never decompressed on their way from producers to consumers. What is opened here was written by any client in
+the world and checked by nobody but for its checksum: anything may be in it, also a thousand times as much as it looks.
+So the size of what comes out is bounded, and every failure is `BadCompression`.
+
+What is packed again after compaction has to be readable by all clients: Java's reads only LZ4 frames of independent
+blocks, and snappy comes in two framings (the one of snappy-java, which we write, or none, as librdkafka does).
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+
+from replog.ports import Buffer
+
+UNPACKED_BYTES_MAX: Final = 1 << 28
+FIRST_GUESS: Final = 8  # times the packed size
+BLOCK_BYTES: Final = 1 << 16
+SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
+SNAPPY_HEADER: Final = SNAPPY_MAGIC + (1).to_bytes(4, "big") * 2  # version and the oldest compatible one
+SNAPPY_BLOCK_BYTES: Final = 1 << 15
+LZ4_HEADER: Final = bytes.fromhex(
+    "04224d18604082"
+)  # version 1, independent blocks of 64 KiB, and the header's checksum
+LZ4_STORED: Final = 1 << 31
+TOO_SMALL: Final = "failed to write whole buffer"
+
+
+class Codec(IntEnum):
+    """Compression of the records, the low three bits of the attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BadCompression(ValueError):
+    """The content is not what its codec says, is larger than anybody may ask for, or has a codec nobody knows."""
+
+
+def packed(content: Buffer, codec: int) -> Buffer:
+    """Return the content compressed."""
+    return PACK[Codec(codec)](content)
+
+
+def unpacked(content: Buffer, codec: int) -> bytes:
+    """Return the content as it was before compression, or raise `BadCompression`."""
+    if codec not in UNPACK:
+        raise BadCompression(f"codec {codec}")
+    try:
+        return UNPACK[Codec(codec)](content)
+    except (cramjam.DecompressionError, zlib.error) as problem:
+        raise BadCompression(str(problem)) from None
+
+
+def _as_it_is(content: Buffer) -> bytes:
+    return bytes(content)
+
+
+def _gzip(content: Buffer) -> bytes:
+    compressor = zlib.compressobj(wbits=31)
+    return compressor.compress(content) + compressor.flush()
+
+
+def _gunzip(content: Buffer) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while len(content):  # members may follow each other
+        decompressor = zlib.decompressobj(wbits=31)
+        parts.append(decompressor.decompress(content, UNPACKED_BYTES_MAX - size + 1))
+        size += len(parts[-1])
+        if size > UNPACKED_BYTES_MAX:
+            raise BadCompression(f"more than {UNPACKED_BYTES_MAX} bytes")
+        if not decompressor.eof:
+            raise BadCompression("torn gzip stream")
+        content = decompressor.unused_data
+    return b"".join(parts)
+
+
+def _snappy(content: Buffer) -> bytes:
+    view = memoryview(content)
+    parts: list[Buffer] = [SNAPPY_HEADER]
+    for start in range(0, len(view) or 1, SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + SNAPPY_BLOCK_BYTES]))
+        parts += [len(block).to_bytes(4, "big"), block]
+    return b"".join(parts)
+
+
+def _unsnappy(content: Buffer) -> bytes:
+    view = memoryview(content)
+    if bytes(view[: len(SNAPPY_MAGIC)]) != SNAPPY_MAGIC:
+        return _unsnappy_block(view, UNPACKED_BYTES_MAX)
+    parts: list[bytes] = []
+    position, left = len(SNAPPY_HEADER), UNPACKED_BYTES_MAX
+    while position < len(view):
+        end = position + 4 + int.from_bytes(view[position : position + 4], "big")
+        if end > len(view):
+            raise BadCompression("torn snappy block")
+        parts.append(_unsnappy_block(view[position + 4 : end], left))
+        left -= len(parts[-1])
+        position = end
+    return b"".join(parts)
+
+
+def _unsnappy_block(view: memoryview, size_max: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(view)
+    if size > size_max:
+        raise BadCompression(f"{size} bytes are more than {size_max}")
+    return bytes(cramjam.snappy.decompress_raw(view))
+
+
+def _lz4(content: Buffer) -> bytes:
+    view = memoryview(content)
+    parts: list[Buffer] = [LZ4_HEADER]
+    for start in range(0, len(view), BLOCK_BYTES):
+        plain = view[start : start + BLOCK_BYTES]
+        block: Buffer = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        size = len(block)
+        if size >= len(plain):
+            block, size = plain, len(plain) | LZ4_STORED
+        parts += [size.to_bytes(4, "little"), block]
+    parts.append(bytes(4))
+    return b"".join(parts)
+
+
+def _unlz4(content: Buffer) -> bytes:
+    return _into_room(cramjam.lz4.decompress_into, content)
+
+
+def _zstd(content: Buffer) -> bytes:
+    return bytes(cramjam.zstd.compress(content))
+
+
+def _unzstd(content: Buffer) -> bytes:
+    return _into_room(cramjam.zstd.decompress_into, content)
+
+
+def _into_room(decompress_into: Callable[[Buffer, bytearray], int], content: Buffer) -> bytes:
+    """Unpack what does not say reliably how large it is: into more and more room, up to the bound."""
+    room = min(max(len(content) * FIRST_GUESS, BLOCK_BYTES), UNPACKED_BYTES_MAX)
+    while True:
+        output = bytearray(room)
+        try:
+            size = decompress_into(content, output)
+        except cramjam.DecompressionError as problem:
+            if str(problem) != TOO_SMALL:
+                raise
+            if room >= UNPACKED_BYTES_MAX:
+                raise BadCompression(f"more than {UNPACKED_BYTES_MAX} bytes") from None
+            room = min(room * FIRST_GUESS, UNPACKED_BYTES_MAX)
+        else:
+            return bytes(memoryview(output)[:size])
+
+
+PACK: Final[dict[Codec, Callable[[Buffer], Buffer]]] = {
+    Codec.NONE: _as_it_is,
+    Codec.GZIP: _gzip,
+    Codec.SNAPPY: _snappy,
+    Codec.LZ4: _lz4,
+    Codec.ZSTD: _zstd,
+}
+UNPACK: Final[dict[Codec, Callable[[Buffer], bytes]]] = {
+    Codec.NONE: _as_it_is,
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _unsnappy,
+    Codec.LZ4: _unlz4,
+    Codec.ZSTD: _unzstd,
+}
