@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from harness.fault_journal import ActiveFault, FaultJournal
 from harness.plan import ExecutedFault, Plan, PlannedFault, encoded
 from harness.progress import Progress
 from nemesis.api import Effect
-from nemesis.targets import resolve
+from nemesis.targets import NoTarget, resolve
 from replog.config import DEFAULTS
 from results.store import Recorder
 from workloads.api import Stage
@@ -241,7 +242,13 @@ class Run:
         return max(planned.after_ms, until_ms)
 
     async def _inject(self, cluster: Cluster, planned: PlannedFault, injected: asyncio.Event) -> None:
-        node = await self._target(cluster, planned)
+        try:
+            node = await self._target(cluster, planned)
+        except NoTarget as problem:
+            self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind}: {problem}")
+            if planned.must:
+                self._record_missed(planned, str(problem))
+            return
         role = "controller" if node in self.plan.spec.controller_ids else "broker"
         module = faults()[planned.kind]
         options = msgspec.convert(planned.options, module.Options)
@@ -271,7 +278,7 @@ class Run:
         while True:
             try:
                 return resolve(planned.target, cluster, topic)
-            except ClusterError:
+            except NoTarget:
                 if self.clock.now_ns() > deadline:
                     raise
             await self._hold(cluster, WATCH_MS)
@@ -383,8 +390,9 @@ def settings(plan: Plan) -> dict[str, Any]:
     return {name: DEFAULTS[name] for name in JUDGED_SETTINGS} | plan.spec.node_settings()
 
 
+@cache
 def commit() -> str:
-    """Return the commit the code is at, `unknown` outside a clone."""
+    """Return the commit the code is at, `unknown` outside a clone; asked once a process, for it starts another one."""
     try:
         found = subprocess.run(  # noqa: S603 - fixed words
             ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607
@@ -395,6 +403,7 @@ def commit() -> str:
     return found.stdout.strip()
 
 
+@cache
 def lock_sha256() -> str:
     """Return the lock file's hash, `unknown` where it is missing."""
     try:

@@ -1,11 +1,13 @@
 """Whom a fault hurts: an expression over the cluster's state, resolved at the moment of injection.
 
     leader(p0)  follower(p1)  isr_member(p2)    of a partition of the run's topic; p* for one drawn by the plan
+    last_isr_member(p0)  elr_member(p0)         the ISR's only member, a member of the ELR; outsider(p0): in neither
     random broker, random controller            drawn by the plan
     active controller                           the leader of the metadata quorum
     broker 2, controller 101                    by id
 
-Where several nodes fit, the plan's drawn fraction decides, so that a seed chooses alike whatever the ids are.
+Where several nodes fit, the plan's drawn fraction decides, so that a seed chooses alike whatever the ids are. A node
+whose process is gone (another fault has it) fits nothing: it can't be hurt any more.
 """
 
 import re
@@ -14,12 +16,12 @@ from typing import Final
 
 import msgspec
 
-from clusters.api import Cluster, ClusterError, ClusterSpec, TopicPartition
+from clusters.api import Cluster, ClusterError, ClusterSpec, PartitionState, TopicPartition
 
-ROLES: Final = ("leader", "follower", "isr_member")
+ROLES: Final = ("leader", "follower", "isr_member", "last_isr_member", "elr_member", "outsider")
 FORMS: Final = (
-    "leader(pN), follower(pN), isr_member(pN), p* for any partition, random broker, random controller, "
-    "active controller, broker N, controller N"
+    "leader(pN), follower(pN), isr_member(pN), last_isr_member(pN), elr_member(pN), outsider(pN), p* for any partition, "
+    "random broker, random controller, active controller, broker N, controller N"
 )
 OF_PARTITION: Final = re.compile(r"(\w+)\(p(\d+|\*)\)")
 BY_ID: Final = re.compile(r"(broker|controller)\s+(\d+)")
@@ -27,6 +29,10 @@ BY_ID: Final = re.compile(r"(broker|controller)\s+(\d+)")
 
 class BadTarget(ValueError):
     """The expression names nobody; the message says what is possible."""
+
+
+class NoTarget(ClusterError):
+    """Nobody fits at the moment."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +75,9 @@ def draw(text: str, partition_count: int, fraction: float, pick: float) -> Targe
 
 def resolve(target: Target, cluster: Cluster, topic: str) -> int:
     """Return the node meant now; `ClusterError` when there is none at the moment."""
-    fitting = _fitting(target, cluster, topic)
+    fitting = [node for node in _fitting(target, cluster, topic) if cluster.alive(node)]
     if not fitting:
-        raise ClusterError(f"target {target.text!r} fits no node at the moment")
+        raise NoTarget(f"target {target.text!r} fits no node that runs")
     return fitting[int(target.pick * len(fitting))]
 
 
@@ -89,8 +95,22 @@ def _fitting(target: Target, cluster: Cluster, topic: str) -> Sequence[int]:
     partition = cluster.state.partitions.get(TopicPartition(topic, target.partition))
     if partition is None:
         return []
-    role = target.text.partition("(")[0]
-    if role == "leader":
-        return [partition.leader] if partition.leader >= 0 else []
+    return _of_partition(target.text.partition("(")[0], partition)
+
+
+def _of_partition(role: str, partition: PartitionState) -> Sequence[int]:
     members = sorted(partition.isr)
-    return members if role == "isr_member" else [node for node in members if node != partition.leader]
+    match role:
+        case "leader":
+            return [partition.leader] if partition.leader >= 0 else []
+        case "isr_member":
+            return members
+        case "last_isr_member":
+            return members if len(members) == 1 else []
+        case "elr_member":
+            return sorted(partition.elr)
+        case "outsider":
+            inside = (*partition.isr, *partition.elr)
+            return sorted(node for node in partition.replicas if node not in inside)
+        case _:
+            return [node for node in members if node != partition.leader]

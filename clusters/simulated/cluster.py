@@ -199,6 +199,8 @@ class SimulatedCluster(Powers):
         """Kill -9."""
         machine = self.machine(node)
         incarnation = machine.incarnations
+        if not machine.running:
+            raise ClusterError(f"node {node} is down already: two faults at once have the same target")
         machine.kill()
         self._tell(node, "killed", pid=incarnation)
         return self._gone(node, {"pid": incarnation})

@@ -84,7 +84,8 @@ class CommittedMetadata:
             self._take(node, log, high_watermark)
 
     def _compare(self, node: int, log: ReplicaLog, start: int, end: int) -> None:
-        """I1: what two members call committed is the same."""
+        """I1: what two members call committed is the same, as far as snapshots have left it in their logs."""
+        start = max(start, log.batches[0].base_offset)
         index = log.index_of(start)
         position = _index_at(self._marks, start)
         while index < len(log.batches) and position < len(self._marks):
@@ -97,6 +98,8 @@ class CommittedMetadata:
             position += 1
 
     def _take(self, node: int, log: ReplicaLog, high_watermark: int) -> None:
+        if log.batches[0].base_offset > self._end_offset:
+            return  # it began with a snapshot; what that replaced is told by who wrote it
         for index in range(log.index_of(self._end_offset), len(log.batches)):
             mark = log.batches[index]
             if mark.last_offset >= high_watermark:

@@ -5,17 +5,22 @@ files themselves: appended bytes are parsed once, a cut drops what lies behind i
 removals, power failures) makes that folder be read again from its beginning.
 
 A batch is told apart by epoch, offsets and CRC; the CRC covers everything but base offset and leader epoch.
+What is read again is read as recovery reads it: a power failure leaves pages of zeros in the midst of what looks
+like a batch by its first bytes, so a log ends before the first batch whose CRC is wrong or that does not follow.
 """
 
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from clusters.simulated.disk import LOG_SUFFIX, SimulatedDisk
 from replog.types import TopicPartition
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 LENGTH_FIELDS_BYTES: Final = 12  # base offset and length are not counted by the length
+CRC_START: Final = 21  # the CRC covers what is behind itself
 CONTROL: Final = 0x20
 
 
@@ -77,6 +82,7 @@ class ReplicaLogs:
         self._data_directory = data_directory
         self._grown: dict[str, None] = {}
         self._read_again = True
+        self.is_damaged = False  # bytes were altered where recovery does not look: CRCs say nothing of where a log ends
         self.on_change: Callable[[], None] = lambda: None
 
     def grew(self, path: str) -> None:
@@ -120,16 +126,23 @@ class ReplicaLogs:
         self._grown.clear()
         before = list(self.logs)
         self.logs.clear()
+        ended: dict[TopicPartition, None] = {}  # nothing counts behind a batch that is not whole
         for path in self._disk.files_below(self._data_directory):
             partition = self.partition_of(path)
             if partition is not None:
-                self._read(self.logs.setdefault(partition, ReplicaLog()), path)
+                log = self.logs.setdefault(partition, ReplicaLog())
+                if partition not in ended and not self._read(log, path, suspicious=not self.is_damaged):
+                    ended[partition] = None
         return list(dict.fromkeys([*before, *self.logs]))
 
-    def _read(self, log: ReplicaLog, path: str) -> None:
+    def _read(self, log: ReplicaLog, path: str, *, suspicious: bool = False) -> bool:
+        """Read what a file has more; return whether that is whole batches to its end.
+
+        suspicious:  check CRCs and the order of offsets.
+        """
         content = self._disk.content(path)
         if content is None:
-            return
+            return True
         position = log.position_in(path)
         while position + HEADER.size <= len(content):
             (
@@ -149,13 +162,19 @@ class ReplicaLogs:
             ) = HEADER.unpack_from(content, position)
             end = position + LENGTH_FIELDS_BYTES + length
             if magic != 2 or end > len(content) or length < HEADER.size - LENGTH_FIELDS_BYTES:
-                return  # torn or foreign: the log ends here until it is repaired
+                return False  # torn or foreign: the log ends here until it is repaired
+            if suspicious and (
+                crc32c(memoryview(content)[position + CRC_START : end]) != crc
+                or (log.batches and base <= log.batches[-1].last_offset)
+            ):
+                return False
             is_control = bool(attributes & CONTROL)
             log.batches.append(
                 BatchMark(base, base + last_delta, epoch, crc, producer_id, producer_epoch, sequence, is_control)
             )
             log.ends.append((path, end))
             position = end
+        return position == len(content)
 
     def partition_of(self, path: str) -> TopicPartition | None:
         """Return whose log file this is; None for files that are none, or of a log put aside."""

@@ -88,6 +88,9 @@ class Watch:
         """Know that bytes on a node's disk were altered: its logs say nothing any more about who wrote what."""
         self.lost_data(node)
         self._damaged[node] = None
+        for prefix in self._prefixes.values():
+            prefix.damaged[node] = None
+        self.replicas[node].is_damaged = True
         for key in [key for key in self._sequences if key[0] == node]:
             del self._sequences[key]
 
@@ -150,6 +153,7 @@ class Watch:
         prefix = self._prefixes.get(partition)
         if prefix is None:
             prefix = self._prefixes[partition] = CommittedPrefix(partition)
+            prefix.damaged.update(self._damaged)
         return prefix
 
     # what nodes tell
@@ -258,6 +262,7 @@ class CommittedPrefix:
         self.verified: dict[int, int] = {}  # node -> offset up to which its log was found equal
         self.doubtful: dict[int, None] = {}  # nodes that lost data since they registered
         self.lossy: dict[int, None] = {}  # nodes that ever lost data
+        self.damaged: dict[int, None] = {}  # nodes whose bytes were altered: what their batches say is not theirs
 
     def changed_from(self, node: int, offset: int) -> None:
         """A replica's log is other, or longer, from this offset on."""
@@ -300,6 +305,8 @@ class CommittedPrefix:
 
     def compare(self, node: int, log: ReplicaLog) -> None:
         """Compare a replica with the committed batches, from where that was done last."""
+        if node in self.damaged:
+            return  # no CRC covers a batch's leader epoch: a bit turned over there is found by nobody (R7)
         start = self.verified.get(node, 0)
         if start >= self.end_offset:
             return

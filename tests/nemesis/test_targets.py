@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from clusters.api import ClusterError, ClusterSpec, ClusterState, PartitionState, TopicPartition
-from nemesis.targets import draw, parse, resolve
+from nemesis.targets import NoTarget, draw, parse, resolve
 
 
-def a_cluster(leader=2, isr=(1, 2, 3), quorum_leader=102):
-    partition = PartitionState(leader=leader, leader_epoch=1, partition_epoch=1, replicas=(1, 2, 3), isr=isr)
+def a_cluster(leader=2, isr=(1, 2, 3), elr=(), quorum_leader=102, down=()):
+    partition = PartitionState(leader=leader, leader_epoch=1, partition_epoch=1, replicas=(1, 2, 3), isr=isr, elr=elr)
     state = ClusterState(quorum_leader=quorum_leader, partitions={TopicPartition("t", 0): partition})
-    return SimpleNamespace(spec=ClusterSpec(), state=state)
+    return SimpleNamespace(spec=ClusterSpec(), state=state, alive=lambda node: node not in down)
 
 
 def meant(text, cluster, pick=0.0):
@@ -39,6 +39,26 @@ def test_a_target_is_found(text, pick, node):
 def test_a_leader_that_is_missing_is_no_target():
     with pytest.raises(ClusterError, match="fits no node"):
         meant("leader(p0)", a_cluster(leader=-1))
+
+
+@pytest.mark.parametrize(
+    ("text", "cluster", "node"),
+    [
+        pytest.param("last_isr_member(p0)", {"isr": (2,), "elr": (3,)}, 2, id="the last ISR member"),
+        pytest.param("last_isr_member(p0)", {"isr": (2, 3)}, None, id="one of two is not the last"),
+        pytest.param("elr_member(p0)", {"isr": (2,), "elr": (3,)}, 3, id="ELR member"),
+        pytest.param("elr_member(p0)", {}, None, id="the ELR is empty"),
+        pytest.param("outsider(p0)", {"isr": (2,), "elr": (3,)}, 1, id="in neither"),
+        pytest.param("leader(p0)", {"down": (2,)}, None, id="the leader's process is gone"),
+        pytest.param("random broker", {"down": (1, 2)}, 3, id="a broker that runs"),
+    ],
+)
+def test_a_target_by_state(text, cluster, node):
+    if node is None:
+        with pytest.raises(NoTarget, match="fits no node that runs"):
+            meant(text, a_cluster(**cluster))
+    else:
+        assert meant(text, a_cluster(**cluster)) == node
 
 
 def test_the_plan_draws_the_partition():

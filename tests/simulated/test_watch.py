@@ -249,6 +249,28 @@ def test_removed_renamed_and_lost_files_are_read_again(followed):
     assert P not in logs.logs
 
 
+def test_a_log_read_again_ends_before_a_batch_that_is_not_whole(followed):
+    """A power failure may leave a header with zeros behind it: the producer's fields are then nobody's (found by a sweep)."""
+    disk, logs = followed
+    file = disk.open("/data/t-0/00000000000000000000.log", create=True)
+    whole = records(b"a", offset=0, epoch=1)
+    torn = records(b"b" * 50, offset=1, epoch=1, producer=(7, 3, 4))
+    file.append(whole, torn[:40] + bytes(len(torn) - 40), records(b"c", offset=2, epoch=1))
+    disk.rename("/data/t-0", "/data/x-0")
+    disk.rename("/data/x-0", "/data/t-0")
+
+    assert held(logs) == [(0, 0, 1)]
+
+
+def test_a_metadata_log_that_begins_with_a_snapshot_is_compared_from_there():
+    committed = CommittedMetadata({}, 0)
+    committed._marks = [mark(0, 4, 1), mark(5, 9, 1), mark(10, 12, 2)]
+
+    committed._compare(1, log(mark(5, 9, 1), mark(10, 12, 2)), 0, 13)
+    with violates("I1"):
+        committed._compare(1, log(mark(5, 9, 1), mark(10, 11, 2)), 0, 13)
+
+
 @pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "unfenced"])
 def test_who_enters_the_isr_is_not_fenced(fenced):
     committed = CommittedMetadata({}, 0)
