@@ -58,6 +58,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[PlannedFault, ...]
 
 
+class _Version(msgspec.Struct, frozen=True):
+    """What every version of a plan says of itself."""
+
+    plan_version: int | str | None = None
+
+
 def chance(seed: int, purpose: str) -> Random:
     """Return the stream of chance for one purpose: a new draw in one place shifts no other."""
     return Random(f"{seed}/{purpose}")
@@ -151,13 +157,16 @@ def encoded(plan: Plan) -> bytes:
 def read_plan(path: Path) -> Plan:
     """Read plan.json; `BadScenario` in one line when it is none."""
     try:
-        plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+        content = path.read_bytes()
+        version = msgspec.json.decode(content, type=_Version).plan_version
+        if version != PLAN_VERSION:
+            # Before its other fields: a plan of another version may have any.
+            raise BadScenario(f"{path}: unknown plan version {version} (this is {PLAN_VERSION})")
+        plan = msgspec.json.decode(content, type=Plan)
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadScenario(f"{path}: not a plan: {problem}") from None
-    if plan.plan_version != PLAN_VERSION:
-        raise BadScenario(f"{path}: unknown plan version {plan.plan_version} (this is {PLAN_VERSION})")
     if plan.workload not in all_workloads():
         raise BadScenario(f"{path}: {nearest('workload', plan.workload, all_workloads())}")
     return plan

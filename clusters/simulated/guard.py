@@ -188,11 +188,17 @@ def _reads_source(frame: FrameType | None) -> bool:
 
 
 def _tear_down_quietly(loop: SimulatedLoop) -> None:
-    """Collect what the dead left; their `finally` blocks run into closed doors, unheard."""
+    """Collect what the dead left."""
+    loop.trace.sink = None
+    loop.close()
+    collect_quietly()
+
+
+def collect_quietly() -> None:
+    """Collect garbage of which coroutines are part: their `finally` blocks run into closed doors, unheard."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda unraisable: None
     try:
-        loop.close()
         gc.collect()
     finally:
         sys.unraisablehook = hook

@@ -23,6 +23,7 @@ from results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, Verdict, worst
 
 if TYPE_CHECKING:
     from harness.power import Power
+    from harness.replay import Moment
 
 SHOWN: Final = 12
 MS_PER_HOUR: Final = 3_600_000
@@ -97,21 +98,74 @@ def power_line(result: "Power") -> str:
 
 
 def replay(
-    run: Annotated[Path, typer.Argument(help="Folder of a simulated run.")],
+    run: Annotated[str, typer.Argument(metavar="RUN|SEED", help="Folder of a simulated run, or SCENARIO:SEED.")],
+    until: Annotated[
+        int | None, typer.Option(help="Stop before the event of this number, and tell how all stands.")
+    ] = None,
+    trace: Annotated[
+        list[str] | None,
+        typer.Option(help="Tell what happens: all, FIRST:LAST (events), or a machine, an API, a function; repeatable."),
+    ] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Also with other code than it was recorded with.")] = False,
+    mutant: Annotated[list[str] | None, typer.Option(help="For a seed: switch a known bug back on.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the new run; default: beside the old one.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Run a recorded seed again, bit-exact; if it is another run, name the first event that differs."""
-    from harness.replay import replayed
+    from harness import replay as replays
 
-    again = out or run.with_name(f"{run.name}.replay-{time.strftime('%H%M%S')}")
-    result = replayed(run, again, note=_say)
-    if json:
-        typer.echo(msgspec.json.encode(result).decode())
-    else:
-        for line in result.lines:
+    plan = _plan_to_replay(run, tuple(mutant_named(name) for name in mutant or []))
+    if until is not None or trace:
+        moment = replays.shown(plan, until=until, trace=replays.Trace(trace) if trace else None, tell=typer.echo)
+        for line in [msgspec.json.encode(moment).decode()] if json else _moment_lines(moment):
             typer.echo(line)
+        raise typer.Exit(0)
+    recorded = Path(run) if Path(run).is_dir() else replays.recorded_run(plan, out or Path("runs"))
+    if recorded is None:
+        raise BadScenario(
+            f"{run} was never recorded: record it with `tribunal run`, or look at it with --until or --trace"
+        )
+    _offer_to_go_on(replays.other_code(recorded), anyway=anyway)
+    again = out or recorded.with_name(f"{recorded.name}.replay-{time.strftime('%H%M%S')}")
+    result = replays.replayed(recorded, again)
+    for line in [msgspec.json.encode(result).decode()] if json else result.lines:
+        typer.echo(line)
     raise typer.Exit(0 if result.is_same else 1)
+
+
+def _plan_to_replay(run: str, mutants: tuple[str, ...]) -> Plan:
+    """Return the plan of a run's folder, or of `scenario:seed` (a seed alone: of the first-run scenario)."""
+    if Path(run).is_dir():
+        plan = read_plan(Path(run) / "plan.json")
+        if plan.cluster != "simulated":
+            raise BadScenario(f"{run} ran on {plan.cluster}: only simulated runs can be repeated bit by bit")
+        return plan
+    scenario, _, seed = run.rpartition(":")
+    if not seed.isdigit():
+        raise BadScenario(f"{run}: no folder of a run, and no seed: write SCENARIO:SEED, e.g. produce-consume:7")
+    wanted = load(scenario_file(scenario or "produce-consume"), {})
+    return made(wanted, seed=int(seed), cluster="simulated", time_ms=None, mutants=mutants)
+
+
+def _offer_to_go_on(remarks: Sequence[str], *, anyway: bool) -> None:
+    """Say that the code is another one; go on if that is wanted."""
+    for remark in remarks:
+        _say(remark)
+    if not remarks or anyway:
+        return
+    _say("the same seed is likely to be another run now")
+    if not (sys.stdin.isatty() and typer.confirm("run it all the same?", err=True)):
+        raise BadScenario("not run: --anyway runs it with the code of now and names the first event that differs")
+
+
+def _moment_lines(moment: "Moment") -> Iterator[str]:
+    yield f"{'ended' if moment.ended else 'stopped'} at event {moment.event}, {moment.at_ns / 1e9:.6f} s"
+    yield from (f"    {line}" for line in moment.last)
+    yield from moment.state
+    for name, count in sorted(moment.probes.items()):
+        yield f"probe {name} {count}"
+    if moment.violation is not None:
+        yield f"violated {moment.violation}"
 
 
 def shrink(

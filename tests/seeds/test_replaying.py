@@ -1,0 +1,112 @@
+"""What a replay refuses, what it offers, and how a run is looked at from within."""
+
+import msgspec
+import pytest
+import yaml
+
+from harness.cli.main import exit_code
+from harness.plan import encoded, made, read_plan
+from harness.progress import Silent
+from harness.replay import Trace, other_code, recorded_run, shown
+from harness.schedule import BadScenario, scenario
+from harness.simulated import conduct_simulated
+from results.verdict import EXIT_USAGE
+
+QUIET = {
+    "scenario": "quiet",
+    "cluster": {"brokers": 3, "controllers": 1, "profile": "ci"},
+    "workload": {"name": "produce-consume", "partitions": 2, "rate": 40, "readers": 0},
+    "time": "500ms",
+    "warm_up": "300ms",
+    "steps": [],
+}
+
+
+def plan(seed=1):
+    return made(scenario(QUIET), seed=seed, cluster="simulated", time_ms=None, mutants=())
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    conduct_simulated(plan(), folder, Silent())
+    return folder
+
+
+def with_manifest(folder, **changed):
+    path = folder / "manifest.json"
+    path.write_bytes(msgspec.json.encode(msgspec.json.decode(path.read_bytes()) | changed))
+
+
+def test_a_run_of_this_code_has_no_remarks_and_one_of_another_commit_or_lock_file_says_so(recorded):
+    assert other_code(recorded) == []
+
+    with_manifest(recorded, commit="f" * 40, lock_sha256="e" * 64)
+
+    assert [line.split(":")[0] for line in other_code(recorded)] == [
+        "recorded with another commit",
+        "recorded with another lock file",
+    ]
+
+
+def test_other_code_is_run_only_when_asked_for(recorded, capsys):
+    with_manifest(recorded, commit="f" * 40)
+
+    refused = exit_code(["replay", str(recorded)])
+    said = capsys.readouterr().err
+    anyway = exit_code(["replay", str(recorded), "--anyway"])
+
+    assert refused == EXIT_USAGE
+    assert "another commit" in said
+    assert "--anyway" in said
+    assert anyway == 0
+    assert "bit-exact" in capsys.readouterr().out
+
+
+def test_a_plan_of_another_version_is_refused_for_that_whatever_else_is_in_it(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text('{"plan_version": 7, "of": "another world"}')
+
+    with pytest.raises(BadScenario, match=r"unknown plan version 7 \(this is 1\)"):
+        read_plan(path)
+
+
+def test_a_plan_is_found_among_the_recorded_runs(recorded):
+    (recorded / "plan.json").write_bytes(encoded(plan()))
+
+    assert recorded_run(plan(), recorded.parent) == recorded
+    assert recorded_run(plan(seed=2), recorded.parent) is None
+
+
+def test_a_run_stops_before_an_event_and_tells_how_all_stands():
+    lines = []
+
+    moment = shown(plan(), until=1_200, trace=Trace(["1190:", "PRODUCE"]), tell=lines.append)
+    again = shown(plan(), until=1_200, trace=None, tell=lines.append)
+
+    assert (moment.event, moment.ended) == (1_200, False)
+    assert any(line.startswith("produce-consume-0 leader") for line in moment.state)
+    assert moment == again
+    assert all(int(line.split()[0]) >= 1_190 for line in lines)
+
+
+def test_a_trace_is_chosen_by_ranges_and_words():
+    trace = Trace(["5:7", "12:", "FETCH", "broker-1"])
+
+    assert [trace.takes(event, "FETCH v18") for event in (4, 5, 7, 8, 12, 99)] == [False, True, True, False, True, True]
+    assert not trace.takes(6, "PRODUCE")
+    assert Trace(["all"]).takes(1, "anything")
+
+
+@pytest.mark.parametrize("what", ["nowhere", "produce-consume:no", "no-such-scenario:1"])
+def test_what_is_neither_a_run_nor_a_seed_is_refused(what):
+    assert exit_code(["replay", what]) == EXIT_USAGE
+
+
+def test_a_scenario_file_and_a_seed_can_be_looked_at(tmp_path, capsys):
+    path = tmp_path / "quiet.yaml"
+    path.write_text(yaml.safe_dump(QUIET, sort_keys=False))
+
+    assert exit_code(["replay", f"{path}:4", "--until", "500"]) == 0
+    assert "stopped at event 500" in capsys.readouterr().out
