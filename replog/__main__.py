@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import replog.mutants
 from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
@@ -88,6 +89,30 @@ def _add_admin(top: argparse.ArgumentParser) -> None:
     describe.add_argument("--topic", action="append", default=[], help="repeatable; default: all")
     describe.add_argument("--page-size", type=int, default=2000)
     describe.set_defaults(run=_admin, work=_describe_topics)
+    quorum = commands.add_parser("describe-quorum", help="show who votes and who observes, with directory ids")
+    quorum.set_defaults(run=_admin, work=_describe_quorum)
+    adding = commands.add_parser("add-voter", help="let an observing controller vote (KIP-853)")
+    removing = commands.add_parser("remove-voter", help="take a voter out of the quorum (KIP-853)")
+    for command in (adding, removing):
+        command.add_argument("--node", required=True, type=int)
+        command.add_argument("--directory-id", type=_uuid, metavar="UUID", help="default: as the quorum knows it")
+    adding.add_argument("--listener", required=True, type=_endpoint, metavar="HOST:PORT", help="the new voter's own")
+    adding.set_defaults(run=_admin, work=_add_voter)
+    removing.set_defaults(run=_admin, work=_remove_voter)
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a UUID") from None
+
+
+def _endpoint(text: str) -> Endpoint:
+    try:
+        return endpoint("--listener", text)
+    except ConfigError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 # --- nodes ---------------------------------------------------------------------------------------
@@ -143,8 +168,11 @@ def _check_roles(command: str, config: NodeConfig) -> None:
     if command == "combined" and not config.text("controller.listeners"):
         raise Unusable(Exit.USAGE, "a combined node needs 'controller.listeners' besides 'listeners'")
     voters = {voter.node_id for voter in config.voters}
-    if command != "broker" and config.node_id not in voters:
-        message = f"node {config.node_id} is not one of 'controller.quorum.voters' {sorted(voters)}"
+    if command != "broker" and config.node_id not in voters and not config.flag("tribunal.controller.joins"):
+        message = (
+            f"node {config.node_id} is not one of 'controller.quorum.voters' {sorted(voters)}; "
+            "one that is to be added as a voter later has 'tribunal.controller.joins'"
+        )
         raise Unusable(Exit.USAGE, message)
 
 
@@ -270,6 +298,20 @@ async def _elect(client: admin.Admin, chosen: argparse.Namespace) -> None:
 async def _describe_topics(client: admin.Admin, chosen: argparse.Namespace) -> None:
     async for topic in client.describe_topics(chosen.topic, chosen.page_size):
         print("\n".join(admin.shown(topic)))  # noqa: T201
+
+
+async def _describe_quorum(client: admin.Admin, chosen: argparse.Namespace) -> None:
+    print("\n".join(admin.shown_quorum(await client.quorum())))  # noqa: T201
+
+
+async def _add_voter(client: admin.Admin, chosen: argparse.Namespace) -> None:
+    directory = await client.add_voter(NodeId(chosen.node), chosen.directory_id, chosen.listener)
+    print(f"controller {chosen.node} with directory {directory} votes")  # noqa: T201
+
+
+async def _remove_voter(client: admin.Admin, chosen: argparse.Namespace) -> None:
+    directory = await client.remove_voter(NodeId(chosen.node), chosen.directory_id)
+    print(f"controller {chosen.node} with directory {directory} votes no longer")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -135,6 +135,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "tribunal.undo.journal": "",  # folder: what a power failure would undo (on the file system of log.dirs)
     "tribunal.control.page": "",  # file shared with the harness: how clock and disk are to misbehave
     "tribunal.metrics.port": 0,
+    "tribunal.controller.joins": False,  # a controller outside controller.quorum.voters: observes until it is added
 }
 
 REQUIRED: Final = (

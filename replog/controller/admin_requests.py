@@ -221,12 +221,16 @@ def on_unregister_broker(turn: Turn, body: ub.UnregisterBrokerRequest) -> ub.Unr
 def on_update_features(turn: Turn, body: uf.UpdateFeaturesRequest) -> uf.UpdateFeaturesResponse:
     """Finalize feature levels, all of the request or none."""
     outcomes = []
+    wanted = {update.feature: max(update.max_version_level, 0) for update in body.feature_updates}
+    names = [update.feature for update in body.feature_updates]
     for update in body.feature_updates:
-        level = max(update.max_version_level, 0)
         upgrade_type = features.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
-        outcomes.append(
-            (update.feature, features.update(turn.image, turn.policy.settings, update.feature, level, upgrade_type))
-        )
+        if names.count(update.feature) > 1:
+            outcome: features.Outcome = (Error.INVALID_REQUEST, "The feature is named twice.", [])
+        else:
+            level = wanted[update.feature]
+            outcome = features.update(turn.image, turn.policy.settings, update.feature, level, upgrade_type, wanted)
+        outcomes.append((update.feature, outcome))
     failed = [(error, message) for _, (error, message, _) in outcomes if error is not Error.NONE]
     if not failed and not body.validate_only:
         for _, (_, _, records) in outcomes:

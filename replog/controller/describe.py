@@ -4,10 +4,10 @@ Pure over an image: brokers answer it from their metadata cache. Topics come sor
 after so many partitions, the cursor names the first partition that was not sent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from replog.config import NodeConfig
+from replog.config import Voter
 from replog.controller.image import Image
 from replog.controller.state import Partition, Topic
 from replog.controller.topics import LEGAL_NAME
@@ -108,7 +108,7 @@ def _partition(image: Image, index: int, partition: Partition) -> m.DescribeTopi
 
 
 def describe_controllers(
-    request: dc.DescribeClusterRequest, config: NodeConfig, leader: NodeId
+    request: dc.DescribeClusterRequest, cluster_id: str, voters: Sequence[Voter], leader: NodeId
 ) -> dc.DescribeClusterResponse:
     """Answer DescribeCluster on a controller's listener: the voters, and who leads them (KIP-919)."""
     if request.endpoint_type != CONTROLLERS:
@@ -120,10 +120,10 @@ def describe_controllers(
     return dc.DescribeClusterResponse(
         error_message=None,
         endpoint_type=CONTROLLERS,
-        cluster_id=config.cluster_id,
+        cluster_id=cluster_id,
         controller_id=leader,
         brokers=[
             dc.DescribeClusterBroker(broker_id=voter.node_id, host=voter.endpoint.host, port=voter.endpoint.port)
-            for voter in config.voters
+            for voter in voters
         ],
     )

@@ -1,5 +1,6 @@
 """Finalized features: which levels exist, who supports them, what turning one on or off needs (SPEC 2.13)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from replog.controller import records as r
@@ -12,14 +13,23 @@ from replog.errors import Error
 
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"  # 2: KIP-890, an epoch for every transaction
+# 1 permits the new group protocol of KIP-848; what brokers offer of it is another matter, as with
+# group.coordinator.rebalance.protocols of the released software.
+GROUP_VERSION: Final = "group.version"
 
 # Levels that this software can run with; brokers register with the same.
 SUPPORTED: Final[dict[str, FeatureRange]] = {
     ELR_FEATURE: FeatureRange(0, 1),
+    GROUP_VERSION: FeatureRange(0, 1),
     KRAFT_VERSION: FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(7, NEWEST),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
+
+# Metadata versions that brought records, or fields of records, which older ones cannot read (the released software's table).
+METADATA_CHANGED_AT: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 20, 23})
+
+Outcome = tuple[Error, str | None, list[r.MetadataRecord]]
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
@@ -30,7 +40,7 @@ def bootstrap(settings: Settings) -> list[r.MetadataRecord]:
     """Return the first records of a cluster's life."""
     records: list[r.MetadataRecord] = [
         r.FeatureLevelRecord(name=METADATA_VERSION, feature_level=SUPPORTED[METADATA_VERSION].highest),
-        r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=0),  # voters are those of the configuration
+        r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=SUPPORTED[KRAFT_VERSION].highest),
         r.FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=SUPPORTED[TRANSACTION_VERSION].highest),
     ]
     if settings.eligible_leader_replicas:
@@ -40,10 +50,15 @@ def bootstrap(settings: Settings) -> list[r.MetadataRecord]:
 
 
 def update(
-    image: Image, settings: Settings, name: str, level: int, upgrade_type: int
-) -> tuple[Error, str | None, list[r.MetadataRecord]]:
-    """Return error, words and records of one feature's update."""
-    wrong = _refusal(image, name, level, upgrade_type)
+    image: Image, settings: Settings, name: str, level: int, upgrade_type: int, wanted: Mapping[str, int]
+) -> Outcome:
+    """Return error, words and records of one feature's update.
+
+    wanted: all levels of the same request: they take effect together, so each is measured against the others.
+    """
+    if name not in SUPPORTED and level == 0 and name not in image.features:
+        return Error.NONE, None, []  # tools lower every feature that they know of to its level of a release
+    wrong = _refusal(image, name, level, upgrade_type, image.features | dict(wanted))
     if wrong is not None:
         return Error.INVALID_UPDATE_VERSION, wrong, []
     if level == image.features.get(name, 0):
@@ -57,9 +72,11 @@ def update(
     return Error.NONE, None, records
 
 
-def _refusal(image: Image, name: str, level: int, upgrade_type: int) -> str | None:
+def _refusal(image: Image, name: str, level: int, upgrade_type: int, after: Mapping[str, int]) -> str | None:
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return f"Upgrade type {upgrade_type} is unknown."
     ours = SUPPORTED.get(name)
-    if ours is None or not (ours.lowest <= level <= ours.highest or level == 0):
+    if ours is None or not (ours.lowest <= level <= ours.highest or (level == 0 and name != METADATA_VERSION)):
         return f"Feature {name} level {level} is not supported by the controllers."
     for broker in sorted(image.brokers.values(), key=lambda broker: broker.broker_id):
         levels = broker.features.get(name, FeatureRange(0, 0))
@@ -68,12 +85,18 @@ def _refusal(image: Image, name: str, level: int, upgrade_type: int) -> str | No
     now = image.features.get(name, 0)
     if level < now and upgrade_type == UPGRADE:
         return f"Can't downgrade {name} from {now} to {level} with an upgrade request."
+    if level > now and upgrade_type != UPGRADE:
+        return f"Can't upgrade {name} from {now} to {level} with a downgrade request."
+    if level < now and name == KRAFT_VERSION:
+        return f"{KRAFT_VERSION} cannot go back from {now} to {level}: the voters are in the log."
     if level < now and name == METADATA_VERSION and upgrade_type != UNSAFE_DOWNGRADE:
-        return f"Lowering {METADATA_VERSION} loses metadata; ask for an unsafe downgrade."
-    if name == METADATA_VERSION and level < CLEAN_SHUTDOWN_DETECTION_LEVEL and image.features.get(ELR_FEATURE):
+        lost = [changed for changed in sorted(METADATA_CHANGED_AT) if level < changed <= now]
+        if lost:
+            return f"Lowering {METADATA_VERSION} loses what level {lost[0]} brought; ask for an unsafe downgrade."
+    if name == METADATA_VERSION and level < CLEAN_SHUTDOWN_DETECTION_LEVEL and after.get(ELR_FEATURE):
         return f"{ELR_FEATURE} needs {METADATA_VERSION} {CLEAN_SHUTDOWN_DETECTION_LEVEL}; lower it first."
     needed = name == ELR_FEATURE and level > 0
-    if needed and image.features.get(METADATA_VERSION, 0) < CLEAN_SHUTDOWN_DETECTION_LEVEL:
+    if needed and after.get(METADATA_VERSION, 0) < CLEAN_SHUTDOWN_DETECTION_LEVEL:
         return f"{ELR_FEATURE} needs {METADATA_VERSION} {CLEAN_SHUTDOWN_DETECTION_LEVEL}."
     return None
 

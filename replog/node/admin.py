@@ -1,17 +1,21 @@
-"""Two questions that no other tool can ask: who is to lead (KIP-966), and topics page by page with their ELR.
+"""What no other tool can ask: who is to lead (KIP-966), topics page by page with their ELR, and who votes (KIP-853).
 
-`elect` names a leader or starts a search for the longest log; `describe_topics` follows the cursor to the end.
+`elect` names a leader or starts a search for the longest log; `describe_topics` follows the cursor to the end; `add_voter`
+and `remove_voter` change the metadata quorum, by one voter at a time.
 """
 
 from collections.abc import AsyncIterator
 from typing import Final
+from uuid import UUID
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import World
-from replog.types import NO_NODE, NodeId
+from replog.types import METADATA_TOPIC, NO_NODE, NodeId
 from replog.wire.apis import Api
+from replog.wire.messages import add_raft_voter, remove_raft_voter
+from replog.wire.messages import describe_quorum as dq
 from replog.wire.messages import describe_topic_partitions as dtp
 from replog.wire.messages import elect_designated_leaders as edl
 
@@ -83,10 +87,72 @@ class Admin:
                 topic_name=answer.next_cursor.topic_name, partition_index=answer.next_cursor.partition_index
             )
 
+    async def quorum(self) -> dq.DescribeQuorumResponsePartitionData:
+        """Return the metadata quorum as its leader sees it."""
+        partition = dq.DescribeQuorumRequestPartitionData(partition_index=0)
+        topic = dq.DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+        answer: dq.DescribeQuorumResponse = await self._connection.send(
+            Api.DESCRIBE_QUORUM, dq.DescribeQuorumRequest(topics=[topic]), timeout_ms=TIMEOUT_MS
+        )
+        _insist(answer.error_code, METADATA_TOPIC, answer.error_message)
+        (described,) = answer.topics[0].partitions
+        _insist(described.error_code, METADATA_TOPIC, described.error_message)
+        return described
 
-def _insist(error: Error, what: str) -> None:
+    async def add_voter(self, node: NodeId, directory_id: UUID | None, listener: Endpoint) -> UUID:
+        """Let an observing controller vote; return its directory id, which is looked up unless given.
+
+        Answered when the new set is committed; `AdminFailed` when the cluster says no.
+        """
+        found = directory_id or _directory((await self.quorum()).observers, node, "an observing controller")
+        body = add_raft_voter.AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=TIMEOUT_MS,
+            voter_id=node,
+            voter_directory_id=found,
+            listeners=[add_raft_voter.Listener(name="CONTROLLER", host=listener.host, port=listener.port)],
+        )
+        answer: add_raft_voter.AddRaftVoterResponse = await self._connection.send(
+            Api.ADD_RAFT_VOTER, body, timeout_ms=TIMEOUT_MS
+        )
+        _insist(answer.error_code, f"voter {node}", answer.error_message)
+        return found
+
+    async def remove_voter(self, node: NodeId, directory_id: UUID | None) -> UUID:
+        """Take a voter out of the quorum; return its directory id, which is looked up unless given."""
+        found = directory_id or _directory((await self.quorum()).current_voters, node, "a voter")
+        body = remove_raft_voter.RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=found)
+        answer: remove_raft_voter.RemoveRaftVoterResponse = await self._connection.send(
+            Api.REMOVE_RAFT_VOTER, body, timeout_ms=TIMEOUT_MS
+        )
+        _insist(answer.error_code, f"voter {node}", answer.error_message)
+        return found
+
+
+def _directory(replicas: list[dq.ReplicaState], node: NodeId, what: str) -> UUID:
+    """Return the directory of a replica; of several lives of one node the one that fetched last."""
+    known = sorted((one.last_fetch_timestamp, one.replica_directory_id) for one in replicas if one.replica_id == node)
+    if not known:
+        raise AdminFailed(f"node {node} is not {what} of this quorum")
+    return known[-1][1]
+
+
+def _insist(error: Error, what: str, words: str | None = None) -> None:
     if error is not Error.NONE:
-        raise AdminFailed(f"{what}: {error.name}")
+        raise AdminFailed(f"{what}: {error.name}{f': {words}' if words else ''}")
+
+
+def shown_quorum(quorum: dq.DescribeQuorumResponsePartitionData) -> list[str]:
+    """Return who votes and who observes as lines of text."""
+    head = f"leader={quorum.leader_id} epoch={quorum.leader_epoch} high_watermark={quorum.high_watermark}"
+    return [
+        head,
+        *(
+            f"{kind} {one.replica_id} directory={one.replica_directory_id} log_end_offset={one.log_end_offset}"
+            for kind, replicas in (("voter", quorum.current_voters), ("observer", quorum.observers))
+            for one in replicas
+        ),
+    ]
 
 
 def shown(topic: dtp.DescribeTopicPartitionsResponseTopic) -> list[str]:

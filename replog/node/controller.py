@@ -29,7 +29,7 @@ from replog.controller.events import (
     Tell,
     Tick,
 )
-from replog.controller.features import SUPPORTED
+from replog.controller.features import KRAFT_VERSION, SUPPORTED
 from replog.controller.policy import Settings, Strategy
 from replog.controller.record_versions import NEWEST, RecordWriter
 from replog.errors import Error
@@ -37,10 +37,11 @@ from replog.log.log import Log
 from replog.node.forwarding import FAILED
 from replog.node.metadata_log import open_metadata_log
 from replog.node.metrics import MetricsServer, exposition
-from replog.node.quorum import QuorumListener, QuorumNode, SnapshotReader
+from replog.node.quorum import VOTER_CHANGES, QuorumListener, QuorumNode, SnapshotReader
 from replog.node.server import Server, ServerLimits, ServerRequest
 from replog.node.tasks import Tasks
 from replog.ports import World
+from replog.quorum.voter_changes import voter_change_refused
 from replog.types import ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS, Api
 from replog.wire.messages import (
@@ -212,10 +213,17 @@ class ControllerNode:
 
     def _handle(self, request: ServerRequest) -> None:
         assert self.quorum is not None
+        fixed = self.controller.is_active and not self.controller.image.features.get(KRAFT_VERSION)
+        if fixed and request.api in VOTER_CHANGES:
+            words = f"Voters are those of the configuration until {KRAFT_VERSION} is 1."
+            request.reply(voter_change_refused(request.body, Error.UNSUPPORTED_VERSION, words))
+            return
         if self.quorum.handle(request):
             return
         if request.api is Api.DESCRIBE_CLUSTER:
-            request.reply(describe_controllers(request.body, self.config, self.quorum.leader[0]))
+            request.reply(
+                describe_controllers(request.body, self.config.cluster_id, self.quorum.voters, self.quorum.leader[0])
+            )
         elif not self.controller.handles(type(request.body)):
             request.close(f"{request.api.name} is not answered by controllers")
         elif not (self.quorum.is_leading and self.controller.is_active):

@@ -6,13 +6,13 @@ log's, with a header and a footer record around it (KIP-630), so that a cut-off 
 """
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
-from replog.config import NodeConfig
+from replog.config import Endpoint, NodeConfig
 from replog.errors import Error
 from replog.log.batch import (
     BatchHeader,
@@ -32,13 +32,15 @@ from replog.log.validation import Origin
 from replog.ports import Disk, World
 from replog.quorum.events import AppendFetched, AppendLeaderChange, AppendRecords, AppendVoters
 from replog.quorum.log_shape import LogShape
-from replog.quorum.messages import OffsetAndEpoch
+from replog.quorum.messages import BatchSpan, OffsetAndEpoch
 from replog.quorum.state_file import FILE_NAME, QuorumState, decode, encode
 from replog.quorum.translate import spans
 from replog.quorum.voters import ReplicaKey
-from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
+from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, NodeId
 from replog.wire.codec import encode_struct
+from replog.wire.records.control import Endpoint as VoterEndpoint
 from replog.wire.records.control import (
+    KRaftVersionFeature,
     LeaderChangeMessage,
     LeaderChangeMessageVoter,
     SnapshotFooterRecord,
@@ -51,6 +53,7 @@ SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
 READ_BYTES: Final = 1 << 20
 SNAPSHOT_BATCH_RECORDS: Final = 1000
+LISTENER: Final = "CONTROLLER"
 # Version 1 adds directory ids, which the voters' record has anyway; Kafka's own dumper reads version 0 only.
 LEADER_CHANGE_VERSION: Final = 0
 
@@ -140,21 +143,23 @@ class MetadataLog:
         # An epoch may be noted before its first batch (KAFKA-7415); for the quorum only batches count.
         epochs = [(epoch, start) for epoch, start in log.epochs.entries if start < log.log_end_offset]
         sizes = [(known, self._size(known)) for known in snapshot_ids(self._disk, log.directory)]
+        written = self._voters()
         return LogShape(
             start_offset=log.log_start_offset,
             end_offset=log.log_end_offset,
             synced_offset=min(log.flushed_offset, log.log_end_offset),
             epochs=epochs,
             snapshots=sizes,
-            voters=self._voters(),
+            voters=[(offset, span.voters) for offset, span in written if span.voters is not None],
+            endpoints={node: endpoint for _, span in written for node, endpoint in span.endpoints},
         )
 
-    def _voters(self) -> list[tuple[int, tuple[ReplicaKey, ...]]]:
+    def _voters(self) -> list[tuple[int, BatchSpan]]:
         found = [
-            (snapshot.offset - 1, voters)
+            (snapshot.offset - 1, span)
             for snapshot in snapshot_ids(self._disk, self.log.directory)[-1:]
-            for voters in [self.snapshot_voters(snapshot)]
-            if voters is not None
+            for span in [self.snapshot_voters(snapshot)]
+            if span is not None
         ]
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
@@ -162,8 +167,8 @@ class MetadataLog:
             for span in spans(content):
                 offset = span.end_offset
                 if span.voters is not None:
-                    found.append((span.base_offset, span.voters))
-        return sorted(found)
+                    found.append((span.base_offset, span))
+        return sorted(found, key=lambda entry: entry[0])
 
     def stored_state(self) -> QuorumState | None:
         """Return what the quorum-state file says."""
@@ -197,7 +202,7 @@ class MetadataLog:
 
     def append_voters(self, effect: AppendVoters) -> None:
         """Write the control batch that fixes the voters' directories (KIP-853)."""
-        value = _voters_record(effect.voters)
+        value = _voters_record(effect.voters, effect.endpoints)
         self._append_control(ControlType.KRAFT_VOTERS, value, effect.base_offset, effect.epoch)
 
     def _append_control(self, kind: ControlType, value: bytes, base_offset: int, epoch: int) -> None:
@@ -274,14 +279,19 @@ class MetadataLog:
         self._remove_snapshots_below(snapshot.offset)
 
     def write_snapshot(
-        self, snapshot: OffsetAndEpoch, values: Iterable[bytes], voters: tuple[ReplicaKey, ...] | None = None
+        self,
+        snapshot: OffsetAndEpoch,
+        values: Iterable[bytes],
+        voters: tuple[ReplicaKey, ...] | None = None,
+        endpoints: Mapping[NodeId, Endpoint] | None = None,
     ) -> int:
         """Write a snapshot of committed state durably; return its size."""
         now_ms = self._world.clock.wall_ms()
         file = self._disk.open(self._path(snapshot, PART_SUFFIX), create=True)
         try:
             file.truncate(0)
-            for batch in _snapshot_batches(values, snapshot.epoch, now_ms, voters):
+            members = None if voters is None else _voters_record(voters, sorted((endpoints or {}).items()))
+            for batch in _snapshot_batches(values, snapshot.epoch, now_ms, members):
                 file.append(batch)
             size = file.size()
         finally:
@@ -310,10 +320,10 @@ class MetadataLog:
             if known.offset < offset:
                 self._disk.remove(self._path(known))
 
-    def snapshot_voters(self, snapshot: OffsetAndEpoch) -> tuple[ReplicaKey, ...] | None:
-        """Return the voter set that a snapshot names, None when it names none (KIP-853)."""
+    def snapshot_voters(self, snapshot: OffsetAndEpoch) -> BatchSpan | None:
+        """Return the batch with the voter set that a snapshot names, None when it names none (KIP-853)."""
         content = self._disk.read_file(self._path(snapshot))
-        return next((span.voters for span in spans(content) if span.voters is not None), None)
+        return next((span for span in spans(content) if span.voters is not None), None)
 
     def snapshot_values(self, snapshot: OffsetAndEpoch) -> Iterator[bytes]:
         """Yield the record values of a snapshot. Raises `CorruptBatch` when it is not whole."""
@@ -333,17 +343,13 @@ def _committed(content: memoryview, header: BatchHeader) -> CommittedBatch:
     )
 
 
-def _snapshot_batches(
-    values: Iterable[bytes], epoch: int, now_ms: int, voters: tuple[ReplicaKey, ...] | None
-) -> Iterator[bytes]:
+def _snapshot_batches(values: Iterable[bytes], epoch: int, now_ms: int, voters: bytes | None) -> Iterator[bytes]:
     header = encode_struct(SnapshotHeaderRecord(last_contained_log_timestamp_ms=now_ms), 0)
     yield control_batch(ControlType.SNAPSHOT_HEADER, header, timestamp_ms=now_ms, base_offset=0, leader_epoch=epoch)
     offset = 1
     if voters is not None:
         # The set in force must outlive the records below the snapshot, or a removed voter would be one again.
-        yield control_batch(
-            ControlType.KRAFT_VOTERS, _voters_record(voters), timestamp_ms=now_ms, base_offset=1, leader_epoch=epoch
-        )
+        yield control_batch(ControlType.KRAFT_VOTERS, voters, timestamp_ms=now_ms, base_offset=1, leader_epoch=epoch)
         offset = 2
     for chunk in _chunks(values):
         entries = [NewRecord(None, value) for value in chunk]
@@ -355,8 +361,20 @@ def _snapshot_batches(
     )
 
 
-def _voters_record(voters: Sequence[ReplicaKey]) -> bytes:
-    members = [VotersRecordVoter(voter_id=key.node_id, voter_directory_id=key.directory_id) for key in voters]
+def _voters_record(voters: Sequence[ReplicaKey], endpoints: Iterable[tuple[NodeId, Endpoint]]) -> bytes:
+    listeners = {
+        node_id: [VoterEndpoint(name=LISTENER, host=endpoint.host, port=endpoint.port)]
+        for node_id, endpoint in endpoints
+    }
+    members = [
+        VotersRecordVoter(
+            voter_id=key.node_id,
+            voter_directory_id=key.directory_id,
+            endpoints=listeners.get(key.node_id, []),
+            kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+        )
+        for key in voters
+    ]
     return encode_struct(VotersRecord(voters=members), 0)
 
 

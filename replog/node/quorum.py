@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from replog.config import Endpoint, NodeConfig
+from replog.config import Endpoint, NodeConfig, Voter
 from replog.log.log import Flush, Log
 from replog.node.metadata_log import CommittedBatch, MetadataLog, directory_id_of
 from replog.node.quorum_description import description
@@ -220,6 +220,12 @@ class QuorumNode:
         return self._core.is_voter
 
     @property
+    def voters(self) -> list[Voter]:
+        """The members of the quorum, with where they listen as far as this node knows."""
+        members = [(node_id, self._core.endpoint_of(node_id)) for node_id in self._core.voters.ids]
+        return [Voter(node_id, address) for node_id, address in members if address is not None]
+
+    @property
     def voter_directories_known(self) -> bool:
         """Whether the log names every voter's directory: from then on a wiped voter is found out."""
         return all(voter.directory_id != ZERO_UUID for voter in self._core.voters.members)
@@ -247,7 +253,8 @@ class QuorumNode:
         if latest is not None and latest.offset >= offset:
             return
         snapshot = OffsetAndEpoch(offset, self._core.log.epoch_before(offset))
-        size = self._log.write_snapshot(snapshot, values, self._core.log.voters_before(offset))
+        log = self._core.log
+        size = self._log.write_snapshot(snapshot, values, log.voters_before(offset), log.endpoints)
         self.bytes_since_snapshot = 0
         self._world.journal.probe("quorum_snapshot_taken")
         self._take(events.SnapshotTaken(now_ms=self._now_ms, snapshot=snapshot, size=size))
@@ -258,7 +265,7 @@ class QuorumNode:
         """Take a request if it is for the quorum; tell whether it was."""
         if request.api is Api.DESCRIBE_QUORUM and "controller" in self._config.roles:
             wall_ms = self._world.clock.wall_ms() - self._now_ms
-            request.reply(description(request.body, self._core, self._config.voters, self._now_ms, wall_ms))
+            request.reply(description(request.body, self._core, self.voters, self._now_ms, wall_ms))
             return True
         if request.api not in APIS:
             return False
@@ -322,10 +329,12 @@ class QuorumNode:
     def _notice(self, effect: Notice) -> None:
         if isinstance(effect, events.InstallSnapshot):
             self._log.install(effect.snapshot)
-            voters = self._log.snapshot_voters(effect.snapshot)
-            if voters is not None:
+            named = self._log.snapshot_voters(effect.snapshot)
+            if named is not None and named.voters is not None:
                 # Before any event of the network: who votes is part of what was installed.
-                event = events.SnapshotVoters(now_ms=self._now_ms, snapshot=effect.snapshot, voters=voters)
+                event = events.SnapshotVoters(
+                    now_ms=self._now_ms, snapshot=effect.snapshot, voters=named.voters, endpoints=named.endpoints
+                )
                 self._events.appendleft(event)
         elif isinstance(effect, events.LeaderChanged):
             self._world.journal.event("quorum_leader", epoch=effect.epoch, leader=effect.leader_id)

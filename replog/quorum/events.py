@@ -82,6 +82,7 @@ class SnapshotVoters(Happening, frozen=True, kw_only=True):
 
     snapshot: OffsetAndEpoch
     voters: tuple[ReplicaKey, ...]
+    endpoints: tuple[tuple[NodeId, Endpoint], ...] = ()
 
 
 class ResignAsked(Happening, frozen=True, kw_only=True):
@@ -142,6 +143,7 @@ class AppendVoters(Deed, frozen=True, kw_only=True):
     base_offset: int
     epoch: QuorumEpoch
     voters: tuple[ReplicaKey, ...]
+    endpoints: tuple[tuple[NodeId, Endpoint], ...] = ()
 
 
 class AppendFetched(Deed, frozen=True, kw_only=True):

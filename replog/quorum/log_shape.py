@@ -6,10 +6,12 @@ first offset that is still there, `end_offset` the next one to be written, `sync
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from replog.config import Endpoint
 from replog.quorum.messages import BatchSpan, OffsetAndEpoch
 from replog.quorum.voters import ReplicaKey
+from replog.types import NodeId
 
 
 class LogShape:
@@ -24,6 +26,7 @@ class LogShape:
         epochs: Iterable[tuple[int, int]] = (),
         snapshots: Iterable[tuple[OffsetAndEpoch, int]] = (),
         voters: Iterable[tuple[int, tuple[ReplicaKey, ...]]] = (),
+        endpoints: Mapping[NodeId, Endpoint] | None = None,
     ) -> None:
         self.start_offset = start_offset
         self.end_offset = end_offset
@@ -31,6 +34,8 @@ class LogShape:
         self.epochs: list[tuple[int, int]] = list(epochs)  # (epoch, start offset), both ascending
         self.snapshots: dict[OffsetAndEpoch, int] = dict(sorted(snapshots, key=lambda pair: pair[0]))  # -> bytes
         self.voters: list[tuple[int, tuple[ReplicaKey, ...]]] = list(voters)  # (offset, voter set), ascending
+        # Where voters were last said to listen. A hint on the way to a voter, so it may outlive a truncation.
+        self.endpoints: dict[NodeId, Endpoint] = dict(endpoints or {})
 
     @property
     def last_epoch(self) -> int:
@@ -121,12 +126,16 @@ class LogShape:
             self.epochs.append((span.epoch, span.base_offset))
         if span.voters is not None:
             self.voters.append((span.base_offset, span.voters))
+            self.endpoints.update(span.endpoints)
         self.end_offset = span.end_offset
 
-    def note_voters(self, end_offset: int, voters: tuple[ReplicaKey, ...]) -> None:
+    def note_voters(
+        self, end_offset: int, voters: tuple[ReplicaKey, ...], endpoints: Iterable[tuple[NodeId, Endpoint]] = ()
+    ) -> None:
         """Take the voter set that a snapshot ending there holds, unless the log's own is newer."""
         if not any(offset >= end_offset for offset, _ in self.voters):
             self.voters = [(end_offset - 1, voters)]
+            self.endpoints.update(endpoints)
 
     def truncate(self, end_offset: int) -> None:
         """Cut everything from this offset on, and every epoch and voter set that began there."""

@@ -8,8 +8,8 @@ directory id and added back by its new one, once it has caught up as an observer
 from typing import Final
 
 from replog.errors import Error
-from replog.quorum.events import Answered, AppendVoters
-from replog.quorum.messages import BatchSpan, VoterChange, VoterChangeAnswer, VoterChangeRequest
+from replog.quorum.events import Answered
+from replog.quorum.messages import VoterChange, VoterChangeAnswer, VoterChangeRequest
 from replog.quorum.replication import Replication
 from replog.quorum.roles import Leader, PendingChange
 from replog.quorum.standing import Standing
@@ -103,9 +103,7 @@ class Membership:
             members = voter_set(one for one in standing.voters.members if one.node_id != voter.node_id)
             del role.progress[voter.node_id]
             role.fetched_voters.pop(voter.node_id, None)
-        offset = standing.log.end_offset
-        standing.log.append(BatchSpan(offset, offset + 1, standing.epoch, members.members))
-        standing.outbox.append(AppendVoters(base_offset=offset, epoch=standing.epoch, voters=members.members))
+        offset = standing.append_voters(members.members)
         standing.note(f"{request.change.value} voter {voter.node_id}: {_shown(members)}")
         standing.probe(f"quorum_voter_{request.change.value}")
         self._replication.update_leader_high_watermark()  # a smaller majority may hold enough already

@@ -120,6 +120,7 @@ class BatchSpan(msgspec.Struct, frozen=True):
     end_offset: int
     epoch: int
     voters: tuple[ReplicaKey, ...] | None = None  # a control batch that fixes the voter set (KIP-853)
+    endpoints: tuple[tuple[NodeId, Endpoint], ...] = ()  # where it says that they listen
 
 
 class FetchAnswer(Answer, frozen=True, kw_only=True):

@@ -139,7 +139,7 @@ class Quorum:
             case SnapshotTaken():
                 self._replication.on_snapshot_taken(event.snapshot, event.size)
             case SnapshotVoters():
-                self._standing.log.note_voters(event.snapshot.offset, event.voters)
+                self._standing.log.note_voters(event.snapshot.offset, event.voters, event.endpoints)
             case ResignAsked() | ShutDownAsked():
                 self._on_asked_to_go(event, now_ms)
             case Started():
@@ -239,6 +239,10 @@ class Quorum:
     def leader_endpoint(self) -> Endpoint | None:
         """How this node reaches the leader."""
         return self._standing.endpoint_of(self.leader_id)
+
+    def endpoint_of(self, node_id: NodeId) -> Endpoint | None:
+        """How this node reaches another member, None when nobody has said."""
+        return self._standing.endpoint_of(node_id)
 
     @property
     def high_watermark(self) -> int:

@@ -10,7 +10,6 @@ from replog.quorum.events import (
     Answered,
     AppendFetched,
     AppendRecords,
-    AppendVoters,
     Committed,
     InstallSnapshot,
     Leading,
@@ -140,9 +139,7 @@ class Replication:
         voters = standing.voters.with_directory(replica).with_directory(standing.me).members
         for key in voters:
             role.progress[key.node_id].replica = key
-        base_offset = standing.log.end_offset
-        standing.log.append(BatchSpan(base_offset, base_offset + 1, standing.epoch, voters))
-        standing.outbox.append(AppendVoters(base_offset=base_offset, epoch=standing.epoch, voters=voters))
+        standing.append_voters(voters)
 
     def update_leader_high_watermark(self) -> None:
         """Move the high watermark to what a majority holds; never back (SPEC 1.8.2)."""

@@ -14,6 +14,7 @@ from replog.errors import Error
 from replog.quorum.events import Answered as AnsweredEffect
 from replog.quorum.events import (
     AppendLeaderChange,
+    AppendVoters,
     Effect,
     Note,
     Persist,
@@ -127,7 +128,20 @@ class Standing:
 
     def endpoint_of(self, node_id: NodeId) -> Endpoint | None:
         """Return how this node reaches another. Its own configuration wins: it may name a link of its own."""
-        return self._configured_endpoints.get(node_id) or self._learned_endpoints.get(node_id)
+        return (
+            self._configured_endpoints.get(node_id)
+            or self._learned_endpoints.get(node_id)
+            or self.log.endpoints.get(node_id)
+        )
+
+    def append_voters(self, voters: tuple[ReplicaKey, ...]) -> int:
+        """Write a voter set, and where its members listen; return its offset (KIP-853)."""
+        offset = self.log.end_offset
+        known = ((voter.node_id, self.endpoint_of(voter.node_id)) for voter in voters)
+        endpoints = tuple((node_id, endpoint) for node_id, endpoint in known if endpoint is not None)
+        self.log.append(BatchSpan(offset, offset + 1, self.epoch, voters, endpoints))
+        self.outbox.append(AppendVoters(base_offset=offset, epoch=self.epoch, voters=voters, endpoints=endpoints))
+        return offset
 
     def learn_endpoint(self, node_id: NodeId, endpoint: Endpoint) -> None:
         """Remember where a node says it listens."""

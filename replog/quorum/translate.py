@@ -457,13 +457,22 @@ def spans(content: bytes | memoryview) -> tuple[BatchSpan, ...]:
     for header in batches(view, "metadata log"):
         if not has_valid_crc(view, header):
             raise CorruptBatch("metadata log", header.position, "checksum")
-        voters = None
+        voters: tuple[ReplicaKey, ...] | None = None
+        endpoints: tuple[tuple[NodeId, Endpoint], ...] = ()
         if header.is_control and control_type(view, header) == ControlType.KRAFT_VOTERS:
-            voters = _voters(next(records(view, header)).value)
-        outline.append(BatchSpan(header.base_offset, header.next_offset, header.leader_epoch, voters))
+            record = decode_struct(VotersRecord, 0, next(records(view, header)).value or b"")
+            voters, endpoints = _voters(record), _endpoints(record)
+        outline.append(BatchSpan(header.base_offset, header.next_offset, header.leader_epoch, voters, endpoints))
     return tuple(outline)
 
 
-def _voters(value: bytes | None) -> tuple[ReplicaKey, ...]:
-    record = decode_struct(VotersRecord, 0, value or b"")
+def _voters(record: VotersRecord) -> tuple[ReplicaKey, ...]:
     return tuple(ReplicaKey(NodeId(one.voter_id), one.voter_directory_id) for one in record.voters)
+
+
+def _endpoints(record: VotersRecord) -> tuple[tuple[NodeId, Endpoint], ...]:
+    return tuple(
+        (NodeId(one.voter_id), Endpoint(one.endpoints[0].host, one.endpoints[0].port))
+        for one in record.voters
+        if one.endpoints
+    )

@@ -5,9 +5,10 @@ from typing import Any, assert_never
 import msgspec
 
 from replog.config import Endpoint
+from replog.errors import Error
 from replog.quorum.messages import VoterChange, VoterChangeAnswer, VoterChangeRequest
 from replog.quorum.voters import ReplicaKey
-from replog.types import NodeId
+from replog.types import NO_NODE, NodeId
 from replog.wire.messages import add_raft_voter as add
 from replog.wire.messages import remove_raft_voter as remove
 from replog.wire.messages import update_raft_voter as update
@@ -29,6 +30,14 @@ def change_from_wire(body: Any) -> VoterChangeRequest:
         timeout_ms=max(0, getattr(body, "timeout_ms", REMOVAL_TIMEOUT_MS)),
         ack_when_committed=getattr(body, "ack_when_committed", True),
     )
+
+
+def voter_change_refused(body: Any, error: Error, words: str) -> msgspec.Struct:
+    """Return the answer of a node that does not let the quorum decide on the request."""
+    answer = VoterChangeAnswer(
+        change=change_from_wire(body).change, error=error, message=words, epoch=-1, leader_id=NO_NODE, endpoint=None
+    )
+    return change_answer_to_wire(answer)
 
 
 def change_answer_to_wire(answer: VoterChangeAnswer) -> msgspec.Struct:

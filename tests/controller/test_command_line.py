@@ -43,7 +43,9 @@ def test_format_writes_one_id_a_directory_and_never_twice(tmp_path: Path, capsys
     [
         pytest.param("broker", {}, Exit.FOREIGN_DIRECTORY, "not formatted", id="not formatted"),
         pytest.param("controller", {}, Exit.USAGE, "process.roles", id="another role"),
-        pytest.param("controller", {"process.roles": "controller"}, Exit.USAGE, "voters", id="no voter"),
+        pytest.param(
+            "controller", {"process.roles": "controller"}, Exit.USAGE, "tribunal.controller.joins", id="no voter"
+        ),
         pytest.param("broker", {"log.dir": "x"}, Exit.USAGE, "did you mean 'log.dirs'", id="mistyped setting"),
         pytest.param("broker", {"tribunal.mutants": ["M0"]}, Exit.USAGE, "no mutant 'M0'", id="unknown mutant"),
     ],
