@@ -1,7 +1,8 @@
 """`python -m replog format|broker|controller|combined --config node.toml`, and `admin`.
 
 Exit codes: 0 done or stopped in good order, 1 an error that nobody foresaw (the node ends and says where), 2 usage or
-configuration, 3 a log directory that is not this node's, 4 an address that cannot be had, 5 the cluster said no.
+configuration, 3 a log directory that is not this node's, 4 an address that cannot be had, 5 the cluster said no, 6 no log
+directory can be used.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
 from replog.node import admin, meta_properties
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode, listener_of
+from replog.node.log_directories import NoDirectory
 from replog.node.meta_properties import ForeignDirectory
 from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
 from replog.ports import Clock, Disk, Entropy, Journal, Network, World
@@ -37,6 +39,7 @@ class Exit(IntEnum):
     FOREIGN_DIRECTORY = 3
     ADDRESS = 4
     REFUSED = 5
+    DISK = 6
 
 
 class Unusable(Exception):
@@ -153,6 +156,9 @@ def _run_node(chosen: argparse.Namespace) -> int:
     except ForeignDirectory as problem:
         world.close()
         raise Unusable(Exit.FOREIGN_DIRECTORY, str(problem)) from None
+    except OSError as problem:
+        world.close()
+        raise Unusable(Exit.DISK, f"the directory of the metadata log cannot be used: {problem}") from None
     refused: list[Unusable] = []
     code = run(_live(_NODES[chosen.command], world, config, refused), world)
     if refused:
@@ -203,6 +209,10 @@ async def _live(
         stop = await start(world, config)
     except Unusable as problem:
         refused.append(problem)
+        return
+    except (NoDirectory, OSError) as problem:
+        # Addresses were tried before: what is left to fail at a start are the directories.
+        refused.append(Unusable(Exit.DISK, str(problem)))
         return
     await asked_to_stop.wait()
     world.journal.log("info", "asked to stop")

@@ -42,6 +42,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     metadata_offset: int
     want_fence: bool
     want_shutdown: bool
+    offline_directories: tuple[UUID, ...] = ()
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +98,8 @@ class Lifecycle:
         self.broker_epoch = NO_BROKER_EPOCH
         self.is_fenced = True
         self.metadata_offset = -1
+        self.offline_directories: tuple[UUID, ...] = ()
+        self._told_directories: tuple[UUID, ...] = ()
         self.registration_deadline_ms = now_ms + registration_timeout_ms
         self.shutdown_deadline_ms: int | None = None
         self.in_flight = False
@@ -153,7 +156,8 @@ class Lifecycle:
             # The controller moves leaderships in batches and answers when asked: ask faster than in normal life.
             self._wake(now_ms + min(self.retry_ms, self.heartbeat_interval_ms))
             return []
-        self._wake(now_ms + self.heartbeat_interval_ms)
+        is_told = self._told_directories == self.offline_directories
+        self._wake(now_ms + self.heartbeat_interval_ms if is_told else now_ms)
         if self.phase is Phase.CATCHING_UP and is_caught_up:
             self.phase = Phase.READY
             self._wake(now_ms)
@@ -175,6 +179,12 @@ class Lifecycle:
         if self.phase is Phase.CATCHING_UP and has_caught_up and not self.in_flight:
             self._wake(now_ms)
 
+    def on_directory_failed(self, directory_id: UUID, now_ms: int) -> None:
+        """Tell the controller at once, and with every heartbeat: it moves the leaderships that lay there (KIP-858)."""
+        self.offline_directories = (*self.offline_directories, directory_id)
+        if self.phase in (Phase.CATCHING_UP, Phase.READY):
+            self._wake(now_ms)
+
     def begin_shutdown(self, now_ms: int) -> Sequence[Effect]:
         """Ask to leave; a broker that never registered may go at once."""
         if self.phase is Phase.STOPPED:
@@ -187,11 +197,13 @@ class Lifecycle:
         return []
 
     def _beat(self) -> Beat:
+        self._told_directories = self.offline_directories
         return Beat(
             broker_epoch=self.broker_epoch,
             metadata_offset=self.metadata_offset,
             want_fence=self.phase is Phase.CATCHING_UP,
             want_shutdown=self.phase is Phase.LEAVING,
+            offline_directories=self.offline_directories,
         )
 
     def _register_again(self, now_ms: int) -> Sequence[Effect]:

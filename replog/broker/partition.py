@@ -172,7 +172,7 @@ class Partition:
             try:
                 return self._become_leader(state, broker_epoch=broker_epoch, now_ms=now_ms, wall_ms=wall_ms)
             except OSError as problem:
-                self._go_offline(problem)
+                self.go_offline(problem)
                 return []
         self._state = state
         effects: list[Effect] = list(self.leadership.on_metadata(state, now_ms))
@@ -248,7 +248,7 @@ class Partition:
             self._high_watermark = self.leadership.high_watermark
             self.leadership = None
 
-    def _go_offline(self, problem: OSError) -> Error:
+    def go_offline(self, problem: OSError) -> Error:
         """Serve nothing more: what this process still holds of the log may not be what its disk holds.
 
         returns:  what to tell whoever asked; without a host that could act, the error itself is raised.
@@ -330,7 +330,7 @@ class Partition:
         try:
             appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=wall_ms, origin=origin)
         except OSError as problem:
-            return self._go_offline(problem), []
+            return self.go_offline(problem), []
         if isinstance(appended, Error):
             return appended, []
         self._end_verification(records, origin)
@@ -454,7 +454,7 @@ class Partition:
                 offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one
             )
         except OSError as problem:
-            return self._go_offline(problem), b""
+            return self.go_offline(problem), b""
         except CorruptBatch:
             return Error.CORRUPT_MESSAGE, b""  # this batch's bytes went bad; others may be fine
 
@@ -514,7 +514,7 @@ class Partition:
         try:
             found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         except OSError as problem:
-            return OffsetAnswer(self._go_offline(problem))
+            return OffsetAnswer(self.go_offline(problem))
         except CorruptBatch:
             return OffsetAnswer(Error.CORRUPT_MESSAGE)
         if found is not None and found.offset < end:
@@ -540,7 +540,7 @@ class Partition:
             try:
                 self.log.move_log_start(target)
             except OSError as problem:
-                return self._go_offline(problem)
+                return self.go_offline(problem)
         return Error.NONE
 
     def low_watermark(self) -> int:
@@ -591,7 +591,7 @@ class Partition:
             if log_start_offset > self.log.log_start_offset:
                 self.log.move_log_start(min(log_start_offset, self.log.log_end_offset))
         except OSError as problem:
-            self._go_offline(problem)
+            self.go_offline(problem)
             return []
         before = self._high_watermark
         self._high_watermark = max(min(high_watermark, self.log.log_end_offset), self.log.log_start_offset)
@@ -601,7 +601,7 @@ class Partition:
         try:
             return self._cut_log(step)
         except OSError as problem:
-            self._go_offline(problem)
+            self.go_offline(problem)
             return []
 
     def _cut_log(self, step: Truncation | Restart) -> list[Effect]:

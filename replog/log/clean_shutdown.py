@@ -26,10 +26,12 @@ class Startup(msgspec.Struct, frozen=True):
 
     previous_broker_epoch:  for the registration; -1 unless every directory was closed by the same life.
     needs_recovery:         by directory, whether its logs have to be scanned.
+    failures:               directories that cannot be used; they are in none of the others.
     """
 
     previous_broker_epoch: BrokerEpoch
     needs_recovery: dict[str, bool]
+    failures: dict[str, OSError]
 
 
 class LogDirectory(msgspec.Struct, frozen=True):
@@ -44,16 +46,22 @@ def startup(disk: Disk, directories: Sequence[str]) -> Startup:
     """Read and remove the clean-shutdown files; to be called before any log is opened."""
     epochs: list[BrokerEpoch] = []
     needs_recovery: dict[str, bool] = {}
+    failures: dict[str, OSError] = {}
     for directory in directories:
         path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
-        needs_recovery[directory] = not disk.exists(path)
-        epochs.append(NO_BROKER_EPOCH if needs_recovery[directory] else broker_epoch(disk.read_file(path)))
-    for directory, was_unclean in needs_recovery.items():
-        if not was_unclean:
-            disk.remove(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
-            disk.sync_directory(directory)
+        try:
+            was_unclean = not disk.exists(path)
+            epochs.append(NO_BROKER_EPOCH if was_unclean else broker_epoch(disk.read_file(path)))
+            if not was_unclean:
+                disk.remove(path)
+                disk.sync_directory(directory)
+        except OSError as problem:
+            failures[directory] = problem
+            epochs.append(NO_BROKER_EPOCH)  # what lay there is missing: nobody may take this for a clean start
+        else:
+            needs_recovery[directory] = was_unclean
     agreed = epochs[0] if len(set(epochs)) == 1 else NO_BROKER_EPOCH
-    return Startup(agreed, needs_recovery)
+    return Startup(agreed, needs_recovery, failures)
 
 
 def shutdown(disk: Disk, directories: Iterable[LogDirectory], epoch: BrokerEpoch) -> dict[str, OSError]:

@@ -8,6 +8,7 @@ leave and closes in order. Dropping a broker without `stop` is what a crash is.
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final
+from uuid import UUID
 
 from replog.broker import lifecycle as life
 from replog.broker.lifecycle import Lifecycle, Phase
@@ -23,12 +24,14 @@ from replog.node.cluster import ClusterApi
 from replog.node.compaction import Compaction
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.coordinators import Coordinators
+from replog.node.directory_assignments import LOOK_MS, DirectoryAssignments
+from replog.node.directory_failures import DirectoryFailures
 from replog.node.fetch import FetchApi
 from replog.node.flushing import Flushing
 from replog.node.forwarding import FAILED, Forwarding
 from replog.node.hosting import Hosting
 from replog.node.log_directories import LogDirectories
-from replog.node.metadata_log import directory_id_of, open_metadata_log
+from replog.node.metadata_log import open_metadata_log
 from replog.node.offsets import OffsetsApi
 from replog.node.produce import ProduceApi
 from replog.node.proposals import ProposalChannel
@@ -69,6 +72,10 @@ class Broker:
         self.replicas = Replicas(world, self.metadata)
         self.hosting = Hosting(config, self.replicas, self.directories, self.tasks)
         self.link = ControllerLink(world, f"broker-{config.node_id}", self._leader, open_timeout_ms=REQUEST_TIMEOUT_MS)
+        self.failures = DirectoryFailures(
+            self.replicas, self.directories, metadata_path=config.metadata_log_dir, tell=self._tell_failure
+        )
+        self.assignments = DirectoryAssignments(self.replicas, self.directories, self.link, self.tasks)
         self.proposals = ProposalChannel(self.replicas, self.link, self.tasks)
         self.flushing = Flushing(self.replicas, self.tasks)
         self.compaction = Compaction(self.replicas, self.flushing, self.tasks)
@@ -96,6 +103,7 @@ class Broker:
     async def start(self) -> None:
         """Open the logs, watch the metadata, register; serving begins once the metadata is caught up."""
         self.directories.open()
+        self.directories.on_failure = self.failures.on_failure
         self.world.journal.event("start", node=self.config.node_id, role="broker", incarnation=str(self.incarnation))
         self.lifecycle = Lifecycle(
             incarnation=self.incarnation,
@@ -187,7 +195,7 @@ class Broker:
             listeners=[reg.Listener(name=LISTENER, host=self.config.advertised.host, port=self.config.advertised.port)],
             features=_features(),
             rack=self.config.text("broker.rack") or None,
-            log_dirs=[directory_id_of(self.world.disk, path) for path in self.directories.paths],
+            log_dirs=self.directories.online_ids,
             previous_broker_epoch=effect.previous_broker_epoch,
         )
         answer = await self._ask(Api.BROKER_REGISTRATION, body)
@@ -212,6 +220,7 @@ class Broker:
             current_metadata_offset=effect.metadata_offset,
             want_fence=effect.want_fence,
             want_shut_down=effect.want_shutdown,
+            offline_log_dirs=list(effect.offline_directories),
         )
         answer = await self._ask(Api.BROKER_HEARTBEAT, body)
         if answer is None:
@@ -243,11 +252,17 @@ class Broker:
         self.world.journal.log("info", f"registered with broker epoch {effect.broker_epoch}")
         self.hosting.broker_epoch = effect.broker_epoch
         self.proposals.broker_epoch = effect.broker_epoch
+        self.assignments.broker_epoch = effect.broker_epoch
         for replica in self.replicas:
             if replica.partition.leadership is not None:
                 replica.partition.leadership.broker_epoch = effect.broker_epoch
         self.fetching.registered(effect.broker_epoch)
         self.hosting.update()
+
+    def _tell_failure(self, directory_id: UUID) -> None:
+        if self.lifecycle is not None:
+            self.lifecycle.on_directory_failed(directory_id, self.world.clock.now_ms())
+            self._life_changed.set()
 
     async def _serve(self) -> None:
         """Open the listener: not before the metadata tells of the present, or clients would learn the past."""
@@ -346,6 +361,8 @@ class Broker:
         self._every("flush", config.integer("log.flush.offset.checkpoint.interval.ms"), self._flush)
         if config.flag("log.cleaner.enable"):
             self._every("compaction", config.integer("log.cleaner.backoff.ms"), self.compaction.begin)
+        if len(self.directories.paths) > 1:
+            self._every("directories", LOOK_MS, self.assignments.look)
         self._every("retention", config.integer("log.retention.check.interval.ms"), self._retain)
 
     def _every(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
@@ -377,9 +394,12 @@ class Broker:
     def _retain(self) -> None:
         wall_ms = self.world.clock.wall_ms()
         for replica in self.replicas:
-            log = replica.partition.log
-            log.delete_old_segments(wall_ms, replica.partition.high_watermark)
-            log.expire_producers(wall_ms)
+            try:
+                log = replica.partition.log
+                log.delete_old_segments(wall_ms, replica.partition.high_watermark)
+                log.expire_producers(wall_ms)
+            except OSError as problem:
+                replica.partition.go_offline(problem)
 
     def _trim_metadata(self) -> None:
         """Write a snapshot when much metadata has come since the last, so that the log of it can go."""

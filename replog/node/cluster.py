@@ -230,7 +230,9 @@ class ClusterApi:
         request.reply(
             dl.DescribeLogDirsResponse(
                 results=[
-                    dl.DescribeLogDirsResult(log_dir=path, topics=self._stored(path, wanted))
+                    dl.DescribeLogDirsResult(log_dir=path, error_code=Error.KAFKA_STORAGE_ERROR)
+                    if path in self.directories.offline
+                    else dl.DescribeLogDirsResult(log_dir=path, topics=self._stored(path, wanted))
                     for path in self.directories.paths
                 ]
             )

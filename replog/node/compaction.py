@@ -6,6 +6,7 @@ requests hardly notice: a step takes some milliseconds, and syncs happen in the 
 
 import asyncio
 
+from replog.log.batch import CorruptBatch
 from replog.log.cleaner import Cleaner
 from replog.node.flushing import Flushing
 from replog.node.replicas import Replica, Replicas
@@ -33,7 +34,12 @@ class Compaction:
             for replica in self.replicas:
                 log = replica.partition.log
                 if log.settings.compacts and len(log.segments) > 1:
-                    await self._compact(replica)
+                    try:
+                        await self._compact(replica)
+                    except OSError as problem:
+                        replica.partition.go_offline(problem)
+                    except CorruptBatch as problem:
+                        self.world.journal.log("warning", f"{replica.name}: not compacted: {problem}")
         finally:
             self._is_running = False
 
@@ -43,7 +49,7 @@ class Compaction:
             await self.flushing.flush([replica])  # what is not durable here is not touched
         cleaner = Cleaner(log, high_watermark=replica.partition.high_watermark, now_ms=self.world.clock.wall_ms())
         steps = cleaner.steps()
-        while replica.is_hosted:
+        while replica.is_hosted and not replica.partition.is_offline:
             try:
                 file = next(steps)
             except StopIteration:

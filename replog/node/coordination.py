@@ -236,7 +236,12 @@ class Coordinator:
         """Replay up to the end of the log; return where that was."""
         log = self.replica.partition.log
         while offset < log.log_end_offset and not self.is_ended:
-            content = log.read(offset, max_bytes=LOAD_BYTES, end_offset=log.log_end_offset, at_least_one=True)
+            try:
+                content = log.read(offset, max_bytes=LOAD_BYTES, end_offset=log.log_end_offset, at_least_one=True)
+            except OSError as problem:
+                self.replica.partition.go_offline(problem)
+                await asyncio.sleep(0)  # the leadership, and with it this coordinator, ends now
+                return offset
             if not content:  # compaction took the last records
                 return log.log_end_offset
             for header in batches(content):

@@ -79,9 +79,23 @@ class Flushing:
 
     async def flush(self, replicas: Sequence[Replica]) -> None:
         """Make these logs durable as they are now, without holding up the event loop."""
-        flushes = [(replica, replica.partition.log.begin_flush()) for replica in replicas]
-        await self.disk.sync_in_background([file for _, flush in flushes for file in flush.files])
-        for replica, flush in flushes:
-            if replica.is_hosted:
-                replica.partition.log.complete_flush(flush)
-                self.replicas.flushed(replica)
+        directories: dict[str, list[Replica]] = {}
+        for replica in replicas:
+            directories.setdefault(replica.partition.log.directory.rpartition("/")[0], []).append(replica)
+        for together in directories.values():
+            await self._flush(together)
+
+    async def _flush(self, replicas: Sequence[Replica]) -> None:
+        """Sync the logs of one directory; if that fails, none of them is durable and none is asked again."""
+        flushes = [
+            (replica, replica.partition.log.begin_flush()) for replica in replicas if not replica.partition.is_offline
+        ]
+        try:
+            await self.disk.sync_in_background([file for _, flush in flushes for file in flush.files])
+            for replica, flush in flushes:
+                if replica.is_hosted and not replica.partition.is_offline:
+                    replica.partition.log.complete_flush(flush)
+                    self.replicas.flushed(replica)
+        except OSError as problem:
+            for replica, _ in flushes:
+                replica.partition.go_offline(problem)

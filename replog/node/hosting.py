@@ -12,11 +12,13 @@ import asyncio
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
+from uuid import UUID
 
 from replog.broker.metadata import Assigned, BrokerMetadata, Change, Removed
 from replog.broker.partition import Partition
 from replog.broker.topic_settings import TopicSettings
 from replog.config import NodeConfig
+from replog.controller.state import LOST, MIGRATING, UNASSIGNED
 from replog.node.log_directories import LogDirectories, NewLog, StoredLog
 from replog.node.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
@@ -39,6 +41,9 @@ class Hosting:
         self.settings = TopicSettings(config.values)
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
         self.has_begun = False
+        self._earlier: dict[
+            TopicIdPartition, None
+        ] = {}  # partitions of former lives, kept while a directory is offline
         self._due: dict[TopicIdPartition, None] = {}  # to be looked at
         self._new: dict[TopicIdPartition, None] = {}  # to be created
         self._is_working = False
@@ -61,10 +66,19 @@ class Hosting:
         """Act for the first time: whatever the image holds is new, whatever it does not hold is stray."""
         self.has_begun = True
         assigned = {self._name(key): key for key in self.metadata.assigned()}
+        if self.directories.offline:
+            self._earlier = dict.fromkeys(assigned.values())
         for name in list(self.directories.logs):
-            if not self._belongs(name, assigned.get(name)):
-                self.directories.put_aside(name)
+            if name in self.directories.logs and not self._belongs(name, assigned.get(name)):
+                self._put_aside(name)
         self._act(assigned.values())
+
+    def _put_aside(self, name: TopicPartition) -> None:
+        directory = self.directories.logs[name].directory
+        try:
+            self.directories.put_aside(name)
+        except OSError as problem:
+            self.directories.fail(directory, problem)
 
     def _belongs(self, name: TopicPartition, key: TopicIdPartition | None) -> bool:
         # A log without an id was created by a life that ended before it could write one down: it is empty.
@@ -118,6 +132,8 @@ class Hosting:
             key = next(iter(self._due))
             del self._due[key]
             match self.metadata.action(key):
+                case Assigned() as assigned if self._is_lost(assigned):
+                    self.replicas.offline.setdefault(key, self._lost_directory(key))
                 case Assigned() as assigned if not self._is_here(assigned):
                     self._new[key] = None
                 case Assigned() as assigned:
@@ -130,6 +146,29 @@ class Hosting:
             return True
         stored = self.directories.find(assigned.name)
         return stored is not None and stored.log.topic_id in (None, assigned.key.topic_id)
+
+    def _lost_directory(self, key: TopicIdPartition) -> UUID:
+        """Return what to tell the controller: where it thinks that the replica lies, or that this was lost."""
+        partition = self.metadata.image.partition(*key)
+        directory = UNASSIGNED if partition is None else partition.directory_of(self.replicas.node_id)
+        return LOST if directory in (UNASSIGNED, MIGRATING) else directory
+
+    def _is_lost(self, assigned: Assigned) -> bool:
+        """Tell whether the replica lies in a directory that is offline, or may: then there must not be an empty one.
+
+        Where nobody has said in which directory it lies, one from an earlier life that counts as in sync may be full.
+        """
+        if not self.directories.offline or self._is_here(assigned):
+            return False
+        if assigned.key in self.replicas.offline:
+            return True
+        node = self.replicas.node_id
+        partition = self.metadata.image.partition(*assigned.key)
+        assert partition is not None
+        directory = partition.directory_of(node)
+        if directory in (UNASSIGNED, MIGRATING):
+            return assigned.key in self._earlier and node in (*partition.isr, *partition.elr)
+        return directory not in self.directories.online_ids
 
     async def _create(self, keys: list[TopicIdPartition]) -> None:
         """Make new logs together, then give each the role that it has by then."""
@@ -151,7 +190,13 @@ class Hosting:
         return NewLog(assigned.name, assigned.key.topic_id, assigned.state.leader_epoch if leads else None)
 
     def _assign(self, assigned: Assigned) -> None:
-        replica = self.replicas.find_by_id(assigned.key) or self._host(assigned)
+        replica = self.replicas.find_by_id(assigned.key)
+        if replica is None:
+            try:
+                replica = self._host(assigned)
+            except OSError as problem:
+                self.directories.fail_directory_of(assigned.name, problem)
+                return
         clock = self.world.clock
         effects = replica.partition.on_metadata(
             assigned.state, broker_epoch=self.broker_epoch, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()
@@ -170,6 +215,7 @@ class Hosting:
             lag_ms_max=self.config.integer("replica.lag.time.max.ms"),
             refuses_while_recovering=self.config.text("leader.recovery") != "off",
         )
+        partition.disk_failed = lambda problem: self.directories.fail_directory_of(assigned.name, problem)
         partition.verifies_transactions = self.config.flag("transaction.partition.verification.enable")
         partition.min_insync_replicas = self.settings.min_insync_replicas(self.metadata.image, assigned.name.topic)
         replica = Replica(assigned.key, partition)
@@ -187,10 +233,17 @@ class Hosting:
         return stored
 
     def _remove(self, key: TopicIdPartition) -> None:
+        self.replicas.offline.pop(key, None)
         replica = self.replicas.find_by_id(key)
-        if replica is not None:
-            self.replicas.remove(replica)
-            self.directories.delete(replica.name)
+        if replica is None:
+            return
+        self.replicas.remove(replica)
+        stored = self.directories.find(replica.name)
+        if stored is not None:
+            try:
+                self.directories.delete(replica.name)
+            except OSError as problem:
+                self.directories.fail(stored.directory, problem)
 
     def _name(self, key: TopicIdPartition) -> TopicPartition:
         return TopicPartition(self.metadata.image.topics[key.topic_id].name, key.partition)

@@ -1,11 +1,16 @@
 """A broker's log directories: which logs lie where, opened with the right amount of distrust, kept durable.
 
+A directory that fails, at start or later, is offline for the rest of this life with all its logs: what the process holds
+of them and what the disk holds may differ, and after an fsync that failed nobody can find out. The others go on. A
+partition whose log lies in an offline directory gets no new one: an empty log in the name of a full one is a loss.
+
 A directory holds one folder per replica (`topic-partition`) and the checkpoints of all of them. A folder whose topic id is
 not the committed one belongs to a topic that is gone; it is put aside under another name, never opened and never
 deleted, because the metadata might be the part that is wrong.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
 
@@ -23,10 +28,16 @@ from replog.log.clean_shutdown import LogDirectory, shutdown, startup, write_che
 from replog.log.creation import files_of_new_log
 from replog.log.log import Log
 from replog.log.settings import LogSettings
+from replog.node.meta_properties import FILE_NAME
+from replog.node.metadata_log import directory_id_of
 from replog.ports import NewFolder, World
 from replog.types import METADATA_TOPIC, NO_BROKER_EPOCH, BrokerEpoch, TopicPartition
 
 STRAY_SUFFIX = "-stray"
+
+
+class NoDirectory(Exception):
+    """No log directory can be used; the message says why not the last one."""
 
 
 class NewLog(NamedTuple):
@@ -53,18 +64,71 @@ class LogDirectories:
         self.paths = paths
         self.defaults = defaults
         self.logs: dict[TopicPartition, StoredLog] = {}
+        self.ids: dict[str, UUID] = {}  # by path, as far as they could be read
+        self.offline: dict[str, str] = {}  # by path, why; in the order they failed
+        self.on_failure: Callable[[str, list[TopicPartition]], None] = _take_note
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._prepared: dict[TopicPartition, str] = {}
 
     def open(self) -> None:
-        """Open all logs there are; to be called once, before anything else (SPEC 3.11.1, 3.11.2)."""
+        """Open all logs there are; to be called once, before anything else (SPEC 3.11.1, 3.11.2).
+
+        Raises `NoDirectory` when there is none left to work with.
+        """
         for path in self.paths:
-            self.world.disk.make_directory(path)
+            self._try(path, self._prepare_directory)
         left = startup(self.world.disk, self.paths)
         self.previous_broker_epoch = left.previous_broker_epoch
-        for path in self.paths:
-            self._open_directory(path, recover=left.needs_recovery[path])
+        for path, problem in left.failures.items():
+            self.fail(path, problem)
+        for path in self.online:
+            self._try(path, lambda path: self._open_directory(path, recover=left.needs_recovery[path]))
+        if not self.online:
+            path, reason = list(self.offline.items())[-1]
+            raise NoDirectory(f"no log directory can be used; {path}: {reason}")
+
+    def _try(self, path: str, work: Callable[[str], None]) -> None:
+        try:
+            work(path)
+        except OSError as problem:
+            self.fail(path, problem)
+
+    def _prepare_directory(self, path: str) -> None:
+        disk = self.world.disk
+        disk.make_directory(path)
+        self.ids[path] = directory_id_of(disk, path)
+        if disk.exists(f"{path}/{FILE_NAME}"):
+            disk.open(f"{path}/{FILE_NAME}").close()  # refused by a file system that is mounted read-only
+
+    @property
+    def online(self) -> list[str]:
+        """Return the directories that work."""
+        return [path for path in self.paths if path not in self.offline]
+
+    @property
+    def online_ids(self) -> list[UUID]:
+        """Return the ids of the directories that work."""
+        return [self.ids[path] for path in self.online if path in self.ids]
+
+    def fail(self, path: str, problem: OSError) -> None:
+        """Take a directory offline, for this life; its logs are no logs any more."""
+        if path in self.offline:
+            return
+        self.offline[path] = str(problem)
+        self.world.journal.log("error", f"{path}: {problem}; it is offline now, with all its logs")
+        self.world.journal.probe("log_directory_failed")
+        lost = [name for name, stored in self.logs.items() if stored.directory == path]
+        for name in lost:
+            with suppress(OSError):
+                self.logs.pop(name).log.close_files()
+        self.on_failure(path, lost)
+
+    def fail_directory_of(self, name: TopicPartition, problem: OSError) -> None:
+        """Take the directory offline that a log lies in; nothing to do where it is already."""
+        stored = self.logs.get(name)
+        if stored is not None:
+            self.fail(stored.directory, problem)
 
     def _open_directory(self, path: str, *, recover: bool) -> None:
         recovery_points = self._offsets(path, RECOVERY_POINTS)
@@ -103,43 +167,61 @@ class LogDirectories:
         return self.logs.get(name)
 
     async def prepare(self, wanted: Sequence[NewLog]) -> None:
-        """Lay down the files of logs that are not here, each in the directory with the fewest, for `create` to open."""
+        """Lay down the files of logs that are not here, each in the directory with the fewest, for `create` to open.
+
+        Those of a directory that fails are left to `create`, which finds them another.
+        """
         counts = self._counts()
-        folders: list[NewFolder] = []
+        folders: dict[str, list[NewFolder]] = {path: [] for path in counts}
         for new in wanted:
-            path = self._prepared[new.name] = min(self.paths, key=counts.__getitem__)
+            path = self._prepared[new.name] = min(counts, key=counts.__getitem__)
             counts[path] += 1
             files = files_of_new_log(new.topic_id, leader_epoch=new.leader_epoch)
-            folders.append(NewFolder(f"{path}/{new.name}", files))
-        await self.world.disk.create_in_background(folders)
+            folders[path].append(NewFolder(f"{path}/{new.name}", files))
+        for path, new_folders in folders.items():
+            try:
+                await self.world.disk.create_in_background(new_folders)
+            except OSError as problem:
+                self.fail(path, problem)
+        self._prepared = {name: path for name, path in self._prepared.items() if path not in self.offline}
 
     def drop_prepared(self, name: TopicPartition) -> None:
         """Remove what was prepared for a log that is not wanted any more."""
-        path = self._prepared.pop(name)
-        self.world.disk.remove_tree(f"{path}/{name}")
-        self.world.disk.sync_directory(path)
+        path = self._prepared.pop(name, None)
+        if path is not None and path not in self.offline:
+            self.world.disk.remove_tree(f"{path}/{name}")
+            self.world.disk.sync_directory(path)
 
     def _counts(self) -> dict[str, int]:
-        counts = dict.fromkeys(self.paths, 0)
+        counts = dict.fromkeys(self.online, 0)
         for stored in self.logs.values():
             counts[stored.directory] += 1
         return counts
 
     def create(self, name: TopicPartition, settings: LogSettings) -> StoredLog:
-        """Create an empty log where it was prepared, or in the directory with the fewest."""
+        """Create an empty log where it was prepared, or in the directory with the fewest; the next one if that fails.
+
+        Raises the last directory's `OSError`.
+        """
         path = self._prepared.pop(name, None)
-        if path is None:
+        if path is None or path in self.offline:
             counts = self._counts()
-            path = min(self.paths, key=counts.__getitem__)
-        log = Log.open(
-            self.world.disk,
-            f"{path}/{name}",
-            settings,
-            recover=False,
-            recovery_point=0,
-            log_start_offset=0,
-            now_ms=self.world.clock.wall_ms(),
-        )
+            path = min(counts, key=counts.__getitem__)
+        try:
+            log = Log.open(
+                self.world.disk,
+                f"{path}/{name}",
+                settings,
+                recover=False,
+                recovery_point=0,
+                log_start_offset=0,
+                now_ms=self.world.clock.wall_ms(),
+            )
+        except OSError as problem:
+            self.fail(path, problem)
+            if not self.online:
+                raise
+            return self.create(name, settings)
         self.logs[name] = StoredLog(directory=path, log=log, high_watermark=0)
         return self.logs[name]
 
@@ -170,17 +252,31 @@ class LogDirectories:
         for directory in self._directories():
             if self._written.get(directory.path) != directory.high_watermarks:
                 self._written[directory.path] = dict(directory.high_watermarks)
-                write_offsets(self.world.disk, f"{directory.path}/{HIGH_WATERMARKS}", directory.high_watermarks)
+                try:
+                    write_offsets(self.world.disk, f"{directory.path}/{HIGH_WATERMARKS}", directory.high_watermarks)
+                except OSError as problem:
+                    self.fail(directory.path, problem)
 
     async def flush(self) -> None:
         """Make durable what is not yet, without holding up the event loop, and checkpoint how far that is."""
-        for stored in list(self.logs.values()):
-            flush = stored.log.begin_flush()
-            if flush.files:
-                await self.world.disk.sync_in_background(flush.files)
-                stored.log.complete_flush(flush)
+        for name, stored in list(self.logs.items()):
+            if self.logs.get(name) is stored:
+                try:
+                    await self._flush(stored)
+                except OSError as problem:
+                    # Never a second try: Linux forgets what it could not write, and the next fsync says yes.
+                    self.fail_directory_of(name, problem)
         for directory in self._directories():
-            write_checkpoints(self.world.disk, directory)
+            try:
+                write_checkpoints(self.world.disk, directory)
+            except OSError as problem:
+                self.fail(directory.path, problem)
+
+    async def _flush(self, stored: StoredLog) -> None:
+        flush = stored.log.begin_flush()
+        if flush.files:
+            await self.world.disk.sync_in_background(flush.files)
+            stored.log.complete_flush(flush)
 
     def close_in_order(self, broker_epoch: BrokerEpoch) -> None:
         """Close everything and say so for the next start; a directory that fails gets no such word."""
@@ -194,8 +290,12 @@ class LogDirectories:
                 {name: stored.log for name, stored in self.logs.items() if stored.directory == path},
                 {name: stored.high_watermark for name, stored in self.logs.items() if stored.directory == path},
             )
-            for path in self.paths
+            for path in self.online
         ]
+
+
+def _take_note(path: str, lost: list[TopicPartition]) -> None:
+    """Do nothing: there are no replicas yet."""
 
 
 def partition_of(folder: str) -> TopicPartition | None:

@@ -35,9 +35,17 @@ def read(disk: Disk, directory: str) -> dict[str, str] | None:
 
 
 def check(disk: Disk, config: NodeConfig) -> None:
-    """Refuse directories that are not formatted, or formatted for another cluster or node."""
+    """Refuse directories that are not formatted, or formatted for another cluster or node.
+
+    One of several log directories that cannot be read is passed over: the broker goes on without it.
+    """
     for directory in directories_of(config):
-        properties = read(disk, directory)
+        try:
+            properties = read(disk, directory)
+        except OSError:
+            if directory == config.metadata_log_dir:
+                raise
+            continue
         if properties is None:
             raise ForeignDirectory(f"{directory} is not formatted; run: python -m replog format --config ...")
         refuse_strangers(config, directory, properties)

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 from replog.errors import Error
 from replog.node.replicas import Replica, Replicas
 from replog.node.server import ServerRequest
 from replog.node.tasks import Tasks
-from replog.types import ZERO_UUID, BrokerEpoch
+from replog.types import ZERO_UUID, BrokerEpoch, TopicIdPartition
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import get_replica_log_info as li
 from replog.wire.messages import list_offsets as lo
@@ -170,7 +171,7 @@ class OffsetsApi:
         for topic_id, index in keys[:LOG_INFO_PARTITIONS_MAX]:
             found = topics.setdefault(topic_id, li.TopicPartitionLogInfo(topic_id=topic_id, partition_log_info=[]))
             found.partition_log_info.append(
-                self._log_info(self.replicas.by_topic_id.get(topic_id, {}).get(index), index)
+                self._log_info(self.replicas.by_topic_id.get(topic_id, {}).get(index), topic_id, index)
             )
         request.reply(
             li.GetReplicaLogInfoResponse(
@@ -180,9 +181,11 @@ class OffsetsApi:
             )
         )
 
-    def _log_info(self, replica: Replica | None, index: int) -> li.PartitionLogInfo:
+    def _log_info(self, replica: Replica | None, topic_id: UUID, index: int) -> li.PartitionLogInfo:
         if replica is None:
-            return li.PartitionLogInfo(partition=index, error_code=Error.UNKNOWN_TOPIC_OR_PARTITION)
+            is_offline = TopicIdPartition(topic_id, index) in self.replicas.offline
+            error = Error.KAFKA_STORAGE_ERROR if is_offline else Error.UNKNOWN_TOPIC_OR_PARTITION
+            return li.PartitionLogInfo(partition=index, error_code=error)
         if replica.partition.is_offline:
             return li.PartitionLogInfo(partition=index, error_code=Error.KAFKA_STORAGE_ERROR)
         log = replica.partition.log

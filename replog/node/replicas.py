@@ -95,6 +95,8 @@ class Replicas:
         self.node_id = metadata.node_id
         self.by_topic: dict[str, dict[int, Replica]] = {}
         self.by_topic_id: dict[UUID, dict[int, Replica]] = {}
+        # Assigned to this broker, but in a log directory that failed: which one, as the controller is to be told.
+        self.offline: dict[TopicIdPartition, UUID] = {}
         self.replication: Replication | None = None
         self.proposals: Proposals | None = None
         self.coordination: Coordination | None = None
@@ -128,6 +130,8 @@ class Replicas:
         known = image.topics_by_name.get(topic) if topic_id == ZERO_UUID else image.topics.get(topic_id)
         if known is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION if topic_id == ZERO_UUID else Error.UNKNOWN_TOPIC_ID
+        if TopicIdPartition(known.topic_id, index) in self.offline:
+            return Error.KAFKA_STORAGE_ERROR
         return Error.NOT_LEADER_OR_FOLLOWER if index in known.partitions else Error.UNKNOWN_TOPIC_OR_PARTITION
 
     def other_leader(self, topic: str, topic_id: UUID, index: int) -> tuple[NodeId, int]:
@@ -194,8 +198,9 @@ class Replicas:
         if self.coordination is not None:
             self.coordination.resigned(replica)
         # SPEC 3.7.3: whatever waited under the last leader epoch has an unknown outcome now (M46).
+        error = Error.KAFKA_STORAGE_ERROR if replica.partition.is_offline else Error.NOT_LEADER_OR_FOLLOWER
         for queue in (replica.produces, replica.flushes):
-            for op in queue.fail(Error.NOT_LEADER_OR_FOLLOWER):
+            for op in queue.fail(error):
                 self._complete(op)
         self.grew(replica)
         self._advanced[replica] = None
