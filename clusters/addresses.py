@@ -7,14 +7,15 @@ by somebody's outgoing connection when it comes back.
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from clusters.api import ClusterError
-from clusters.links import link_host, node_host
+from clusters.api import ClusterError, ClusterSpec
+from clusters.links import Links, link_host, node_host
 
 FIRST_PORT: Final = 20_000
 LAST_PORT: Final = 32_000
+OPEN_ATTEMPTS: Final = 5
 STRIDE: Final = 7  # so that runs started one after another don't meet
 
 
@@ -51,3 +52,17 @@ def free_port(nodes: Sequence[int], base_port: int | None) -> int:
             return port
         taken = found
     raise ClusterError(f"port already taken: {taken}; choose another with --set cluster.base_port=N")
+
+
+async def open_on_free_port(spec: ClusterSpec, links_on: Callable[[dict[int, int]], Links]) -> Links:
+    """Find a port that is free everywhere and open the relays there."""
+    for attempt in range(OPEN_ATTEMPTS):
+        links = links_on(dict.fromkeys(spec.node_ids, free_port(spec.node_ids, spec.base_port)))
+        try:
+            await links.open()
+        except OSError as problem:  # somebody was quicker
+            if attempt == OPEN_ATTEMPTS - 1 or spec.base_port is not None:
+                raise ClusterError(f"port already taken: {problem.strerror}") from None
+        else:
+            return links
+    raise AssertionError("unreachable")

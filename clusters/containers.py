@@ -204,6 +204,7 @@ class Containers:
     """Houses nodes in containers."""
 
     kind = "containers"
+    place = "containers, link proxies on their network's gateway"
 
     def __init__(self) -> None:
         self._client: DockerClient | None = None
@@ -273,6 +274,10 @@ class Containers:
         )
         self._nodes[node] = NodeContainer(node, container, log, config, self._links.endpoint(node))
         return self._nodes[node]
+
+    def listener(self, node: int) -> tuple[str, int]:
+        """Return the container's own address."""
+        return self._links.endpoint(node)
 
     def bind_host(self, node: int) -> str:
         """Leave it to the system: a container has one address."""

@@ -74,10 +74,24 @@ class Rule:
 class Head:
     """One message on its way: who asks what, and what was decided about it."""
 
-    __slots__ = ("api", "correlation_id", "gate", "is_request", "parts", "rule", "source", "swallowed", "target")
+    __slots__ = (
+        "api",
+        "correlation_id",
+        "gate",
+        "is_request",
+        "parts",
+        "rule",
+        "source",
+        "swallowed",
+        "target",
+        "version",
+    )
 
-    def __init__(self, *, api: int, correlation_id: int, is_request: bool, source: int, target: int) -> None:
+    def __init__(
+        self, *, api: int, correlation_id: int, is_request: bool, source: int, target: int, version: int = UNKNOWN
+    ) -> None:
         self.api = api
+        self.version = version
         self.correlation_id = correlation_id
         self.is_request = is_request
         self.source = source
@@ -109,25 +123,40 @@ class Conversation:
     def __init__(self, caller: int, target: int) -> None:
         self.caller = caller
         self.target = target
-        self.asked: dict[int, int] = {}  # correlation id -> api key
+        self.asked: dict[int, tuple[int, int]] = {}  # correlation id -> api key and version
         self.doubled: dict[int, int] = {}  # correlation id -> answers that nobody waits for
 
     def request(self, head: bytes) -> Head:
         """Return what a request's first bytes say."""
         known = len(head) == REQUEST_HEAD_BYTES
         api = int.from_bytes(head[4:6]) if known else UNKNOWN
+        version = int.from_bytes(head[6:8]) if known else UNKNOWN
         correlation_id = int.from_bytes(head[8:12]) if known else UNKNOWN
         if known:
             if len(self.asked) >= PENDING_MAX:
                 self.asked.pop(next(iter(self.asked)))
-            self.asked[correlation_id] = api
-        return Head(api=api, correlation_id=correlation_id, is_request=True, source=self.caller, target=self.target)
+            self.asked[correlation_id] = (api, version)
+        return Head(
+            api=api,
+            version=version,
+            correlation_id=correlation_id,
+            is_request=True,
+            source=self.caller,
+            target=self.target,
+        )
 
     def response(self, head: bytes) -> Head:
         """Return what a response's first bytes say; the second answer to a doubled request is to be swallowed."""
         correlation_id = int.from_bytes(head[4:8]) if len(head) == RESPONSE_HEAD_BYTES else UNKNOWN
-        api = self.asked.pop(correlation_id, UNKNOWN)
-        found = Head(api=api, correlation_id=correlation_id, is_request=False, source=self.target, target=self.caller)
+        api, version = self.asked.pop(correlation_id, (UNKNOWN, UNKNOWN))
+        found = Head(
+            api=api,
+            version=version,
+            correlation_id=correlation_id,
+            is_request=False,
+            source=self.target,
+            target=self.caller,
+        )
         if api == UNKNOWN and self.doubled.get(correlation_id, 0) > 0:
             self.doubled[correlation_id] -= 1
             found.swallowed = True

@@ -46,12 +46,16 @@ class Housing(Protocol):
     """Where the nodes of one cluster live."""
 
     kind: str
+    place: str  # where the nodes live, in a few words for the run's header
 
     async def open(self, spec: ClusterSpec, directory: Path) -> Links:
         """Prepare addresses and open the relays."""
 
     def node(self, node: int, role: str, config: Path, log: Path) -> NodeLife:
         """Return a node that is not started yet."""
+
+    def listener(self, node: int) -> tuple[str, int]:
+        """Return where the node itself is to listen, as it sees it."""
 
     def bind_host(self, node: int) -> str:
         """Return the address a node calls from; empty: its only one."""

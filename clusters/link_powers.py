@@ -22,6 +22,7 @@ SAMPLE_WAIT_MS: Final = 6_000
 PROBE_BYTES: Final = 40
 LOSS_WAIT_MS: Final = 4_000
 TOLERANCE: Final = 0.8  # of the delay that a shape should bring
+BURST_TOLERANCE: Final = 0.6  # of what a bandwidth should bring on the average: its first packets may go at once
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
     link: str
     least_ms: float
+    mean_ms: float
     most_ms: float
 
 
@@ -50,18 +52,19 @@ class LinkPowers:
     async def shape(self, links: Sequence[Link], shape: Shape) -> Proof:
         """Make links slow, lossy or narrow, or as they were; proven by timed probes."""
         if shape == Shape():
-            self.links.set_shape(links, shape)
+            await self.links.set_shape(links, shape)
             after = await self._times(links, PROBE_BYTES)
             return Proof(holds=_answered(after), facts={"round_trips_after": _facts(after)})
         size = max(PROBE_BYTES, min(shape.bytes_per_s // 8, 30_000))
         before = await self._times(links, size)
-        self.links.set_shape(links, shape)
+        await self.links.set_shape(links, shape)
         after = await self._times(links, size)
         lost = await self._loss_seen(links) if shape.loss else None
-        expected_ms = max(shape.delay_ms - shape.jitter_ms, 0)
-        if shape.bytes_per_s:
-            expected_ms += 1000 * size // shape.bytes_per_s
-        slower = all(late.least_ms >= TOLERANCE * expected_ms for late in after)
+        delay_ms = max(shape.delay_ms - shape.jitter_ms, 0)
+        expected_ms = delay_ms + (1000 * size // shape.bytes_per_s if shape.bytes_per_s else 0)
+        slower = all(
+            late.least_ms >= TOLERANCE * delay_ms and late.mean_ms >= BURST_TOLERANCE * expected_ms for late in after
+        )
         return Proof(
             holds=_answered(before) and _answered(after) and slower and lost != 0,
             facts={
@@ -70,7 +73,7 @@ class LinkPowers:
                 "expected_ms": expected_ms,
                 "round_trips_before": _facts(before),
                 "round_trips_after": _facts(after),
-                "retransmissions": lost,
+                "lost": lost,
             },
         )
 
@@ -81,7 +84,8 @@ class LinkPowers:
             for channel in channels:
                 samples = [await channel.round_trip_ms(size, SAMPLE_WAIT_MS) for _ in range(SAMPLES)]
                 times = [sample if sample is not None else -1.0 for sample in samples]
-                found.append(Timed(link=str(channel.link), least_ms=min(times), most_ms=max(times)))
+                mean_ms = sum(times) / len(times)
+                found.append(Timed(link=str(channel.link), least_ms=min(times), mean_ms=mean_ms, most_ms=max(times)))
         finally:
             for channel in channels:
                 channel.close()
@@ -93,7 +97,7 @@ class LinkPowers:
         deadline = loop.time() + LOSS_WAIT_MS / 1000
         channels = await self.links.channels(links)
         try:
-            while (count := sum(self.links.traffic(link).retransmissions for link in links)) == 0:
+            while (count := await self.links.losses(links)) == 0:
                 if loop.time() > deadline:
                     break
                 await asyncio.gather(*(channel.round_trip_ms(PROBE_BYTES, SAMPLE_WAIT_MS) for channel in channels))
@@ -181,6 +185,9 @@ def _answered(times: Sequence[Timed]) -> bool:
 
 def _facts(times: Sequence[Timed]) -> list[dict[str, object]]:
     return [
-        {"link": timed.link, "least_ms": round(timed.least_ms, 1), "most_ms": round(timed.most_ms, 1)}
+        {
+            name: round(value, 1) if isinstance(value, float) else value
+            for name, value in msgspec.structs.asdict(timed).items()
+        }
         for timed in times
     ]

@@ -22,13 +22,13 @@ forgotten by one end (`link_faults.py`), and single messages be delayed, held, d
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from clusters.api import CLIENTS, CutMode, Link, Proof
-from clusters.frames import Rule
-from clusters.powers import RETRANSMISSION_MS, FrameRule, Shape
+from clusters.frames import Head, Rule
+from clusters.powers import RETRANSMISSION_MS, Fate, FrameRule, Shape
 from clusters.probing import PROBE_COUNT, PROBE_REQUEST, PROBE_WAIT_MS, SILENCE_MS, Channel, ProbeAnswer
 from clusters.relay import Relay, Side, Traffic
 
@@ -38,6 +38,7 @@ NODE_NET: Final = "127.0.1."
 LINK_NET: Final = "127.0.2."
 CLIENT_HOST: Final = "127.0.0.1"
 CLOSING_TURNS: Final = 5
+DELIVERED: Final = "delivered"
 
 
 def node_host(node: int) -> str:
@@ -123,6 +124,7 @@ class Links:
         self._random = Random("links")
         self._traffic: dict[Link, Traffic] = {}
         self._servers: list[asyncio.Server] = []
+        self.on_message: Callable[[Head, str], None] = lambda head, fate: None
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where the node itself listens."""
@@ -172,14 +174,19 @@ class Links:
         loop = asyncio.get_running_loop()
         try:
             for node in self.ports:
-                host, port = self.advertised(node)
-                server = await loop.create_server(lambda node=node: Relay(self, node).near, host, port)  # type: ignore[misc]
-                self._servers.append(server)
+                for door in self.doors(node):
+                    server = await loop.create_server(lambda node=node: Relay(self, node).near, **door)  # type: ignore[misc]
+                    self._servers.append(server)
         except OSError:
             await self.close()
             raise
 
-    async def connect(self, target: int, far: Side) -> None:
+    def doors(self, node: int) -> Iterable[dict[str, Any]]:
+        """Return where a node's relay listens, as `create_server` wants to be told."""
+        host, port = self.advertised(node)
+        yield {"host": host, "port": port}
+
+    async def connect(self, caller: int, target: int, far: Side) -> None:
         """Connect a relay's far side to its node; `OSError` when nobody listens there."""
         host, port = self.endpoint(target)
         source = self.addresses.relay_source(target)
@@ -205,9 +212,11 @@ class Links:
         channels = await self.channels(links)
         try:
             before = await self._ask(channels, PROBE_WAIT_MS)
-            self.cuts |= dict.fromkeys(links, mode)
-            self.settle(links)
+            began_s = asyncio.get_running_loop().time()
+            await self.sever(links, mode)
+            applied_ms = (asyncio.get_running_loop().time() - began_s) * 1000
             after = await self._ask(channels, SILENCE_MS)
+            stopped = await self.stopped(links, after)
         finally:
             for channel in channels:
                 channel.close()
@@ -216,26 +225,64 @@ class Links:
         return Proof(
             holds=bool(probed)
             and all(answer.answered == answer.sent for answer in before if answer.link in probed)
-            and all(self._stopped(answer) for answer in after if answer.link in probed),
+            and all(stopped[answer.link] for answer in after if answer.link in probed),
             facts={
                 "mode": mode.value,
                 "cut": [str(link) for link in links],
+                "applied_ms": round(applied_ms, 2),
+                **self.witness(),
                 "probes_before": [answer.facts() for answer in before],
                 "probes_after": [answer.facts() for answer in after],
             },
         )
 
-    def _stopped(self, answer: ProbeAnswer) -> bool:
-        """Tell whether the probe met the cut that it should have met."""
-        return answer.answered == 0 and (answer.delivered == 0 or answer.link not in self.cuts)
+    async def sever(self, links: Sequence[Link], mode: CutMode) -> None:
+        """Cut links, without a word of proof."""
+        self.cuts |= dict.fromkeys(links, mode)
+        self.settle(links)
 
-    async def heal(self, links: Sequence[Link]) -> Proof:
-        """Undo cuts; the proof has fresh probes that are answered."""
-        stopped = {str(link): self.traffic(link).stopped_bytes for link in links}
+    def is_hindered(self, link: Link) -> bool:
+        """Tell whether what leaves the relay for this link does not arrive for now."""
+        return False  # here a cut keeps the bytes in front of the relay
+
+    def told(self, head: Head) -> None:
+        """Tell whoever wants to know of a message, with its fate (CONTRACT, table requests)."""
+        if head.rule is not None:
+            fate = head.rule.rule.fate.value
+        elif self.is_hindered(link := Link(head.source, head.target)):
+            fate = Fate.HELD.value
+        else:
+            fate = Fate.DELAYED.value if self.is_shaped(link) else DELIVERED
+        self.on_message(head, fate)
+
+    async def tally(self, links: Sequence[Link]) -> dict[str, int]:
+        """Return what cuts of these links have stopped: bytes here."""
+        return {str(link): self.traffic(link).stopped_bytes for link in links}
+
+    async def mend(self, links: Sequence[Link]) -> None:
+        """Undo cuts, without a word of proof."""
         for link in links:
             self.cuts.pop(link, None)
         self.settle(links)
-        return await self.passing(links, {"stopped_bytes": stopped})
+
+    async def stopped(self, links: Sequence[Link], answers: Sequence[ProbeAnswer]) -> dict[Link, bool]:
+        """Tell for each probe whether it met the cut that it should have met."""
+        return {
+            answer.link: answer.answered == 0 and (answer.delivered == 0 or answer.link not in self.cuts)
+            for answer in answers
+        }
+
+    def witness(self) -> dict[str, object]:
+        """Return who stops what is cut, and what that saw, for the proof."""
+        return {"by": "relay"}
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Undo cuts; the proof has fresh probes that are answered."""
+        stopped = await self.tally(links)
+        began_s = asyncio.get_running_loop().time()
+        await self.mend(links)
+        applied_ms = (asyncio.get_running_loop().time() - began_s) * 1000
+        return await self.passing(links, {"stopped": stopped, "applied_ms": round(applied_ms, 2)})
 
     async def passing(self, links: Sequence[Link], facts: dict[str, object]) -> Proof:
         """Prove by fresh probes that links pass."""
@@ -261,7 +308,7 @@ class Links:
 
     # --- shapes and rules ------------------------------------------------------------------
 
-    def set_shape(self, links: Sequence[Link], shape: Shape) -> None:
+    async def set_shape(self, links: Sequence[Link], shape: Shape) -> None:
         """Make links slow, lossy or narrow, or as they were."""
         for link in links:
             self._free_s.pop(link, None)
@@ -270,6 +317,10 @@ class Links:
             else:
                 self._shapes[link] = shape
         self.settle(links)
+
+    async def losses(self, links: Sequence[Link]) -> int:
+        """Return how many packets (here: pieces made late) the links have lost."""
+        return sum(self.traffic(link).retransmissions for link in links)
 
     def add_rule(self, rule: FrameRule) -> Rule:
         """Ask this rule about every message from now on, after those before it."""
@@ -305,15 +356,17 @@ class Links:
     async def _down(self, answers: Sequence[ProbeAnswer]) -> set[Link]:
         """Return the links that cannot be probed, because nobody listens at their end: a dead node speaks for no cut."""
         silent = [answer.link for answer in answers if answer.answered == 0]
-        found = set()
-        for link in silent:
-            try:
-                async with asyncio.timeout(SILENCE_MS / 1000):
-                    _, writer = await asyncio.open_connection(*self.endpoint(link.target))
-                writer.transport.abort()
-            except (OSError, TimeoutError):
-                found.add(link)
-        return found
+        return {link for link in silent if not await self.listens(link.target)}
+
+    async def listens(self, node: int) -> bool:
+        """Tell whether anybody listens there, past all faults."""
+        try:
+            async with asyncio.timeout(SILENCE_MS / 1000):
+                _, writer = await asyncio.open_connection(*self.endpoint(node))
+        except (OSError, TimeoutError):
+            return False
+        writer.transport.abort()
+        return True
 
     async def _ask(self, channels: Sequence[Channel], wait_ms: int) -> list[ProbeAnswer]:
         questions = []

@@ -11,7 +11,7 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,15 @@ SIGNAL_WAIT_MS: Final = 2_000
 class NodeProcess:
     """One life after another of one node."""
 
-    def __init__(self, node: int, role: str, config: Path, log: Path, endpoint: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        node: int,
+        role: str,
+        config: Path,
+        log: Path,
+        endpoint: tuple[str, int],
+        into: Callable[[], list[str]] = list,  # words in front of its command, that lead it where it lives
+    ) -> None:
         self.node = node
         self.role = role
         self.config = config
@@ -38,6 +46,7 @@ class NodeProcess:
         self.endpoint = endpoint
         self.pid: int | None = None
         self.died: Callable[[str], None] = lambda _: None
+        self._into = into
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self._ending = False
@@ -51,7 +60,7 @@ class NodeProcess:
         """Start the process; it may not serve yet."""
         assert not self.alive, f"node {self.node} runs already"
         self._ending = False
-        self._process = await on_leash([self.role], self.config, self.log)
+        self._process = await on_leash([self.role], self.config, self.log, self._into())
         self.pid = self._process.pid
         self._watch = asyncio.create_task(self._wait_for_end(self._process), name=f"watch node {self.node}")
 
@@ -137,9 +146,11 @@ class NodeProcess:
         return False
 
 
-async def on_leash(arguments: list[str], config: Path, log: Path) -> asyncio.subprocess.Process:
+async def on_leash(
+    arguments: list[str], config: Path, log: Path, into: Sequence[str] = ()
+) -> asyncio.subprocess.Process:
     """Start `python -m replog ARGUMENTS --config CONFIG`, its output appended to the log, tied to our life."""
-    command = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid())]
+    command = [*into, sys.executable, "-I", "-S", str(LEASH), str(os.getpid())]
     command += [sys.executable, "-m", "replog", *arguments, "--config", str(config)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -172,15 +183,19 @@ async def answers(endpoint: tuple[str, int], *, wait_ms: int) -> bool:
 
 
 async def refuses(endpoint: tuple[str, int]) -> bool:
-    """Tell whether a connection there is refused."""
+    """Tell whether a connection there is refused, or reset at once by a door that leads to nobody."""
+    writer = None
     try:
         async with asyncio.timeout(1):
-            _, writer = await asyncio.open_connection(*endpoint)
-    except ConnectionRefusedError:
+            reader, writer = await asyncio.open_connection(*endpoint)
+            await reader.read(1)
+    except (ConnectionRefusedError, ConnectionResetError):
         return True
     except (OSError, TimeoutError):
         return False
-    writer.transport.abort()
+    finally:
+        if writer is not None:
+            writer.transport.abort()
     return False
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.addresses import free_port, taken_address
+from clusters.addresses import open_on_free_port, taken_address
 from clusters.administration import Administration
 from clusters.api import (
     ClusterError,
@@ -34,11 +34,14 @@ from clusters.links import Links, node_host
 from clusters.list_offsets import Leader
 from clusters.log_damage import do_damage, log_ends
 from clusters.metadata import MetadataObserver, MetadataView
+from clusters.namespaces import obstacle, way_in
+from clusters.netns import InNamespaces
 from clusters.node_control import NodeControl
 from clusters.node_events import EventFile
 from clusters.node_process import NodeProcess, toml
 from clusters.obstacles import Obstacle
 from clusters.powers import ClockSkew, Damage, DiskTrouble
+from clusters.requests import RequestLog, RequestSeen
 from replog.config import ConfigError, load
 from replog.node.meta_properties import ForeignDirectory, format_directories
 from replog.node.roll_back import roll_back
@@ -50,33 +53,29 @@ ADMIN_POWERS: Final = frozenset({"reassign", "set_topic_config", "elect_preferre
 CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | PORT_POWERS | ADMIN_POWERS
 REGISTERED_TIMEOUT_MS: Final = 25_000
 STOP_TIMEOUT_MS: Final = 8_000
-OPEN_ATTEMPTS: Final = 5
 
 
 class Loopback:
     """Nodes are processes on addresses of their own on the loopback interface."""
 
     kind = "processes"
+    place = "processes, link proxies on loopback"
 
     def __init__(self) -> None:
         self._links = Links({})
 
     async def open(self, spec: ClusterSpec, directory: Path) -> Links:
         """Find a port that is free everywhere and open the relays."""
-        for attempt in range(OPEN_ATTEMPTS):
-            self._links = Links(dict.fromkeys(spec.node_ids, free_port(spec.node_ids, spec.base_port)))
-            try:
-                await self._links.open()
-            except OSError as problem:  # somebody was quicker
-                if attempt == OPEN_ATTEMPTS - 1 or spec.base_port is not None:
-                    raise ClusterError(f"port already taken: {problem.strerror}") from None
-            else:
-                break
+        self._links = await open_on_free_port(spec, Links)
         return self._links
 
     def node(self, node: int, role: str, config: Path, log: Path) -> NodeLife:
         """Return a process that is not started yet."""
         return NodeProcess(node, role, config, log, self._links.endpoint(node))
+
+    def listener(self, node: int) -> tuple[str, int]:
+        """Return the node's own address."""
+        return self._links.endpoint(node)
 
     def bind_host(self, node: int) -> str:
         """Return the node's own address: the relays know it by that."""
@@ -97,6 +96,7 @@ class ProcessCluster(LinkPowers):
     ) -> None:
         self.housing: Housing = Loopback() if housing is None else housing
         self.kind = self.housing.kind
+        self.place = self.housing.place
         self.spec = spec
         self.directory = directory
         self.clock = clock
@@ -108,6 +108,7 @@ class ProcessCluster(LinkPowers):
         self._observer: MetadataObserver | None = None
         self._event_files: dict[int, EventFile] = {}
         self._own_events: list[NodeEvent] = []
+        self._requests = RequestLog(clock.now_ns)
         self._failures: list[str] = []
         self._excused: dict[int, str] = {}
         self._controls: dict[int, NodeControl] = {}
@@ -123,6 +124,7 @@ class ProcessCluster(LinkPowers):
     async def open(self) -> None:
         """Bring all of it up: relays, files, processes; return when every broker is unfenced."""
         self.links = await self.housing.open(self.spec, self.directory)
+        self.links.on_message = self._requests.note
         self.clients = ConfluentClients(
             [self.links.advertised(broker) for broker in self.spec.broker_ids], self._leader
         )
@@ -168,7 +170,7 @@ class ProcessCluster(LinkPowers):
 
     def settings(self, node: int) -> dict[str, Any]:
         """Return the node's whole configuration, by Kafka's names."""
-        host, port = self.links.endpoint(node)
+        host, port = self.housing.listener(node)
         link, link_port = self.links.advertised(node)
         voters = ((voter, *self.links.advertised(voter)) for voter in self.spec.controller_ids)
         return {
@@ -357,6 +359,10 @@ class ProcessCluster(LinkPowers):
         """Return committed metadata records since the last call."""
         return self._view.drain()
 
+    def drain_requests(self) -> list[RequestSeen]:
+        """Return the messages between nodes that the relays saw since the last call."""
+        return self._requests.drain()
+
     def final_logs(self) -> Iterator[LogEntry]:
         """Read every replica's log."""
         for node in self.spec.broker_ids:
@@ -372,9 +378,16 @@ def directory_id(data: Path) -> str | None:
     return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
 
 
+def housing_for(spec: ClusterSpec) -> Housing:
+    """Return where nodes are to live: in namespaces where the system lets us make them, unless the spec says otherwise."""
+    if spec.isolation == "proxies" or (spec.isolation == "auto" and isinstance(way_in(), str)):
+        return Loopback()
+    return InNamespaces()
+
+
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:
     """Start a cluster in this folder; whatever goes wrong, nothing of it stays running."""
-    cluster = ProcessCluster(spec, directory, clock, cluster_id)
+    cluster = ProcessCluster(spec, directory, clock, cluster_id, housing_for(spec))
     try:
         await cluster.open()
     except BaseException:
@@ -383,11 +396,17 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     return cluster
 
 
+def places() -> str:
+    """Return where nodes live on this machine unless a run says otherwise."""
+    return housing_for(ClusterSpec()).place
+
+
 def obstacles() -> list[Obstacle]:
     """Return why local processes cannot be run here."""
     taken = taken_address([1, 101], 0)
     if taken is None:
-        return []
+        comfort = obstacle()
+        return [] if comfort is None else [comfort]
     remedy = "use --cluster containers, or give the loopback interface 127.0.1.0/24 and 127.0.2.0/24"
     return [Obstacle(reason=f"cannot bind {taken}", remedy=remedy)]
 

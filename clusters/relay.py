@@ -53,7 +53,10 @@ class Wires(Protocol):
     def caller(self, host: str) -> int:
         """Return which node calls from this address."""
 
-    async def connect(self, target: int, far: "Side") -> None:
+    def told(self, head: Head) -> None:
+        """Take note of a message that begins, its fate decided."""
+
+    async def connect(self, caller: int, target: int, far: "Side") -> None:
         """Connect a relay's far side to its node; `OSError` when nobody listens there."""
 
 
@@ -224,7 +227,7 @@ class Relay:
 
     async def _connect(self) -> None:
         try:
-            await self.wires.connect(self.target, self.far)
+            await self.wires.connect(self.caller, self.target, self.far)
         except OSError:
             self.reset()  # nobody listens there: the caller learns it as a reset
         finally:
@@ -251,8 +254,10 @@ class Relay:
         rules = self.wires.rules
         plain = not rules and side.road.is_empty and not self.wires.is_shaped(self.link(side))
         for piece in pieces:
-            if piece.is_first and rules:
-                self._decide(piece, rules)
+            if piece.is_first:
+                if rules:
+                    self._decide(piece, rules)
+                self.wires.told(piece.head)
             if plain and piece.head.rule is None and not piece.head.swallowed:
                 self._write(side, piece.data)
             else:

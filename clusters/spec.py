@@ -7,7 +7,7 @@ node's file is written, so that a mistyped name is refused before anything start
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -43,6 +43,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     settings: dict[str, Any] = {}
     mutants: tuple[str, ...] = ()
     base_port: int | None = None  # None: any that is free
+    isolation: Literal["auto", "namespaces", "proxies"] = "auto"  # of local processes: where packets can be stopped
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent
+from clusters.requests import RequestSeen
 from results.recording import TABLES, WORDS
 from results.store import Recorder
 
@@ -63,6 +64,9 @@ class Collector:
                 record(event)
         for entry in self._cluster.drain_metadata():
             self._metadata(entry)
+        drain_requests = getattr(self._cluster, "drain_requests", None)  # only clusters with relays see messages
+        for seen in drain_requests() if drain_requests is not None else ():
+            self._request(seen)
 
     def _life(self, event: NodeEvent) -> None:
         fields = event.fields
@@ -90,6 +94,11 @@ class Collector:
         name, count = event.fields.get("name"), event.fields.get("count")
         if isinstance(name, str) and isinstance(count, int):
             self._recorder.row("probes", name=name, node=event.node, at_ns=event.at_ns, count=count)
+
+    def _request(self, seen: RequestSeen) -> None:
+        columns = msgspec.structs.asdict(seen)
+        columns["from"], columns["to"] = columns.pop("source"), columns.pop("target")
+        self._recorder.row("requests", **columns)
 
     def _metadata(self, entry: MetadataEntry) -> None:
         self._recorder.row(

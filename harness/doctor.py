@@ -20,6 +20,7 @@ class KindHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     works: bool
+    place: str  # where its nodes live here, where there is a choice
     obstacles: tuple[Obstacle, ...]
 
 
@@ -53,7 +54,9 @@ def examined(fault: str | None = None) -> Health:
 
 def _kind(name: str, module: ModuleType) -> KindHealth:
     found: tuple[Obstacle, ...] = tuple(module.obstacles()) if hasattr(module, "obstacles") else ()
-    return KindHealth(kind=name, works=not any(obstacle.blocks for obstacle in found), obstacles=found)
+    works = not any(obstacle.blocks for obstacle in found)
+    place = module.places() if works and hasattr(module, "places") else ""
+    return KindHealth(kind=name, works=works, place=place, obstacles=found)
 
 
 def _fault(name: str, module: ModuleType, kinds: dict[str, tuple[ModuleType, KindHealth]]) -> FaultHealth:

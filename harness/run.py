@@ -91,6 +91,7 @@ class Run:
         self._load: asyncio.Task[None] | None = None
         self._lasting: list[asyncio.Task[None]] = []  # faults that are not healed yet
         self._faults_start_ns = 0
+        self._place: str | None = None  # where the nodes live, where there is a choice
 
     async def execute(self) -> Ending:
         """Do all of it; whatever happens, the recording is closed and nothing stays running."""
@@ -110,6 +111,9 @@ class Run:
         self.progress.phase("start", self._elapsed_ms())
         kind = one_of("cluster", self.plan.cluster, all_clusters())
         cluster: Cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
+        self._place = getattr(cluster, "place", None)
+        if self._place is not None:
+            self.progress.say(f"nodes live in {self._place}")
         stage = Stage(clients=cluster.clients, sink=self.recorder, now_ns=self.clock.now_ns)
         collector = Collector(cluster, self.recorder)
         collector.start()
@@ -354,6 +358,7 @@ class Run:
             "scenario": plan.scenario,
             "cluster": plan.cluster,
             "mode": plan.mode,
+            "place": self._place,
             "mutants": list(plan.spec.mutants),
             "commit": commit(),
             "lock_sha256": lock_sha256(),

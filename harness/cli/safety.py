@@ -39,7 +39,7 @@ def _lines(health: Health) -> list[str]:
     lines = []
     width = max(len(kind.kind) for kind in health.clusters)
     for kind in health.clusters:
-        lines.append(f"{'✓' if kind.works else '✗'} {kind.kind:<{width}}")
+        lines.append(f"{'✓' if kind.works else '✗'} {kind.kind:<{width}}  {kind.place}".rstrip())
         lines += [f"    {obstacle.reason}  → {obstacle.remedy}" for obstacle in kind.obstacles]
     kinds = [kind.kind for kind in health.clusters]
     width = max(len(fault.fault) for fault in health.faults)

@@ -98,7 +98,7 @@ async def lossy():
         proof = await powers.shape(BOTH, Shape(loss=0.3))
 
         assert proof.holds
-        assert proof.facts["retransmissions"] > 0
+        assert proof.facts["lost"] > 0
         assert await caller.ask(FETCH, 1) == 1
         assert (await powers.shape(BOTH, Shape())).holds
 
@@ -114,7 +114,7 @@ async def narrow():
 
 async def a_slow_link_that_is_cut_delivers_after_the_heal():
     async with two_nodes() as (powers, nodes, caller):
-        powers.links.set_shape(BOTH, Shape(delay_ms=40))
+        await powers.links.set_shape(BOTH, Shape(delay_ms=40))
         caller.say(FETCH, 1)
         await asyncio.sleep(0.01)
         powers.links.cuts |= dict.fromkeys(BOTH, "hold")

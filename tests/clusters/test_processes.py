@@ -81,7 +81,7 @@ async def every_fault(folder):
 
         assert isolated.proof.holds
         assert isolated.proof.facts["consequence"]["holds"]
-        assert all(probe["delivered"] == 0 for probe in isolated.proof.facts["probes_after"])
+        assert all(probe["answered"] == 0 for probe in isolated.proof.facts["probes_after"])
         assert isolated.heal.holds
 
         paused = await hurt(cluster, "pause", 3)
