@@ -236,8 +236,7 @@ def upper_bound(runs: int, found: int) -> float:
         return 1 - float(0.05 ** (1 / runs))
     from scipy.stats import beta
 
-    bound: float = beta.ppf(0.95, found + 1, max(runs - found, 1e-9))
-    return bound
+    return float(beta.ppf(0.95, found + 1, max(runs - found, 1e-9)))
 
 
 def recording_hash(run_dir: Path) -> str:

@@ -19,6 +19,7 @@ from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
 from harness.cli.evidence import bisect, bundle, diff, verify
 from harness.cli.findings import findings
 from harness.cli.histories import export_history, import_history
+from harness.cli.night import nightly
 from harness.cli.safety import clean, doctor, heal
 from harness.cli.screen import one_screen
 from harness.cli.session import conduct
@@ -103,6 +104,7 @@ def report(
 app.command()(sweep)
 for command in (power, replay, shrink, demo):
     app.command()(command)
+app.command()(nightly)
 app.command()(bundle)
 app.command()(verify)
 app.command()(diff)

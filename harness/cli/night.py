@@ -1,0 +1,76 @@
+"""The command of the night: nightly."""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from clusters.spec import ClusterSpec
+from harness.cli.session import conduct
+from harness.cli.simulate import fast_folder
+from harness.nightly import Nightly, Shard, Terms, first_seed_of, read_config, trend
+from harness.schedule import BadScenario, duration
+from results import night as nights
+
+
+def nightly(  # noqa: PLR0917 - options
+    file: Annotated[Path, typer.Argument(help="What to run.")] = Path("nightly.yaml"),
+    budget: Annotated[str, typer.Option(help="Time for all of it, e.g. 60m.")] = "60m",
+    shard: Annotated[str, typer.Option(help="Part i of n, e.g. 2/4.")] = "1/1",
+    first_seed: Annotated[int | None, typer.Option(min=0, help="Default: drawn from the date.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once; default: one a core.")] = os.cpu_count() or 1,
+    last: Annotated[Path | None, typer.Option(help="Last night's nightly.json, to compare with.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for junit.xml, summary.md and runs.")] = Path("nightly"),
+    engine: Annotated[str, typer.Option(help="Who judges runs on real nodes: spark, inline or spark-sql.")] = "spark",
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Spend a fixed time as well as possible: past findings, canaries, sweeps, real nodes; JUnit and a summary."""
+    config = read_config(file)
+    former = None if last is None else _former(last)
+    terms = Terms(
+        budget_s=duration(budget, ClusterSpec()).most_ms / 1000,
+        shard=_shard(shard),
+        first_seed=first_seed_of(time.gmtime()) if first_seed is None else first_seed,
+        jobs=jobs,
+    )
+
+    def told(line: str) -> None:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    with tempfile.TemporaryDirectory(prefix="tribunal-nightly-", dir=fast_folder()) as scratch:
+        tonight = Nightly(
+            config,
+            terms=terms,
+            base=file.parent,
+            out=out,
+            scratch=Path(scratch),
+            conduct=lambda plan, folder: conduct(plan, folder, engine, quiet=True),
+            told=told,
+        ).run()
+    if former is not None:
+        tonight.trend = trend(former, tonight)
+    nights.save(tonight, out)
+    typer.echo(msgspec.json.encode(tonight).decode() if json else nights.summary(tonight))
+    if not json:
+        typer.echo(f"→ {out / 'junit.xml'}  {out / 'summary.md'}  {out / 'nightly.json'}")
+    raise typer.Exit(tonight.exit_code)
+
+
+def _shard(text: str) -> Shard:
+    index, slash, count = text.partition("/")
+    if not (slash and index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+        raise BadScenario(f"shard {text!r}: write i/n, e.g. 2/4")
+    return Shard(int(index), int(count))
+
+
+def _former(path: Path) -> nights.Night:
+    try:
+        return nights.load(path)
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise BadScenario(f"{path}: not a nightly.json: {problem}") from None

@@ -1,0 +1,172 @@
+"""Evidence that travels: a bundle says the same again, and one of which a byte was changed is refused by name."""
+
+import shutil
+import zipfile
+
+import msgspec
+import pytest
+
+from harness.bundle import LIST, Tampered, bundle, unpacked, verified
+from harness.cli.main import exit_code
+from harness.diff import compared
+from results.verdict import Verdict
+
+SCENARIO = """scenario: small
+about: a short run to look at
+workload: {name: produce-consume, rate: 60, partitions: 2}
+time: 2s
+warm_up: 500ms
+steps:
+  - {kill: leader(p0), for: 1s}
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two simulated runs of different seeds, judged."""
+    folder = tmp_path_factory.mktemp("evidence")
+    scenario = folder / "small.yaml"
+    scenario.write_text(SCENARIO)
+    for seed in ("1", "2"):
+        code = exit_code(
+            ["run", str(scenario), "--cluster", "simulated", "--seed", seed, "--engine", "inline", "-q",
+             "--out", str(folder / "runs")]
+        )  # fmt: skip
+        assert code == 0
+    return sorted((folder / "runs").iterdir())
+
+
+@pytest.fixture
+def archive(runs, tmp_path):
+    path = tmp_path / "run.zip"
+    bundle(runs[0], path)
+    return path
+
+
+def rewritten(archive, target, *, change=lambda name, content: content, more=()):
+    with zipfile.ZipFile(archive) as source, zipfile.ZipFile(target, "w") as out:
+        for name in source.namelist():
+            content = change(name, source.read(name))
+            if content is not None:
+                out.writestr(name, content)
+        for name, content in more:
+            out.writestr(name, content)
+    return target
+
+
+def test_a_bundle_says_the_same_again(archive):
+    result = verified(archive, "inline")
+
+    assert result.is_same
+    assert result.stated is result.found
+    assert result.stated in (Verdict.PASS, Verdict.PERMITTED)
+
+
+def test_the_same_run_gives_the_same_archive(runs, archive, tmp_path):
+    bundle(runs[0], tmp_path / "again.zip")
+
+    assert (tmp_path / "again.zip").read_bytes() == archive.read_bytes()
+
+
+def test_a_bundle_has_what_a_reader_needs_and_no_disks(runs, archive):
+    (runs[0] / "nodes").mkdir(exist_ok=True)
+    names = zipfile.ZipFile(archive).namelist()
+
+    assert {LIST, "plan.json", "schedule.jsonl", "manifest.json", "verdict.json", "report.html"} <= set(names)
+    assert "requirements.lock" in names
+    assert not [name for name in names if name.startswith("nodes/")]
+
+
+def flipped(victim):
+    def change(name, content):
+        return bytes([content[0] ^ 1, *content[1:]]) if name == victim else content
+
+    return change
+
+
+@pytest.mark.parametrize("victim", ["plan.json", "verdict.json", "schedule.jsonl", "requirements.lock"])
+def test_a_changed_byte_is_refused_by_name(archive, tmp_path, victim):
+    with pytest.raises(Tampered, match=victim):
+        unpacked(rewritten(archive, tmp_path / "bad.zip", change=flipped(victim)), tmp_path / "out")
+
+
+def test_a_changed_table_is_refused_by_name(archive, tmp_path):
+    victim = next(name for name in zipfile.ZipFile(archive).namelist() if name.startswith("recording/sends/"))
+
+    with pytest.raises(Tampered, match="recording/sends/"):
+        unpacked(rewritten(archive, tmp_path / "bad.zip", change=flipped(victim)), tmp_path / "out")
+
+
+def test_a_missing_file_is_refused_by_name(archive, tmp_path):
+    bad = rewritten(archive, tmp_path / "bad.zip", change=lambda n, c: None if n == "schedule.jsonl" else c)
+
+    with pytest.raises(Tampered, match=r"schedule\.jsonl: in the list, but not in the archive"):
+        unpacked(bad, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["../evil", "extra.txt", "/etc/evil"])
+def test_a_file_nobody_named_is_refused(archive, tmp_path, name):
+    bad = rewritten(archive, tmp_path / "bad.zip", more=[(name, b"x")])
+
+    with pytest.raises(Tampered, match="not in its list"):
+        unpacked(bad, tmp_path / "out")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_listed_name_outside_the_archive_is_refused(archive, tmp_path):
+    def change(name, content):
+        if name != LIST:
+            return content
+        listed = msgspec.json.decode(content)
+        listed["files"].append({"name": "../evil", "size": 1, "sha256": "x"})
+        return msgspec.json.encode(listed)
+
+    bad = rewritten(archive, tmp_path / "bad.zip", change=change, more=[("../evil", b"x")])
+
+    with pytest.raises(Tampered, match="outside of the archive"):
+        unpacked(bad, tmp_path / "out")
+
+
+def test_a_verdict_that_was_made_better_is_found_by_judging_again(runs, tmp_path):
+    """Hashes that were made to fit do not help: the recording is judged, not the verdict."""
+    run = shutil.copytree(runs[0], tmp_path / "run")
+    content = msgspec.json.decode((run / "verdict.json").read_bytes())
+    content["verdict"] = "VIOLATION"
+    (run / "verdict.json").write_bytes(msgspec.json.encode(content))
+    bundle(run, tmp_path / "lie.zip")
+
+    result = verified(tmp_path / "lie.zip", "inline")
+
+    assert not result.is_same
+    assert "VIOLATION stated" in result.differences[0]
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 half"])
+def test_what_is_no_archive_is_one_line_and_3(tmp_path, capsys, content):
+    (tmp_path / "x.zip").write_bytes(content)
+
+    assert exit_code(["verify", str(tmp_path / "x.zip"), "--engine", "inline"]) == 3
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_cut_off_archive_is_refused(archive, tmp_path, capsys):
+    (tmp_path / "cut.zip").write_bytes(archive.read_bytes()[:-200])
+
+    assert exit_code(["verify", str(tmp_path / "cut.zip"), "--engine", "inline"]) == 3
+    assert "not a whole archive" in capsys.readouterr().err
+
+
+def test_runs_of_two_seeds_differ_in_plan_and_from_some_event_on(runs):
+    result = compared(*runs)
+
+    assert "seed" in [one.what for one in result.plan]
+    assert not result.made_with
+    assert sorted(result.first_event) == sorted(run.name for run in runs)
+    assert all(result.first_event.values())
+
+
+def test_a_run_does_not_differ_from_itself(runs):
+    result = compared(runs[0], runs[0])
+
+    assert result.is_same
+    assert result.trace == "the same history, event by event"

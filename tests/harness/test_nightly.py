@@ -1,0 +1,120 @@
+"""A night: its file is checked before anything starts, its parts happen in order, its shards see different seeds."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from harness.cli.main import exit_code
+from harness.nightly import Nightly, Shard, Terms, first_seed_of, read_config
+from harness.schedule import BadScenario
+from results.night import load
+from results.verdict import RunVerdict, Verdict
+
+NIGHT = """nightly: small
+canaries: {mutants: [M01], share: 20}
+sweeps: {last-replica-standing: 1}
+confirm: {runs: [{scenario: produce-consume, cluster: processes}]}
+probes: [never-reached-by-anything]
+"""
+
+
+def written(tmp_path, text=NIGHT):
+    path = tmp_path / "nightly.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("nightly: x\nsweeps: {}\n", "at least one scenario", id="empty"),
+        pytest.param("nightly: x\nsweeps: {a: 0}\n", "unknown scenario", id="scenario"),
+        pytest.param("nightly: x\nsweeps: {produce-consume: 0}\n", "weight above 0", id="weight"),
+        pytest.param("nightly: x\nsweeps: {produce-consume: 1}\nfoo: 1\n", "unknown field `foo`", id="field"),
+        pytest.param("nightly: [\n", "nightly.yaml", id="yaml"),
+        pytest.param("sweeps: {produce-consume: 1}\n", "missing required field", id="name"),
+        pytest.param(NIGHT.replace("M01", "M999"), "unknown mutant", id="mutant"),
+        pytest.param(NIGHT.replace("processes", "process"), "did you mean processes", id="cluster"),
+        pytest.param(NIGHT.replace("share: 20", "share: 95"), "nothing for the sweeps", id="shares"),
+        pytest.param("#\n" * 30 + NIGHT, "more than 25 lines", id="long"),
+    ],
+)
+def test_a_bad_file_is_one_line_and_64(tmp_path, capsys, text, line):
+    assert exit_code(["nightly", str(written(tmp_path, text))]) == 64
+    said = capsys.readouterr().err
+    assert line in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "1/"])
+def test_a_bad_shard_is_refused(tmp_path, capsys, shard):
+    assert exit_code(["nightly", str(written(tmp_path)), "--shard", shard]) == 64
+    assert "write i/n" in capsys.readouterr().err
+
+
+def test_every_night_sees_other_seeds_and_the_same_night_the_same():
+    friday, saturday = time.strptime("2026-11-20", "%Y-%m-%d"), time.strptime("2026-11-21", "%Y-%m-%d")
+
+    assert first_seed_of(friday) == first_seed_of(friday)
+    assert first_seed_of(friday) < first_seed_of(saturday)
+
+
+def test_a_night_end_to_end(tmp_path):
+    """A few seconds of each part; what happens on real nodes is somebody else's test."""
+    asked = []
+
+    def conduct(plan, folder):
+        asked.append((plan.scenario, plan.cluster))
+        run_dir = folder / "real"
+        run_dir.mkdir(parents=True)
+        return SimpleNamespace(
+            run_dir=run_dir, verdict=RunVerdict(run_id="real", verdict=Verdict.INCONCLUSIVE, claim="", reasons=["why"])
+        )
+
+    night = Nightly(
+        read_config(written(tmp_path)),
+        terms=Terms(budget_s=30, shard=Shard(1, 1), first_seed=5, jobs=2),
+        base=tmp_path,
+        out=tmp_path / "out",
+        scratch=tmp_path / "scratch",
+        conduct=conduct,
+        told=lambda line: None,
+    ).run()
+
+    assert [one.found for one in night.canaries] == [True]
+    assert night.runs >= 1
+    assert night.cold == ["never-reached-by-anything"]
+    assert asked == [("produce-consume", "processes")]
+    assert (tmp_path / "out" / "runs" / "real").is_dir()  # no passing run: its folder is evidence
+    assert night.exit_code in (1, 3)
+    assert load(tmp_path / "out" / "nightly.json") == night
+    assert (tmp_path / "out" / "junit.xml").is_file()
+    assert (tmp_path / "out" / "summary.md").is_file()
+
+
+def test_shards_split_the_seeds(tmp_path):
+    seeds = []
+    for index in (1, 2):
+        nightly = Nightly(
+            read_config(written(tmp_path)),
+            terms=Terms(budget_s=30, shard=Shard(index, 2), first_seed=100, jobs=1),
+            base=tmp_path,
+            out=tmp_path,
+            scratch=tmp_path,
+            conduct=lambda plan, folder: None,
+            told=lambda line: None,
+        )
+        plans = nightly.upcoming()
+        seeds.append([next(plans).seed for _ in range(3)])
+
+    assert seeds == [[100, 102, 104], [101, 103, 105]]
+
+
+def test_no_former_night(tmp_path, capsys):
+    (tmp_path / "last.json").write_text("{}")
+
+    with pytest.raises(BadScenario):
+        read_config(tmp_path / "nowhere.yaml")
+    assert exit_code(["nightly", str(written(tmp_path)), "--last", str(tmp_path / "last.json")]) == 64
+    assert "not a nightly.json" in capsys.readouterr().err

@@ -1,0 +1,123 @@
+"""The night's account: one red case per bug, a summary of one page, exit codes that tell the system from the harness."""
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import msgspec
+import pytest
+import xmlschema
+
+from results.night import Canary, Confirmation, FoundTonight, Night, Past, Swept, junit, load, save, summary
+
+SCHEMA = Path(__file__).with_name("junit.xsd")
+
+
+def night(**changes):
+    base = Night(
+        name="tribunal", began="2026-11-21T02:00:00Z", commit="c" * 40, lock_sha256="l", shard="1/1", budget_s=3600.0,
+        first_seed=7, seconds=3590.0,
+        swept=[Swept(scenario="rotating-swarm", runs=900, seconds=3000.0, simulated_ms=54_000_000, verdicts={"PASS": 900})],
+        canaries=[Canary(mutant="m01_no_elr", scenario="s", found=True, seen_by=["x"], seeds=2, seconds=9.0, note="")],
+        past=[Past(name="p", signature="I4: #", outcome="stays fixed", runs=1, max_runs=1, seconds=2.0, others=[],
+                   is_bad=False, is_lost=False)],
+    )  # fmt: skip
+    return msgspec.structs.replace(base, **changes)
+
+
+def found(signature="lost_writes/lost", state="new", **changes):
+    base = FoundTonight(
+        signature=signature, state=state, known_as="", count=3, scenarios=["rotating-swarm"], seeds=[7, 9, 12],
+        claim="3 x lost", run_dirs=[], again="tribunal run rotating-swarm --cluster simulated --seed 7",
+    )  # fmt: skip
+    return msgspec.structs.replace(base, **changes)
+
+
+MISSED = Canary(mutant="m44_acks_local", scenario="s", found=False, seen_by=[], seeds=80, seconds=60.0, note="")
+
+
+def real(verdict):
+    return Confirmation(
+        scenario="produce-consume", cluster="containers", seed=7, verdict=verdict, claim="claim", reasons=["why"],
+        seconds=60.0, run_dir="runs/x",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        pytest.param({}, 0, id="green"),
+        pytest.param({"found": [found(state="known")]}, 0, id="a known one"),
+        pytest.param({"found": [found()]}, 1, id="a new one"),
+        pytest.param({"found": [found(state="regressed")]}, 1, id="a mended one is back"),
+        pytest.param({"canaries": [MISSED]}, 3, id="a green canary is the harness's failure"),
+        pytest.param({"canaries": [MISSED], "found": [found()]}, 1, id="a violation goes first"),
+        pytest.param({"cold": ["elr_nonempty"]}, 3, id="a cold probe"),
+        pytest.param({"confirmations": [real("VIOLATION")]}, 1, id="real violation"),
+        pytest.param({"confirmations": [real("INCONCLUSIVE")]}, 2, id="real inconclusive"),
+        pytest.param({"confirmations": [real("ERROR")]}, 3, id="real error"),
+        pytest.param({"confirmations": [real("PERMITTED")]}, 0, id="real permitted"),
+    ],
+)
+def test_exit_codes(changes, code):
+    assert night(**changes).exit_code == code
+
+
+def test_the_same_bug_opens_one_red_case_however_often_it_shows(tmp_path):
+    save(night(found=[found(count=300, scenarios=["a", "b", "c"])]), tmp_path)
+
+    root = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert len(root.findall(".//failure")) == 1
+    assert root.find(".//failure/..").get("name") == "lost_writes/lost"
+
+
+def test_what_the_harness_failed_at_is_an_error_and_not_a_failure():
+    root = ElementTree.fromstring(junit(night(canaries=[MISSED], cold=["x"])).tostring())
+
+    assert len(root.findall(".//error")) == 2
+    assert not root.findall(".//failure")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"found": [found(signature='<b>"&\x00\ud800', claim="]]>\x1b[31m")]},
+        {"canaries": [MISSED], "cold": ["x"], "confirmations": [real("ERROR"), real("PASS")]},
+        {"swept": [Swept(scenario="never-begun")]},
+    ],
+)
+def test_junit_is_read_by_a_strict_parser(tmp_path, changes):
+    save_only_junit = tmp_path / "junit.xml"
+    junit(night(**changes)).write(str(save_only_junit), pretty=True)
+
+    xmlschema.XMLSchema(SCHEMA).validate(str(save_only_junit))
+
+
+def test_the_summary_has_at_most_40_lines_however_bad_the_night_was():
+    bad = night(
+        found=[found(signature=f"s{number}") for number in range(50)],
+        canaries=[MISSED] * 30,
+        cold=[f"probe{number}" for number in range(60)],
+        confirmations=[real("VIOLATION")] * 40,
+        errors=["e"] * 40,
+        trend={f"figure {number}": [1.0, 2.0] for number in range(6)},
+    )
+
+    text = summary(bad)
+
+    assert len(text.splitlines()) <= 40
+    assert "44 more signatures" in text
+
+
+def test_the_summary_takes_no_markup_from_what_it_tells():
+    text = summary(night(found=[found(signature="<script>|`x`")]))
+
+    assert "<script>" not in text.replace("\\<", "")
+    assert "\\|" in text
+
+
+def test_a_night_reads_as_it_was_saved(tmp_path):
+    kept = night(found=[found()])
+    save(kept, tmp_path)
+
+    assert load(tmp_path / "nightly.json") == kept
