@@ -1,8 +1,8 @@
 """From a run that found something to a plan with as little in it as still finds the same.
 
-Delta debugging over what a plan consists of: faults in ever smaller groups (Zeller and Hildebrandt's ddmin), then workers,
-then rates, readers and the length of the run by halves. Every candidate is run in the
-simulator, each in a process of its own, several at once; the first one (in order) that still shows the signature is
+Delta debugging over what a plan consists of: faults in ever smaller groups (Zeller and Hildebrandt's ddmin), then clients,
+nodes and partitions, then records, rates, the length of the run and each fault's duration and pause by halves. Every
+candidate is run in the simulator, each in a process of its own, several at once; the first one (in order) that still shows the signature is
 kept. A candidate that shows something else counts as no finding: what is sought must not change on the way.
 """
 
@@ -18,8 +18,11 @@ from harness.plan import Plan, PlannedFault
 from harness.sweep import SeedResult, swept
 
 RATE_LEAST: Final = 1
+RECORDS_MOST: Final = 64  # as many a worker may have when they are first counted
 TIME_LEAST_MS: Final = 1_000
 WARM_UP_LEAST_MS: Final = 100
+DURATION_LEAST_MS: Final = 100
+GRAVE: Final = ("lost", "I4", "I5")  # what is sought first in a plan that shows several things
 
 
 class Shrunk(NamedTuple):
@@ -63,18 +66,19 @@ class Shrinker:
         """Return the smallest plan reached within the budget."""
         first = self._run([plan])[0]
         if self.signature is None and first.signatures:
-            self.signature = first.signatures[0]
+            self.signature = min(first.signatures, key=_gravity)
         if self.signature is None or self.signature not in first.signatures:
             raise NotFound(f"this plan shows {', '.join(first.signatures) or 'nothing'} when it is run again")
         self._best = first
         plan = self._without_later_rounds(plan)
         plan = self._first_that_shows(list(bold(plan))) or plan
+        plan = self._take_while(plan, fewer_nodes)
         plan = self._faults(plan)
-        size = -1
-        while size != _size(plan) and not self._is_over():
-            size = _size(plan)
-            plan = self._take_while(plan, workers_removed)
-            plan = self._take_while(plan, halved)
+        size: Size | None = None
+        while size != size_of(plan) and not self._is_over():
+            size = size_of(plan)
+            for candidates in (workers_removed, fewer_records, halved, sooner, fewer_nodes):
+                plan = self._take_while(plan, candidates)
         plan = self._faults(plan)
         return Shrunk(plan, self._best, self._tried, round(time.monotonic() - self._began, 1))
 
@@ -106,7 +110,7 @@ class Shrinker:
             if smaller is None:
                 break
             plan = smaller
-            self._told(f"{len(plan.faults)} faults, {rate_of(plan)} records/s, {plan.time_ms / 1000:.1f} s")
+            self._told(said(plan))
         return plan
 
     def _first_that_shows(self, plans: Sequence[Plan]) -> Plan | None:
@@ -172,8 +176,61 @@ def workers_removed(plan: Plan) -> Iterator[Plan]:
         yield _with_load(plan, readers=0)
 
 
+def fewer_nodes(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with one controller, with as many brokers as replicas, with the first partition alone."""
+    spec = plan.spec
+    if spec.controllers > 1:
+        yield msgspec.structs.replace(plan, spec=msgspec.structs.replace(spec, controllers=1))
+    if spec.brokers > spec.replication_factor:
+        yield msgspec.structs.replace(plan, spec=msgspec.structs.replace(spec, brokers=spec.brokers - 1))
+    if plan.workload_plan.get("partitions", 1) > 1:
+        aimed = {fault.target.partition for fault in plan.faults} - {None, 0}
+        workers = [{**worker, "partitions": [0]} for worker in plan.workload_plan.get("workers", [])]
+        if not aimed:
+            yield _with_load(plan, partitions=1, workers=workers)
+
+
+def fewer_records(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with a few records a worker, then with half as many."""
+    workers = plan.workload_plan.get("workers", [])
+    most = max((worker.get("records_max") or 2 * RECORDS_MOST for worker in workers), default=0)
+    for count in dict.fromkeys((most // 8, most // 2)):
+        if 0 < count < most:
+            yield _with_load(
+                plan, workers=[{**w, "records_max": min(count, w.get("records_max") or count)} for w in workers]
+            )
+
+
+def sooner(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with an eighth of every fault's duration and pause, with half, then with half of each one's alone."""
+    half = tuple(_halved_fault(fault, lasts=True, after=True) for fault in plan.faults)
+    eighth = tuple(
+        _halved_fault(_halved_fault(fault, lasts=True, after=True), lasts=True, after=True) for fault in half
+    )
+    for shorter in (eighth, half):
+        if shorter != plan.faults:
+            yield msgspec.structs.replace(plan, faults=shorter)
+    for index, fault in enumerate(plan.faults):
+        for lasts in (True, False):
+            changed = _halved_fault(fault, lasts=lasts, after=not lasts)
+            if changed != fault and len(plan.faults) > 1:
+                yield msgspec.structs.replace(plan, faults=(*plan.faults[:index], changed, *plan.faults[index + 1 :]))
+
+
+def _halved_fault(fault: PlannedFault, *, lasts: bool, after: bool) -> PlannedFault:
+    return msgspec.structs.replace(
+        fault,
+        lasts_ms=_halved_ms(fault.lasts_ms) if lasts else fault.lasts_ms,
+        after_ms=_halved_ms(fault.after_ms) if after else fault.after_ms,
+    )
+
+
+def _halved_ms(duration_ms: int) -> int:
+    return duration_ms if duration_ms < 2 * DURATION_LEAST_MS else duration_ms // 2
+
+
 def halved(plan: Plan) -> Iterator[Plan]:
-    """Yield the plan with half of its rate, of its time, of each fault's duration and pause."""
+    """Yield the plan with half of its time, with less of its rate and of its warm-up."""
     workers = plan.workload_plan.get("workers", [])
     if any(worker["rate_per_s"] > RATE_LEAST for worker in workers):
         slower = [{**worker, "rate_per_s": max(RATE_LEAST, worker["rate_per_s"] // 4)} for worker in workers]
@@ -193,6 +250,40 @@ def rate_of(plan: Plan) -> int:
     return sum(worker["rate_per_s"] for worker in plan.workload_plan.get("workers", []))
 
 
-def _size(plan: Plan) -> int:
-    workers = len(plan.workload_plan.get("workers", []))
-    return len(plan.faults) * 1_000_000 + workers * 100_000 + rate_of(plan) * 100 + plan.time_ms // 100
+def records_of(plan: Plan) -> int | None:
+    """Return how many records all workers produce together at most; None where nothing limits them."""
+    counts = [worker.get("records_max") for worker in plan.workload_plan.get("workers", [])]
+    return None if None in counts else sum(counts)
+
+
+def said(plan: Plan) -> str:
+    """Return a plan's size in words."""
+    records = records_of(plan)
+    load = f"{rate_of(plan)} records/s" if records is None else f"{records} records"
+    nodes = f"{plan.spec.brokers}+{plan.spec.controllers} nodes"
+    lasting_ms = sum(fault.lasts_ms + fault.after_ms for fault in plan.faults)
+    return f"{len(plan.faults)} faults of {lasting_ms / 1000:.1f} s in all, {load}, {nodes}"
+
+
+Size = tuple[int, ...]
+
+
+def size_of(plan: Plan) -> Size:
+    """Return what a shrinker makes smaller: two plans alike in it are as small as each other."""
+    spec, workers = plan.spec, plan.workload_plan.get("workers", [])
+    durations = sum(fault.lasts_ms + fault.after_ms for fault in plan.faults)
+    records = records_of(plan)
+    return (
+        len(plan.faults),
+        spec.brokers + spec.controllers,
+        plan.workload_plan.get("partitions", 1),
+        len(workers) + int(plan.workload_plan.get("readers", 0)),
+        -1 if records is None else records,
+        rate_of(plan),
+        plan.time_ms + plan.warm_up_ms,
+        durations,
+    )
+
+
+def _gravity(name: str) -> tuple[bool, str]:
+    return not any(word in name for word in GRAVE), name

@@ -51,7 +51,10 @@ class Stage:
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One producing process, drawn beforehand."""
+    """One producing process, drawn beforehand.
+
+    records_max:  how many it produces, then it rests until the end; None: as long as the run lasts.
+    """
 
     process: int
     worker_class: str
@@ -60,6 +63,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[int, ...]
     rate_per_s: int
     seed: str
+    records_max: int | None = None
 
 
 class _Sent(msgspec.Struct, frozen=True):

@@ -113,8 +113,12 @@ async def _produce(stage: Stage, chosen: Plan, worker_plan: WorkerPlan) -> None:
     loop = asyncio.get_running_loop()
     try:
         due = loop.time()
+        left = worker_plan.records_max
         while not stage.stopping.is_set():
-            if worker.in_flight < IN_FLIGHT_MAX:
+            if left == 0:
+                await stage.stopping.wait()
+            elif worker.in_flight < IN_FLIGHT_MAX:
+                left = None if left is None else left - 1
                 number = random.choice(worker_plan.partitions)
                 worker.produce(TopicPartition(chosen.topic, number), f"key-{random.randrange(KEY_COUNT)}")
             # (Behind by more than a moment: the machine was busy; do not catch up in a burst.)

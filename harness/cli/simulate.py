@@ -176,7 +176,7 @@ def shrink(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Make a plan as small as can be that still finds the same; it is written beside the run's own."""
-    from harness.shrink import NotFound, Shrinker, rate_of
+    from harness.shrink import NotFound, Shrinker, rate_of, records_of
 
     path = run / "plan.json" if run.is_dir() else run
     plan = msgspec.structs.replace(read_plan(path), cluster="simulated")
@@ -197,6 +197,8 @@ def shrink(
         "signature": shrinker.signature,
         "faults": [len(plan.faults), len(small.plan.faults)],
         "records_per_s": [rate_of(plan), rate_of(small.plan)],
+        "records_max": [records_of(plan), records_of(small.plan)],
+        "nodes": [len(plan.spec.node_ids), len(small.plan.spec.node_ids)],
         "time_ms": [plan.time_ms, small.plan.time_ms],
         "tried": small.tried,
         "seconds": small.seconds,

@@ -8,12 +8,24 @@ import pytest
 import yaml
 
 from harness.plan import made
-from harness.power import sought
+from harness.power import plan_of, sought
 from harness.progress import Silent
 from harness.replay import first_difference, replayed
 from harness.schedule import scenario
-from harness.shrink import NotFound, Shrinker, halved, without_parts, workers_removed
+from harness.shrink import (
+    NotFound,
+    Shrinker,
+    fewer_nodes,
+    fewer_records,
+    halved,
+    records_of,
+    size_of,
+    sooner,
+    without_parts,
+    workers_removed,
+)
 from harness.simulated import conduct_simulated
+from harness.sweep import run_seed
 
 KILLS = {
     "scenario": "kills",
@@ -63,7 +75,12 @@ def test_candidates_are_smaller():
     whole = plan()
 
     assert len(list(workers_removed(whole))) == len(whole.workload_plan["workers"]) + 1
-    assert all(one != whole for one in halved(whole))
+    for candidates in (halved, sooner, fewer_nodes, fewer_records):
+        smaller = list(candidates(whole))
+        assert smaller, candidates
+        assert all(size_of(one) != size_of(whole) for one in smaller), candidates
+    assert [records_of(one) for one in fewer_records(whole)] == [4 * 16, 4 * 64]
+    assert {one.faults[1].lasts_ms for one in sooner(whole)} == {2_800, 1_400, 350}
 
 
 def test_a_replay_is_bit_exact_and_another_plan_is_named_at_its_first_event(tmp_path):
@@ -92,6 +109,21 @@ def test_a_finding_shrinks_and_stays_the_same(tmp_path):
     assert shrinker.signature in small.result.signatures
     assert len(small.plan.faults) <= len(found.faults)
     assert small.plan.faults
+
+
+def test_the_last_replica_standing_shrinks_to_a_handful_that_still_fails_when_replayed(tmp_path):
+    """Issue 6: with its mutant at most 5 steps and 10 records, in under a minute."""
+    found = sought("m01_no_elr", "last-replica-standing", range(20), 60, 2, tmp_path / "found")
+    shrinker = Shrinker(tmp_path / "shrink", signature=found.seen_by[0], jobs=2, budget_s=25)
+
+    small = shrinker.shrink(plan_of("last-replica-standing", found.seed, ("m01_no_elr",)))
+    first, again = (run_seed(small.plan, tmp_path / name) for name in ("first", "again"))
+
+    assert len(small.plan.faults) <= 5
+    assert records_of(small.plan) <= 10
+    assert small.seconds < 60
+    assert shrinker.signature in first.signatures
+    assert (first.trace_hash, first.recording_hash) == (again.trace_hash, again.recording_hash)
 
 
 def test_a_plan_that_shows_nothing_is_not_shrunk(tmp_path):
