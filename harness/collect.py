@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent
 from clusters.requests import RequestSeen
+from replog.types import METADATA_TOPIC
 from results.recording import TABLES, WORDS
 from results.store import Recorder
 
@@ -29,6 +30,8 @@ class Collector:
         self._task: asyncio.Task[None] | None = None
         self._by_event: dict[str, Callable[[NodeEvent], None]] = {
             "high_watermark": self._watermark,
+            "follows": self._log_end,
+            "truncated": self._truncated,
             "probe": self._probe,
             **dict.fromkeys(LIFE_EVENTS, self._life),
         }
@@ -89,6 +92,23 @@ class Collector:
         wanted = TABLES["watermarks"].fields
         columns = {name: _known(value) for name, value in event.fields.items() if name in wanted}
         self._recorder.row("watermarks", observer=f"node-{event.node}", source="node", at_ns=event.at_ns, **columns)
+
+    def _log_end(self, event: NodeEvent) -> None:
+        """Record where a follower's log ends as it begins to follow."""
+        self._log_end_at(event, event.fields.get("log_end_offset"))
+
+    def _truncated(self, event: NodeEvent) -> None:
+        """Record where a log ended before and behind a cut: two rows of one instant."""
+        self._log_end_at(event, event.fields.get("from_offset"))
+        self._log_end_at(event, event.fields.get("to_offset"))
+
+    def _log_end_at(self, event: NodeEvent, offset: object) -> None:
+        topic, partition, leader_epoch = (event.fields.get(name) for name in ("topic", "partition", "leader_epoch"))
+        if isinstance(topic, str) and topic != METADATA_TOPIC:
+            self._recorder.row(
+                "watermarks", observer=f"node-{event.node}", source="node", topic=topic, partition=partition,
+                leader_epoch=_known(leader_epoch), log_end_offset=offset, at_ns=event.at_ns,
+            )  # fmt: skip
 
     def _probe(self, event: NodeEvent) -> None:
         name, count = event.fields.get("name"), event.fields.get("count")

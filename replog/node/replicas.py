@@ -208,6 +208,16 @@ class Replicas:
     def _follow(self, replica: Replica, effect: Effect) -> None:
         assert isinstance(effect, Follow)
         assert self.replication is not None
+        # What this replica brings into the leader epoch: what it has to cut or to copy follows from here.
+        self.world.journal.event(
+            "follows",
+            node=self.node_id,
+            topic=replica.name.topic,
+            partition=replica.name.partition,
+            leader_epoch=replica.partition.leader_epoch,
+            leader=effect.source,
+            log_end_offset=replica.partition.log.log_end_offset,
+        )
         self.replication.follow(replica, effect.source)
 
     def _unfollow(self, replica: Replica, _: Effect) -> None:
