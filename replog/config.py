@@ -72,6 +72,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     "replica.fetch.min.bytes": 1,
     "replica.high.watermark.checkpoint.interval.ms": 5000,
     "fetch.max.bytes": 57671680,
+    "max.incremental.fetch.session.cache.slots": 1000,
+    "replica.selector.class": "",  # Kafka's RackAwareReplicaSelector sends consumers to replicas of their own rack
     "leader.imbalance.check.interval.seconds": 300,
     "auto.leader.rebalance.enable": True,
     "unclean.leader.election.interval.ms": 300000,

@@ -4,17 +4,20 @@ The log of a follower is a prefix of its leader's, or it is made one: the leader
 the histories part, and the follower cuts there. It cuts by epochs, never by its high watermark as long as it
 knows any epoch (KIP-101): a follower's high watermark lags by one round, and what lies between is committed.
 
-`FetchSource` is the book-keeping for one leader broker: which of its partitions to ask for, and since when not.
+`FetchSource` is the book-keeping for one leader broker: what to ask for, what its session knows already, and what rests.
 """
 
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
 
+from replog.broker.fetch_sessions import Key, SessionClient
 from replog.errors import Error
 from replog.types import LeaderEpoch, TopicPartition
+from replog.wire.messages.fetch import FetchPartition
 
 UNKNOWN_EPOCH: Final = -1
 UNKNOWN_OFFSET: Final = -1
@@ -100,7 +103,7 @@ def remedy(error: Error, *, asked_epoch: LeaderEpoch, current_epoch: LeaderEpoch
 class FetchState:
     """One followed partition."""
 
-    __slots__ = ("delayed_until_ms", "leader_epoch", "name", "stopped", "topic_id")
+    __slots__ = ("delayed_until_ms", "leader_epoch", "name", "stated", "stopped", "topic_id")
 
     def __init__(self, name: TopicPartition, topic_id: UUID, leader_epoch: LeaderEpoch) -> None:
         self.name = name
@@ -108,34 +111,105 @@ class FetchState:
         self.leader_epoch = leader_epoch
         self.delayed_until_ms = 0
         self.stopped = False
+        self.stated: FetchPartition | None = None  # what the leader's session knows of this very state
+
+    @property
+    def key(self) -> Key:
+        """Name the partition as fetch sessions do."""
+        return self.topic_id, self.name.partition
+
+
+class Question(NamedTuple):
+    """What to put into the next fetch.
+
+    wanted:     the partitions to be named, with their positions.
+    forgotten:  the partitions that the session is to let go.
+    """
+
+    wanted: list[tuple[FetchState, FetchPartition]]
+    forgotten: list[Key]
 
 
 class FetchSource:
-    """The partitions followed at one leader broker, in turn, so that none of them starves."""
+    """The partitions followed at one leader broker, and the fetch session there (KIP-227).
+
+    Only partitions that changed since they were last named are looked at: new ones, those that were answered, those whose
+    rest is over. Without a session all are named, in turn, so that none of them starves.
+    """
 
     def __init__(self, backoff_ms: int) -> None:
         self.backoff_ms = backoff_ms
+        self.session = SessionClient()
         self.states: dict[TopicPartition, FetchState] = {}
+        self._resting: dict[TopicPartition, FetchState] = {}  # delayed or stopped
+        self._changed: dict[TopicPartition, None] = {}
+        self._forgotten: dict[Key, None] = {}
 
     def follow(self, name: TopicPartition, topic_id: UUID, leader_epoch: LeaderEpoch) -> None:
         """Begin, or begin again: each new leader epoch restarts the fetcher (KAFKA-7164, M23)."""
-        self.states.pop(name, None)
+        self.forget(name)
         self.states[name] = FetchState(name, topic_id, leader_epoch)
+        self._changed[name] = None
 
     def forget(self, name: TopicPartition) -> None:
         """Stop following."""
-        self.states.pop(name, None)
+        state = self.states.pop(name, None)
+        if state is not None:
+            self._resting.pop(name, None)
+            self._changed.pop(name, None)
+            self._forgotten[state.key] = None
 
-    def due(self, now_ms: int) -> list[FetchState]:
-        """Return what to ask for now."""
-        return [state for state in self.states.values() if not state.stopped and state.delayed_until_ms <= now_ms]
+    def changed(self, name: TopicPartition) -> None:
+        """Look at our position again with the next fetch."""
+        if name in self.states:
+            self._changed[name] = None
+
+    def is_due(self, now_ms: int) -> bool:
+        """Tell whether there is anything to ask for; those whose rest is over are asked for again."""
+        for state in [state for state in self._resting.values() if not state.stopped]:
+            if state.delayed_until_ms <= now_ms:
+                del self._resting[state.name]
+                self._changed[state.name] = None
+        return len(self.states) > len(self._resting)
 
     def next_due_ms(self) -> int | None:
         """Return when a delayed partition becomes due, or None when nothing is ever due without news."""
-        return min((state.delayed_until_ms for state in self.states.values() if not state.stopped), default=None)
+        return min((state.delayed_until_ms for state in self._resting.values() if not state.stopped), default=None)
+
+    def candidates(self) -> list[FetchState]:
+        """Return what the next question may name."""
+        if self.session.is_new:
+            return [state for name, state in self.states.items() if name not in self._resting]
+        return [self.states[name] for name in self._changed if name not in self._resting]
+
+    def question(self, position: Callable[[FetchState], FetchPartition | None]) -> Question:
+        """Make the next question, and count it as asked.
+
+        position:  what to ask for a partition; None when it cannot be asked for now.
+        """
+        session = self.session
+        wanted: list[tuple[FetchState, FetchPartition]] = []
+        for state in self.candidates():
+            partition = position(state)
+            if partition is None:
+                continue
+            self._changed.pop(state.name, None)
+            self._forgotten.pop(state.key, None)
+            if session.is_new or session.stated.get(state.key) != partition:
+                wanted.append((state, partition))
+                session.stated[state.key] = partition
+            state.stated = partition
+        forgotten = [key for key in self._forgotten if session.stated.pop(key, None) is not None]
+        self._forgotten.clear()
+        return Question(wanted, forgotten)
+
+    def state_of(self, key: Key, name: TopicPartition) -> FetchState | None:
+        """Return the state an answer belongs to: not removed, no newer epoch since it was asked for (SPEC 3.4.6)."""
+        state = self.states.get(name)
+        return None if state is None or state.stated is None or state.key != key else state
 
     def is_current(self, name: TopicPartition, leader_epoch: LeaderEpoch) -> bool:
-        """Tell whether an answer still belongs here: not removed, no newer epoch (SPEC 3.4.6)."""
+        """Tell whether the partition is still followed in this epoch."""
         state = self.states.get(name)
         return state is not None and state.leader_epoch == leader_epoch
 
@@ -151,21 +225,36 @@ class FetchSource:
         chosen = remedy(error, asked_epoch=asked_epoch, current_epoch=state.leader_epoch)
         match chosen:
             case Remedy.STOP | Remedy.FAIL:
-                state.stopped = True
+                self.stop(name)
             case Remedy.BACK_OFF:
                 self.back_off(name, now_ms)
             case Remedy.RETRY | Remedy.FIND_RANGE:
                 pass
         return chosen
 
+    def on_lost(self, now_ms: int) -> None:
+        """Leave all partitions alone for a while; nobody knows what the leader heard."""
+        self.session.begin_anew()
+        for name, state in self.states.items():
+            if not state.stopped:
+                self.back_off(name, now_ms)
+
     def back_off(self, name: TopicPartition, now_ms: int) -> None:
         """Leave the partition alone for a while."""
         state = self.states.get(name)
         if state is not None:
             state.delayed_until_ms = now_ms + self.backoff_ms
+            self._rest(state)
 
     def stop(self, name: TopicPartition) -> None:
         """Leave the partition alone until metadata moves."""
         state = self.states.get(name)
         if state is not None:
             state.stopped = True
+            self._rest(state)
+
+    def _rest(self, state: FetchState) -> None:
+        self._resting[state.name] = state
+        self._changed.pop(state.name, None)
+        self._forgotten[state.key] = None
+        state.stated = None

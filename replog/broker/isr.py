@@ -104,11 +104,21 @@ class Settle(msgspec.Struct, frozen=True):
 Effect = Refuse | Propose | Advance | Settle
 
 
+class Contact:
+    """When a replica last fetched in a session: a fetch that does not name a partition repeats its last position there."""
+
+    __slots__ = ("last_ms",)
+
+    def __init__(self, last_ms: int) -> None:
+        self.last_ms = last_ms
+
+
 class Follower:
     """A replica as seen by its leader in one leader epoch."""
 
     __slots__ = (
         "broker_epoch",
+        "contact",
         "last_caught_up_ms",
         "last_fetch_leader_log_end_offset",
         "last_fetch_ms",
@@ -123,6 +133,12 @@ class Follower:
         self.last_fetch_ms = NEVER_MS
         self.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch: BrokerEpoch | None = None
+        self.contact: Contact | None = None
+
+    def heard_of(self, leader_log_end_offset: int) -> None:
+        """Take what its session repeated for it, before the log grows: until then it was at the end."""
+        if self.contact is not None and self.log_end_offset == leader_log_end_offset:
+            self.fetched(self.log_end_offset, leader_log_end_offset, max(self.contact.last_ms, self.last_fetch_ms))
 
     def fetched(self, offset: int, leader_log_end_offset: int, now_ms: int) -> None:
         """Note a fetch position; reaching the end that the previous fetch saw counts as of that fetch (3.2.4)."""
@@ -199,6 +215,8 @@ class LeaderState:
         settled_offset:  up to where this leader's own copy counts; less than the log end while a flush is due.
         """
         assert log_end_offset >= self.log_end_offset
+        for follower in self.followers.values():
+            follower.heard_of(self.log_end_offset)
         self.log_end_offset = log_end_offset
         self.settled_offset = log_end_offset if settled_offset is None else settled_offset
         return self._advance(now_ms)
@@ -215,10 +233,18 @@ class LeaderState:
         return Error.UNKNOWN_LEADER_EPOCH if with_leader_epoch else Error.NOT_LEADER_OR_FOLLOWER
 
     def on_fetch(
-        self, *, replica: NodeId, fetch_offset: int, log_start_offset: int, broker_epoch: BrokerEpoch, now_ms: int
+        self,
+        *,
+        replica: NodeId,
+        fetch_offset: int,
+        log_start_offset: int,
+        broker_epoch: BrokerEpoch,
+        now_ms: int,
+        contact: Contact | None = None,
     ) -> Sequence[Effect]:
         """Take the fetch position of a replica that is no stranger; refuse its former lives.
 
+        contact:  of the session that will repeat this position without naming it.
         source: SPEC 3.2.2 to 3.2.4, 3.6.1; KIP-903, "Proposed Changes".
         """
         follower = self.followers[replica]
@@ -230,10 +256,28 @@ class LeaderState:
         follower.fetched(fetch_offset, self.log_end_offset, now_ms)
         follower.log_start_offset = log_start_offset
         follower.broker_epoch = broker_epoch
+        follower.contact = contact
         effects = self._expand(replica, follower)
         if moved:
             effects.extend(self._advance(now_ms))
         return effects
+
+    def on_forgotten(self, replica: NodeId) -> None:
+        """Take note that a session repeats the replica's position no more."""
+        follower = self.followers.get(replica)
+        if follower is not None:
+            follower.heard_of(self.log_end_offset)
+            follower.contact = None
+
+    def is_settled(self, replica: NodeId) -> bool:
+        """Tell whether another fetch from the log's end could change nothing."""
+        follower = self.followers.get(replica)
+        return (
+            follower is not None
+            and follower.log_end_offset == self.log_end_offset
+            and replica in self.state.isr
+            and self.state.recovery is LeaderRecoveryState.RECOVERED
+        )
 
     def on_brokers(self, now_ms: int) -> Sequence[Effect]:
         """Look again after brokers were fenced or unfenced: whoever is not eligible is waited for no more."""

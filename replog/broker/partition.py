@@ -15,7 +15,17 @@ import msgspec
 
 from replog.broker import isr as leader
 from replog.broker.fetcher import Restart, Truncation, after_out_of_range, truncation_point
-from replog.broker.isr import Advance, BrokerView, LeaderState, PartitionState, Propose, Refuse, Settle
+from replog.broker.isr import (
+    Advance,
+    BrokerView,
+    Contact,
+    Follower,
+    LeaderState,
+    PartitionState,
+    Propose,
+    Refuse,
+    Settle,
+)
 from replog.broker.recovery_state import abort_markers
 from replog.broker.verification import Guard, Verifications, is_transactional
 from replog.errors import Error
@@ -67,6 +77,7 @@ class FetchAnswer(NamedTuple):
     diverging:  (epoch, end offset), excludes records.
     is_news:    there is something to say although no records came: a follower learns a raised high watermark
                 in one round trip instead of after its full wait.
+    is_settled: this reader is at the end of what it may see: nothing changes for it before the partition moves.
     """
 
     error: Error
@@ -77,6 +88,7 @@ class FetchAnswer(NamedTuple):
     diverging: tuple[int, int] | None = None
     aborted: list[AbortedTransaction] | None = None
     is_news: bool = False
+    is_settled: bool = False
 
 
 class OffsetAnswer(NamedTuple):
@@ -126,6 +138,7 @@ class Partition:
         self.is_offline = False
         self.disk_failed: Callable[[OSError], None] | None = None  # whoever hosts takes the directory offline
         self._state: PartitionState | None = None
+        self._committed_elsewhere = 0  # the last leader's high watermark: it may lie beyond our log's end
         self._high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
 
     # --- what is -------------------------------------------------------------------------
@@ -385,6 +398,7 @@ class Partition:
         at_least_one: bool,
         takes_position: bool,
         now_ms: int,
+        contact: Contact | None = None,
     ) -> tuple[FetchAnswer, list[Effect]]:
         """Answer a replica's fetch, in the order of SPEC 3.2.
 
@@ -410,6 +424,7 @@ class Partition:
                     log_start_offset=log_start_offset,
                     broker_epoch=broker_epoch,
                     now_ms=now_ms,
+                    contact=contact,
                 )
             )
             if effects and isinstance(effects[0], Refuse):
@@ -418,7 +433,26 @@ class Partition:
         if error is not Error.NONE:
             return FetchAnswer(error), effects
         is_news = known_high_watermark < self.high_watermark
-        return self._answer(Error.NONE, records=records, is_news=is_news), effects
+        is_settled = fetch_offset == self.log.log_end_offset and self.leadership.is_settled(replica)
+        return self._answer(Error.NONE, records=records, is_news=is_news, is_settled=is_settled), effects
+
+    def on_forgotten(self, replica: NodeId) -> None:
+        """Take note that a replica's session repeats its position here no more."""
+        if self.leadership is not None:
+            self.leadership.on_forgotten(replica)
+
+    def readable_followers(self, *, current_leader_epoch: int, fetch_offset: int) -> list[tuple[NodeId, Follower]]:
+        """Return the followers in sync that hold what a consumer asks for; none unless we are to answer (KIP-392)."""
+        if self.leadership is None or self.leader_error(current_leader_epoch) is not Error.NONE:
+            return []
+        return [
+            (replica, follower)
+            for replica, follower in self.leadership.followers.items()
+            if replica in self.leadership.isr
+            and follower.log_start_offset <= fetch_offset <= follower.log_end_offset
+            and (known := self.brokers.get(replica)) is not None
+            and not known.fenced
+        ]
 
     def fetch_as_consumer(
         self,
@@ -435,12 +469,15 @@ class Partition:
         error = self.reader_error(current_leader_epoch, leader_only=leader_only)
         if error is not Error.NONE:
             return FetchAnswer(error)
+        if self.leadership is None and self.log.log_end_offset < fetch_offset <= self._committed_elsewhere:
+            # KIP-392: committed, but not here yet. Out of range it is not, and nobody has to start over.
+            return self._answer(Error.OFFSET_NOT_AVAILABLE)
         error, diverging = self._position_check(fetch_offset, last_fetched_epoch)
         if error is not Error.NONE or diverging is not None:
             return self._answer(error, diverging=diverging)
         limit = self.last_stable_offset if isolation == READ_COMMITTED else self.high_watermark
         if fetch_offset >= limit:
-            return self._answer(Error.NONE)
+            return self._answer(Error.NONE, is_settled=True)
         # KAFKA-9807, KAFKA-9835: the limit is taken once; no record beyond it leaves, even within a batch (M35).
         error, records = self._read(fetch_offset, max_bytes, limit, at_least_one=at_least_one)
         if error is not Error.NONE:
@@ -479,6 +516,7 @@ class Partition:
         diverging: tuple[int, int] | None = None,
         aborted: list[AbortedTransaction] | None = None,
         is_news: bool = False,
+        is_settled: bool = False,
     ) -> FetchAnswer:
         return FetchAnswer(
             error=error,
@@ -489,6 +527,7 @@ class Partition:
             diverging=diverging,
             aborted=aborted,
             is_news=is_news,
+            is_settled=is_settled,
         )
 
     # --- offsets -------------------------------------------------------------------------
@@ -594,6 +633,7 @@ class Partition:
             self.go_offline(problem)
             return []
         before = self._high_watermark
+        self._committed_elsewhere = high_watermark
         self._high_watermark = max(min(high_watermark, self.log.log_end_offset), self.log.log_start_offset)
         return [Advance(self._high_watermark)] if self._high_watermark != before else []
 

@@ -6,7 +6,7 @@ order it went in: replays depend on it. Ops are completed by the caller; this mo
 """
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from replog.errors import Error
@@ -141,23 +141,3 @@ class ProduceQueue:
     def fail(self, error: Error) -> list[DelayedProduce]:
         """End all waits alike; leadership is gone."""
         return self.settle(lambda _: error)
-
-
-class Watchers(Generic[Op]):
-    """Ops to look at again when a partition moves; an op may watch several partitions."""
-
-    def __init__(self) -> None:
-        self.ops: dict[Op, None] = {}
-
-    def add(self, op: Op) -> None:
-        """Look at the op on the next move."""
-        self.ops[op] = None
-
-    def discard(self, op: Op) -> None:
-        """Forget the op."""
-        self.ops.pop(op, None)
-
-    def take(self) -> Iterable[Op]:
-        """Return all watchers in order of arrival and forget them."""
-        ops, self.ops = self.ops, {}
-        return ops

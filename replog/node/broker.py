@@ -312,12 +312,7 @@ class Broker:
     # --- requests ------------------------------------------------------------------------
 
     def _handlers(self, cluster: ClusterApi) -> dict[Api, Handle]:
-        fetch = FetchApi(
-            self.replicas,
-            rack=self.config.text("broker.rack"),
-            consumer_bytes_max=self.config.integer("fetch.max.bytes"),
-            replica_bytes_max=self.config.integer("replica.fetch.response.max.bytes"),
-        )
+        fetch = FetchApi(self.replicas, self.config)
         offsets = OffsetsApi(self.replicas, self.tasks, lambda: self.hosting.broker_epoch)
         forwarding = Forwarding(self.world, self.link, self.tasks)
         return {
@@ -396,7 +391,8 @@ class Broker:
         for replica in self.replicas:
             try:
                 log = replica.partition.log
-                log.delete_old_segments(wall_ms, replica.partition.high_watermark)
+                if log.delete_old_segments(wall_ms, replica.partition.high_watermark):
+                    self.replicas.log_start_moved(replica)
                 log.expire_producers(wall_ms)
             except OSError as problem:
                 replica.partition.go_offline(problem)

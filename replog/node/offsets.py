@@ -129,7 +129,10 @@ class OffsetsApi:
         replica = self._hosted(topic, index)
         if replica is None:
             return self.replicas.missing_error(topic, ZERO_UUID, index)
-        return replica.partition.delete_records(offset)
+        error = replica.partition.delete_records(offset)
+        if error is Error.NONE:
+            self.replicas.log_start_moved(replica)
+        return error
 
     def _followed(
         self, wanted: list[tuple[str, dr.DeleteRecordsPartition]], errors: list[Error], targets: list[int]

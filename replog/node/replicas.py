@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
+from replog.broker.fetch_sessions import SessionPartition
 from replog.broker.isr import Advance, Proposal, Propose, Refuse, Settle
 from replog.broker.metadata import BrokerMetadata
 from replog.broker.partition import Effect, Follow, Lead, Partition, StepDown, Truncated, Unfollow
-from replog.broker.purgatory import Deadlines, DelayedProduce, ProduceQueue, Watchers
+from replog.broker.purgatory import Deadlines, DelayedProduce, ProduceQueue
 from replog.errors import Error
 from replog.ports import World
 from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicIdPartition, TopicPartition
@@ -37,7 +38,7 @@ class WaitingFetch(Protocol):
 class Replica:
     """A hosted partition with those who wait for it."""
 
-    __slots__ = ("fetches", "flushes", "is_hosted", "key", "name", "partition", "produces")
+    __slots__ = ("flushes", "is_hosted", "key", "name", "partition", "produces", "watchers")
 
     def __init__(self, key: TopicIdPartition, partition: Partition) -> None:
         self.key = key
@@ -46,7 +47,7 @@ class Replica:
         self.is_hosted = True
         self.produces = ProduceQueue()
         self.flushes = ProduceQueue()  # acks=1, where a topic's records have to be durable
-        self.fetches: Watchers[WaitingFetch] = Watchers()
+        self.watchers: dict[SessionPartition, None] = {}  # fetch sessions that are told of every move
 
 
 class Replication(Protocol):
@@ -57,6 +58,9 @@ class Replication(Protocol):
 
     def unfollow(self, replica: Replica) -> None:
         """Stop fetching."""
+
+    def moved(self, replica: Replica) -> None:
+        """Tell the leader, if we follow one, with the next fetch where our log begins now."""
 
 
 class Proposals(Protocol):
@@ -175,6 +179,13 @@ class Replicas:
         if self.flushing is not None and replica.partition.log.settings.flushes_early:
             self.flushing.grew(replica)
 
+    def log_start_moved(self, replica: Replica) -> None:
+        """Note that old records went: followers tell their leader, leaders their followers."""
+        self._advanced[replica] = None
+        self._wake_soon()
+        if self.replication is not None:
+            self.replication.moved(replica)
+
     def flushed(self, replica: Replica) -> None:
         """Note that a log is durable further than before, or has to be: acknowledgements may be due."""
         self.perform(replica, replica.partition.on_flushed(self.world.clock.now_ms()))
@@ -241,9 +252,13 @@ class Replicas:
             leader_epoch=replica.partition.leader_epoch,
         )
         self.world.journal.probe("log_truncated")
+        self._advanced[replica] = None
+        self._wake_soon()
 
     def _settle(self, replica: Replica, _: Effect) -> None:
         self.world.journal.probe("isr_changed")
+        self._advanced[replica] = None  # a replica outside of the ISR has to be looked at with each of its fetches
+        self._wake_soon()
 
     # --- waiting -------------------------------------------------------------------------
 
@@ -259,17 +274,13 @@ class Replicas:
         self._deadlines.add(op)
         self._arm_timer()
 
-    def delay_fetch(self, op: WaitingFetch, watched: Iterable[Replica]) -> None:
-        """Let a fetch wait for any of these partitions."""
-        for replica in watched:
-            replica.fetches.add(op)
+    def delay_fetch(self, op: WaitingFetch) -> None:
+        """Let a fetch wait; sessions know for what."""
         self._deadlines.add(op)
         self._arm_timer()
 
-    def forget_fetch(self, op: WaitingFetch, watched: Iterable[Replica]) -> None:
+    def forget_fetch(self, op: WaitingFetch) -> None:
         """Let go of a fetch that was answered."""
-        for replica in watched:
-            replica.fetches.discard(op)
         self._deadlines.discard(op)
 
     def close(self) -> None:
@@ -297,17 +308,17 @@ class Replicas:
                     self._complete(op)
                 for op in replica.flushes.settle(leadership.flush_outcome):
                     self._complete(op)
-        fetches: dict[WaitingFetch, list[Replica]] = {}
+        fetches: dict[WaitingFetch, None] = {}
         for replica in {**advanced, **grown}:
-            for fetch in replica.fetches.take():
-                if (fetch.heeds_appends and replica in grown) or (fetch.heeds_watermarks and replica in advanced):
-                    fetches.setdefault(fetch, []).append(replica)
-                else:
-                    replica.fetches.add(fetch)
-        for fetch, replicas in fetches.items():
-            if not fetch.look_again(is_final=False):
-                for replica in replicas:
-                    replica.fetches.add(fetch)
+            for watcher in replica.watchers:
+                watcher.mark()
+                fetch: WaitingFetch | None = watcher.session.waiting
+                if fetch is not None and (
+                    (fetch.heeds_appends and replica in grown) or (fetch.heeds_watermarks and replica in advanced)
+                ):
+                    fetches[fetch] = None
+        for fetch in fetches:
+            fetch.look_again(is_final=False)
 
     def _complete(self, op: DelayedProduce) -> None:
         self._deadlines.discard(op)

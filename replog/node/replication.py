@@ -1,7 +1,7 @@
 """Copying from leaders: one loop per leader broker, many partitions per request (SPEC 3.1.6, 3.2.6, 3.3, 3.4).
 
 A loop asks for all partitions that are due, waits for the one answer, applies it, and asks again; the wait for data happens
-at the leader. Metadata may change what is followed while an answer is under way: an answer counts only for
+at the leader. In a fetch session only what changed is named again, so an idle partition costs nothing. Metadata may change what is followed while an answer is under way: an answer counts only for
 partitions that are still followed in the leader epoch that was asked with (SPEC 3.4.6).
 """
 
@@ -9,7 +9,8 @@ import asyncio
 from typing import Final
 from uuid import UUID
 
-from replog.broker.fetcher import FetchSource, FetchState, Remedy
+from replog.broker.fetch_sessions import Key
+from replog.broker.fetcher import FetchSource, FetchState, Question, Remedy
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.errors import Error
 from replog.log.batch import CorruptBatch
@@ -24,6 +25,7 @@ from replog.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
     ReplicaState,
 )
@@ -44,9 +46,6 @@ class FetchLimits:
         self.bytes_min = bytes_min
         self.partition_bytes_max = partition_bytes_max
         self.bytes_max = bytes_max
-
-
-Asked = dict[TopicIdPartition, LeaderEpoch]
 
 
 class SourceLoop:
@@ -78,8 +77,9 @@ class SourceLoop:
         self.source.forget(replica.name)
         self._changed.set()
 
-    def wake(self) -> None:
-        """Look again at what is due."""
+    def begin_anew(self) -> None:
+        """State everything again, as a broker that was registered anew."""
+        self.source.session.begin_anew()
         self._changed.set()
 
     def stop(self) -> None:
@@ -90,16 +90,15 @@ class SourceLoop:
 
     async def _run(self) -> None:
         while not self._stopped:
-            due = self.source.due(self.world.clock.now_ms()) if self.fetching.may_fetch else []
-            if not due:
+            if not self.fetching.may_fetch or not self.source.is_due(self.world.clock.now_ms()):
                 await self._idle()
                 continue
             try:
-                await self._fetch(due)
+                await self._fetch()
             except (ConnectionLost, UnsupportedVersion) as problem:
                 self.world.journal.log("debug", f"fetching from {self.source_id}: {problem}")
                 self._disconnect()
-                self._back_off(due)
+                self.source.on_lost(self.world.clock.now_ms())
 
     async def _idle(self) -> None:
         """Wait until something is due or what is followed changes."""
@@ -112,12 +111,6 @@ class SourceLoop:
                 await waiting
         except TimeoutError:
             pass
-
-    def _back_off(self, states: list[FetchState]) -> None:
-        now_ms = self.world.clock.now_ms()
-        for state in states:
-            if self.source.is_current(state.name, state.leader_epoch):
-                self.source.back_off(state.name, now_ms)
 
     async def _connect(self) -> Connection:
         if self._connection is not None and self._connection.is_open:
@@ -135,42 +128,50 @@ class SourceLoop:
             self._connection.close()
             self._connection = None
 
-    async def _fetch(self, due: list[FetchState]) -> None:
+    async def _fetch(self) -> None:
+        source = self.source
         connection = await self._connect()
         # The position asked for is a claim: the leader counts all below it as held by this replica.
-        await self.fetching.flushing.make_durable(filter(None, map(self._replica, due)))
-        asked: Asked = {}
-        body = self._request(due, asked)
-        if not asked:
+        await self.fetching.flushing.make_durable(filter(None, map(self._replica, source.candidates())))
+        question = source.question(self._position)
+        if source.session.is_new and not question.wanted:
+            source.on_lost(self.world.clock.now_ms())  # there is nothing that could be asked for now
             return
+        epoch = source.session.epoch
         timeout_ms = self.limits.wait_ms_max + GRACE_MS
-        response: FetchResponse = await connection.send(Api.FETCH, body, timeout_ms=timeout_ms)
+        response: FetchResponse = await connection.send(Api.FETCH, self._request(question), timeout_ms=timeout_ms)
+        source.session.answered(epoch, response.error_code, response.session_id)
         if response.error_code is not Error.NONE:
-            self._back_off(due)
+            self.world.journal.probe("fetch_session_lost")
             return
-        out_of_range = self._apply(response, asked)
-        for replica, leader_epoch in out_of_range:
+        for replica, leader_epoch in self._apply(response):
             await self._find_range(connection, replica, leader_epoch)
 
-    def _request(self, due: list[FetchState], asked: Asked) -> FetchRequest:
+    def _request(self, question: Question) -> FetchRequest:
         topics: dict[UUID, list[FetchPartition]] = {}
-        for state in due:
-            replica = self._replica(state)
-            if replica is None or replica.partition.leadership is not None or replica.partition.log.must_flush:
-                continue
-            asked[replica.key] = state.leader_epoch
-            topics.setdefault(state.topic_id, []).append(self._wanted(replica, state))
+        for state, partition in question.wanted:
+            topics.setdefault(state.topic_id, []).append(partition)
+        session = self.source.session
         return FetchRequest(
             max_wait_ms=self.limits.wait_ms_max,
             min_bytes=self.limits.bytes_min,
             max_bytes=self.limits.bytes_max,
+            session_id=session.session_id,
+            session_epoch=session.epoch,
             topics=[FetchTopic(topic_id=topic_id, partitions=wanted) for topic_id, wanted in topics.items()],
+            forgotten_topics_data=_forgotten(question.forgotten),
             # KIP-903: the epoch of this very life, so that a fetch of a former one is recognised.
             replica_state=ReplicaState(replica_id=self.replicas.node_id, replica_epoch=self.fetching.broker_epoch),
         )
 
     def _replica(self, state: FetchState) -> Replica | None:
         return self.replicas.find_by_id(TopicIdPartition(state.topic_id, state.name.partition))
+
+    def _position(self, state: FetchState) -> FetchPartition | None:
+        replica = self._replica(state)
+        if replica is None or replica.partition.leadership is not None or replica.partition.log.must_flush:
+            return None
+        return self._wanted(replica, state)
 
     def _wanted(self, replica: Replica, state: FetchState) -> FetchPartition:
         log = replica.partition.log
@@ -184,17 +185,19 @@ class SourceLoop:
             high_watermark=replica.partition.high_watermark,
         )
 
-    def _apply(self, response: FetchResponse, asked: Asked) -> list[tuple[Replica, LeaderEpoch]]:
+    def _apply(self, response: FetchResponse) -> list[tuple[Replica, LeaderEpoch]]:
         """Apply an answer; return what the leader has no data for at our position."""
         out_of_range: list[tuple[Replica, LeaderEpoch]] = []
         for topic in response.responses:
             for answer in topic.partitions:
-                key = TopicIdPartition(topic.topic_id, answer.partition_index)
-                replica = self.replicas.find_by_id(key)
-                if replica is None or key not in asked or not self.source.is_current(replica.name, asked[key]):
+                key = (topic.topic_id, answer.partition_index)
+                replica = self.replicas.find_by_id(TopicIdPartition(*key))
+                state = None if replica is None else self.source.state_of(key, replica.name)
+                if replica is None or state is None:
                     continue
-                if self._apply_partition(replica, answer, asked[key]) is Remedy.FIND_RANGE:
-                    out_of_range.append((replica, asked[key]))
+                self.source.changed(replica.name)
+                if self._apply_partition(replica, answer, state.leader_epoch) is Remedy.FIND_RANGE:
+                    out_of_range.append((replica, state.leader_epoch))
         return out_of_range
 
     def _apply_partition(self, replica: Replica, answer: PartitionData, leader_epoch: LeaderEpoch) -> Remedy | None:
@@ -209,6 +212,7 @@ class SourceLoop:
             self.replicas.perform(replica, partition.on_divergence(diverging.epoch, diverging.end_offset))
             return None
         records = answer.records or b""
+        log_start_offset = partition.log.log_start_offset
         try:
             effects = partition.on_fetched(
                 records,
@@ -224,6 +228,8 @@ class SourceLoop:
         if len(records):
             self.source.served(replica.name)
             self.replicas.grew(replica)
+        if partition.log.log_start_offset != log_start_offset:
+            self.replicas.log_start_moved(replica)
         self.replicas.perform(replica, effects)
         return None
 
@@ -276,6 +282,8 @@ class ReplicaFetching:
         self.tasks = tasks
         self.limits = limits
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        # KIP-903 needs metadata that name everybody's broker epoch; where they don't (ZooKeeper mode), fetches don't.
+        self.tells_epoch = True
         self._loops: dict[NodeId, SourceLoop] = {}
         self._followed: dict[Replica, SourceLoop] = {}
 
@@ -301,13 +309,32 @@ class ReplicaFetching:
         if loop is not None:
             loop.forget(replica)
 
+    @property
+    def told_epoch(self) -> BrokerEpoch:
+        """What fetches say of our broker epoch."""
+        return self.broker_epoch if self.tells_epoch else NO_BROKER_EPOCH
+
+    def moved(self, replica: Replica) -> None:
+        """Tell the leader, if we follow one, with the next fetch where our log begins now."""
+        loop = self._followed.get(replica)
+        if loop is not None:
+            loop.source.changed(replica.name)
+
     def registered(self, broker_epoch: BrokerEpoch) -> None:
         """Fetch with this epoch from now on."""
         self.broker_epoch = broker_epoch
         for loop in self._loops.values():
-            loop.wake()
+            loop.begin_anew()
 
     def stop(self) -> None:
         """End all loops."""
         for loop in self._loops.values():
             loop.stop()
+
+
+def _forgotten(keys: list[Key]) -> list[ForgottenTopic]:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in keys:
+        assert isinstance(topic_id, UUID)
+        topics.setdefault(topic_id, []).append(index)
+    return [ForgottenTopic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]

@@ -43,6 +43,7 @@ class Loopback:
         self.cluster_id = str(UUID(int=99))
         ids = [101 + i for i in range(controllers)] + [1 + i for i in range(brokers)]
         self.ports = dict(zip(ids, free_ports(len(ids)), strict=True))
+        self.has_racks = settings.pop("racks", False)  # then each broker is in one of its own
         self.settings = settings
         self.worlds: dict[int, RealWorld] = {}
         self.nodes: dict[int, Broker | ControllerNode] = {}
@@ -64,6 +65,7 @@ class Loopback:
                 "tribunal.events.file": str(self.folder / f"events-{node}.jsonl"),
             }
             | QUICK
+            | ({"broker.rack": f"rack-{node}"} if self.has_racks and node < 100 else {})
             | self.settings
         )
 
