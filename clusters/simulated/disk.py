@@ -6,7 +6,8 @@ durable entries, with the changes in between kept in order until `sync_directory
 
 At a power failure each dirty 4 KiB page survives by coin, some torn at a 512-byte sector; each unsynced change of a
 name survives by coin; what was synced stays. The coin's bias is drawn per failure, so that some failures lose
-everything unsynced and some nothing. What faults can do to a running disk is in `Faults`.
+everything unsynced and some nothing. What faults can do to a running disk is in `Faults`; one part of it, as one of
+several disks, fails by `break_below`.
 
 The disk knows no event loop: it asks its owner for the time and tells it how long a blocking call took (`DiskTime`).
 Without one it keeps its own time, so that a log can be crash-tested without a simulation (`crash_at` fails the power in
@@ -199,6 +200,7 @@ class SimulatedDisk:
         time: DiskTime | None = None,
     ) -> None:
         self.faults = Faults()
+        self.broken: dict[str, int] = {}  # paths at and below which nothing works, and the error
         self.powered = True
         self.operation_count = 0
         self.sync_count = 0
@@ -215,6 +217,7 @@ class SimulatedDisk:
     def open(self, path: str, *, create: bool = False) -> "SimulatedFile":
         """Open a file; `FileNotFoundError` unless it exists or `create`."""
         self._require_power()
+        self.refuse(path)
         directory, name = self._parent(path)
         inode = directory.entries.get(name)
         if isinstance(inode, Directory):
@@ -233,10 +236,12 @@ class SimulatedDisk:
 
     def list_directory(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
+        self.refuse(path)
         return self._directory(path).names()
 
     def make_directory(self, path: str) -> None:
         """Create it and its parents."""
+        self.refuse(path)
         directory = self._root
         for name in _parts(path):
             entry = directory.entries.get(name)
@@ -250,6 +255,7 @@ class SimulatedDisk:
 
     def rename(self, old: str, new: str) -> None:
         """Replace `new` by `old`; the two changes of names are one, also at a power failure."""
+        self.refuse(new)
         source, old_name = self._parent(old)
         target, new_name = self._parent(new)
         entry = source.entries.get(old_name)
@@ -270,6 +276,7 @@ class SimulatedDisk:
 
     def remove(self, path: str) -> None:
         """Remove a file."""
+        self.refuse(path)
         directory, name = self._parent(path)
         entry = directory.entries.get(name)
         if not isinstance(entry, Inode):
@@ -282,6 +289,7 @@ class SimulatedDisk:
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all it holds; a missing one is fine."""
+        self.refuse(path)
         entry = self._find(path)
         if entry is None:
             return
@@ -293,6 +301,7 @@ class SimulatedDisk:
 
     def sync_directory(self, path: str) -> None:
         """Make the names in this directory durable."""
+        self.refuse(path)
         directory = self._directory(path)
         self._step()
         self._time.charge(self._sync_duration_ns())
@@ -318,7 +327,7 @@ class SimulatedDisk:
 
     async def sync_in_background(self, files: Sequence[File]) -> None:
         """Make files durable while the process goes on."""
-        durations = [self.begin_sync(file.inode) for file in files if isinstance(file, SimulatedFile)]
+        durations = [file.begin_sync() for file in files if isinstance(file, SimulatedFile)]
         if durations:
             await self._time.sleep_ns(max(durations))
         self._require_power()
@@ -346,6 +355,12 @@ class SimulatedDisk:
                 self._directory(path).sync()
 
     # what files ask
+
+    def refuse(self, path: str) -> None:
+        """Fail what concerns a path in a part of the disk that does not work."""
+        for broken, number in self.broken.items():
+            if path == broken or path.startswith(f"{broken}/"):
+                raise OSError(number, errno.errorcode[number], path)
 
     def grow(self, size_bytes: int) -> None:
         """Take space; ENOSPC when there is none."""
@@ -396,6 +411,14 @@ class SimulatedDisk:
         self._time.charge(self.begin_sync(inode))
 
     # faults
+
+    def break_below(self, path: str, number: int) -> None:
+        """Fail every operation at or below a path with this error (`errno.EIO`), until `mend`."""
+        self.broken[path] = number
+
+    def mend(self, path: str) -> None:
+        """Let it work again."""
+        del self.broken[path]
 
     def crash_at(self, operation: int | None) -> None:
         """Fail the power in the middle of the operation of this number, counted from 0 from now on."""
@@ -553,6 +576,8 @@ class SimulatedFile:
         """Write the parts at the end; return the position of the first byte."""
         inode = self.inode
         position = len(inode.content)
+        if self.disk.broken:
+            self.disk.refuse(self.path)
         for part in parts:
             start = len(inode.content)
             self.disk.before_write(inode, start, part)
@@ -566,6 +591,7 @@ class SimulatedFile:
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrite in place; may extend the file."""
         inode = self.inode
+        self.disk.refuse(self.path)
         self.disk.before_write(inode, position, data)
         end = position + len(data)
         self.disk.grow(max(0, end - len(inode.content)))
@@ -579,11 +605,14 @@ class SimulatedFile:
 
     def read_at(self, position: int, length: int) -> bytes:
         """Read up to `length` bytes."""
+        if self.disk.broken:
+            self.disk.refuse(self.path)
         self.disk.before_read()
         return bytes(memoryview(self.inode.content)[position : position + length])
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes; a longer size extends with zeros."""
+        self.disk.refuse(self.path)
         inode = self.inode
         length = len(inode.content)
         if size >= length:
@@ -598,7 +627,13 @@ class SimulatedFile:
 
     def sync(self) -> None:
         """Block until content and size are durable."""
+        self.disk.refuse(self.path)
         self.disk.blocking_sync(self.inode)
+
+    def begin_sync(self) -> int:
+        """Start to write what is dirty; return how long it takes, in ns."""
+        self.disk.refuse(self.path)
+        return self.disk.begin_sync(self.inode)
 
     def close(self) -> None:
         """Close; the cache keeps what is unsynced."""

@@ -181,6 +181,8 @@ class ReplicaLogs:
         folder, _, name = path.rpartition("/")
         parent, _, folder_name = folder.rpartition("/")
         topic, dash, number = folder_name.rpartition("-")
-        if parent != self._data_directory or not name.endswith(LOG_SUFFIX) or not dash or not number.isdigit():
+        # A node has one log directory, or several next to each other in this one.
+        is_log_directory = self._data_directory in (parent, parent.rpartition("/")[0])
+        if not is_log_directory or not name.endswith(LOG_SUFFIX) or not dash or not number.isdigit():
             return None
         return TopicPartition(topic, int(number))

@@ -45,6 +45,7 @@ class Loopback:
         self.ports = dict(zip(ids, free_ports(len(ids)), strict=True))
         self.has_racks = settings.pop("racks", False)  # then each broker is in one of its own
         self.settings = settings
+        self.log_dirs: dict[int, str] = {}
         self.worlds: dict[int, RealWorld] = {}
         self.nodes: dict[int, Broker | ControllerNode] = {}
 
@@ -60,7 +61,7 @@ class Loopback:
                 "node.id": node,
                 "cluster.id": self.cluster_id,
                 "listeners": f"127.0.0.1:{self.ports[node]}",
-                "log.dirs": str(self.folder / f"node-{node}"),
+                "log.dirs": self.log_dirs.get(node, str(self.folder / f"node-{node}")),
                 "controller.quorum.voters": voters,
                 "tribunal.events.file": str(self.folder / f"events-{node}.jsonl"),
             }
@@ -80,6 +81,13 @@ class Loopback:
         await self.nodes.pop(node).stop()
         self.worlds.pop(node).close()
 
+    async def restart_with(self, node: int, log_dirs: str) -> None:
+        """Start a node again with other log directories."""
+        await self.stop(node)
+        self.log_dirs[node] = log_dirs
+        await self.start(node)
+        await self.serving()
+
     async def stop_all(self) -> None:
         for node in sorted(self.nodes):
             await self.stop(node)
@@ -93,11 +101,13 @@ class Loopback:
 
 
 def format_directory(config: NodeConfig) -> None:
-    properties = Path(config.log_dirs[0]) / "meta.properties"
-    if not properties.exists():
-        properties.parent.mkdir(parents=True)
-        identity = f"cluster.id={config.cluster_id}\nnode.id={config.node_id}\ndirectory.id={UUID(int=config.node_id)}"
-        properties.write_text(f"version=1\n{identity}\n")
+    for number, directory in enumerate(config.log_dirs):
+        properties = Path(directory) / "meta.properties"
+        if not properties.exists():
+            properties.parent.mkdir(parents=True, exist_ok=True)
+            directory_id = UUID(int=config.node_id + (number << 32))
+            identity = f"cluster.id={config.cluster_id}\nnode.id={config.node_id}\ndirectory.id={directory_id}"
+            properties.write_text(f"version=1\n{identity}\n")
 
 
 def _alive(broker: Broker) -> list[int]:
