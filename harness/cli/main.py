@@ -17,6 +17,7 @@ import typer
 from clusters.api import ClusterError
 from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
 from harness.cli.evidence import bisect, bundle, diff, verify
+from harness.cli.explain import explain
 from harness.cli.findings import findings
 from harness.cli.histories import export_history, import_history
 from harness.cli.night import nightly
@@ -102,7 +103,7 @@ def report(
 
 
 app.command()(sweep)
-for command in (power, replay, shrink, demo):
+for command in (power, replay, shrink, demo, explain):
     app.command()(command)
 app.command()(nightly)
 app.command()(bundle)

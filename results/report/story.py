@@ -1,6 +1,7 @@
 """The story of the first violation, told from the tables alone; each step has a time, a place and a sentence.
 
-Who took the record, who acknowledged it, who led then, what was hurt, who was elected, and what stands in its place.
+Who took the record, who acknowledged it, who led then, what was hurt, who was elected, who cut it away on whose order, and
+what stands in its place.
 
 Client events, faults and observations share the harness's clock. A committed metadata record is seen a little after
 its commit, so a step of the controllers may stand a moment late; nothing here is evidence, the judge has that.
@@ -8,7 +9,7 @@ its commit, so a step of the controllers may stand a moment late; nothing here i
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -24,6 +25,7 @@ CLIENT: Final = "client"
 CONTROLLERS: Final = "controllers"
 MOST_STEPS: Final = 18
 MOST_CHANGES: Final = 7
+MOST_COPIES: Final = 6
 AROUND_NS: Final = 2_000_000_000
 LAG_NS: Final = 500_000_000
 Row = dict[str, Any]
@@ -109,6 +111,13 @@ def _election_ns(finding: Finding) -> int | None:
     return at_ns if isinstance(at_ns, int) else None
 
 
+def _guilty_epoch(finding: Finding) -> int | None:
+    """Return the leader epoch at whose beginning the record was lost."""
+    election = finding.detail.get("election")
+    leader_epoch = election.get("leader_epoch") if isinstance(election, dict) else None
+    return leader_epoch if isinstance(leader_epoch, int) else None
+
+
 def _window(finding: Finding, sent: Row | None, end_ns: int) -> tuple[int, int]:
     at_ns = finding.acknowledged_ns
     start = sent["invoke_ns"] if sent is not None else max(0, (at_ns or 0) - AROUND_NS)
@@ -131,6 +140,7 @@ def _record_steps(
     if sent is not None:
         yield from _send_steps(sent, changes)
         yield from _exposure_steps(recording, partition, finding, sent)
+        yield from _copy_steps(recording, partition, finding, sent, changes)
     if finding.value is not None:
         yield from _read_steps(recording, partition, finding)
     if finding.log_offset is not None and finding.value is not None:
@@ -221,6 +231,91 @@ def _exposure_steps(recording: Recording, partition: str, finding: Finding, sent
         else f"{first['observer']} sees the high watermark at {first['high_watermark']}, beyond the record."
     )
     yield Step(at_ns=first["at_ns"], lane=lane, label=f"high watermark {first['high_watermark']}", text=tale)
+
+
+class LogEnd(NamedTuple):
+    """What a follower told of its log: its end as it began to follow a leader epoch, or before and behind a cut."""
+
+    at_ns: int
+    node: int
+    leader_epoch: int | None
+    before: int
+    after: int | None  # of a cut
+
+
+def log_ends(recording: Recording, partition: str) -> list[LogEnd]:
+    """Return what followers told of their logs (rows of `watermarks` without a high watermark), in order of time."""
+    wanted = ["observer", "source", "at_ns", "high_watermark", "log_end_offset", "leader_epoch"]
+    rows = recording.table("watermarks", partition, wanted)
+    own = pc.and_(pc.equal(rows["source"].cast(pa.string()), "node"), pc.is_valid(rows["log_end_offset"]))
+    told = rows.filter(pc.and_(own, pc.is_null(rows["high_watermark"]))).to_pylist()
+    ends: dict[tuple[int, str], list[Row]] = {}
+    for row in sorted(told, key=lambda row: (row["at_ns"], row["observer"])):
+        ends.setdefault((row["at_ns"], row["observer"]), []).append(row)
+    return [_log_end(at_ns, int(observer.removeprefix("node-")), same) for (at_ns, observer), same in ends.items()]
+
+
+def _log_end(at_ns: int, node: int, rows: Sequence[Row]) -> LogEnd:
+    offsets = [row["log_end_offset"] for row in rows]
+    cut = min(offsets) if len(offsets) > 1 else None
+    return LogEnd(at_ns=at_ns, node=node, leader_epoch=rows[-1]["leader_epoch"], before=max(offsets), after=cut)
+
+
+def _copy_steps(
+    recording: Recording, partition: str, finding: Finding, sent: Row, changes: Sequence[Change]
+) -> Iterator[Step]:
+    """Who had the record when an epoch began, and who cut it away on whose order."""
+    offset = finding.log_offset if sent["log_offset"] is None else sent["log_offset"]
+    if offset is None:
+        return
+    after = [end for end in log_ends(recording, partition) if end.at_ns >= sent["invoke_ns"]]
+    guilty = _guilty_epoch(finding)
+    if guilty is not None:
+        # What followers bring into later epochs is what stands in the record's place.
+        after = [end for end in after if end.after is not None or (end.leader_epoch or 0) <= guilty]
+    gone: dict[int, None] = {}
+    count = 0
+    for end in after:
+        if end.node in gone or count == MOST_COPIES:
+            continue
+        count += 1
+        if end.after is None:
+            yield _follow_step(end, offset, changes)
+        elif end.after <= offset < end.before:
+            gone[end.node] = None
+            yield _cut_step(end, offset, finding, changes)
+        else:
+            count -= 1  # a cut that leaves the record alone
+
+
+def _follow_step(end: LogEnd, offset: int, changes: Sequence[Change]) -> Step:
+    holds = "and reaches beyond it" if end.before > offset else "the record is not in it"
+    return Step(
+        at_ns=end.at_ns,
+        lane=broker_lane(end.node),
+        label=f"log ends at {end.before}",
+        text=f"Broker {end.node} begins to follow {_leader_of(end.leader_epoch, changes)}; its log ends at {end.before}, {holds}"
+        f" (offset {offset}).",
+    )
+
+
+def _cut_step(end: LogEnd, offset: int, finding: Finding, changes: Sequence[Change]) -> Step:
+    leader = next((c.state.leader for c in changes if c.state.leader_epoch == end.leader_epoch), -1)
+    return Step(
+        at_ns=end.at_ns,
+        lane=broker_lane(leader),
+        to=broker_lane(end.node),
+        label=f"truncate to {end.after}",
+        text=f"Broker {end.node} follows {_leader_of(end.leader_epoch, changes)} and cuts its log from {end.before} "
+        f"to {end.after}: what it had at offset {offset} is gone from it.",
+        tone="bad" if finding.severity == "violation" else "",
+    )
+
+
+def _leader_of(leader_epoch: int | None, changes: Sequence[Change]) -> str:
+    state = next((change.state for change in changes if change.state.leader_epoch == leader_epoch), None)
+    leader = "a leader" if state is None or state.leader < 0 else f"broker {state.leader}"
+    return leader if leader_epoch is None else f"{leader} in leader epoch {leader_epoch}"
 
 
 def _observer_lane(observer: str) -> str:
@@ -319,8 +414,7 @@ def _fault_steps(recording: Recording, start: int, end: int) -> Iterator[Step]:
 
 
 def _change_steps(finding: Finding, changes: Sequence[Change], start: int, end: int) -> list[Step]:
-    election = finding.detail.get("election")
-    guilty = election.get("leader_epoch") if isinstance(election, dict) else None
+    guilty = _guilty_epoch(finding)
     steps = []
     for before, change in pairwise(changes):
         if start <= change.at_ns <= end:

@@ -1,0 +1,33 @@
+"""The command `explain`: the story of each lost or rewound record."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+STORIES: Final = 5
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of any recording.")],
+    offset: Annotated[int | None, typer.Option(help="Only what was found at this offset.")] = None,
+    stories: Annotated[int, typer.Option(min=1, help="Tell at most so many.")] = STORIES,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Tell each lost or rewound record's story: who took it, had it, acknowledged it, who led, who cut it away by whose order."""
+    from harness import explain as explaining
+
+    found = list(explaining.explained(run, at_offset=offset))
+    if json:
+        typer.echo(msgspec.json.encode(found[:stories]).decode())
+        return
+    for number, one in enumerate(found[:stories]):
+        if number:
+            typer.echo("")
+        for line in explaining.lines(one):
+            typer.echo(line)
+    if not found:
+        typer.echo("nothing was lost and nothing went back: there is no story to tell")
+    elif len(found) > stories:
+        typer.echo(f"\n{len(found) - stories} more; --stories {len(found)} tells them all")
