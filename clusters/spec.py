@@ -29,11 +29,21 @@ CI: Final[Mapping[str, Any]] = {
     "group.initial.rebalance.delay.ms": 0,
 }
 
+# What the time-outs of a profile mean in ZooKeeper mode; KIP-966's lists are KRaft's alone.
+IN_ZOOKEEPER_MODE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "ci": {"zookeeper.session.timeout.ms": 1800, "zookeeper.connection.timeout.ms": 15000},
+    "kafka-defaults": {},
+}
+MODES: Final = ("kraft", "zookeeper")
+
 PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {"ci": CI, "kafka-defaults": {}}
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The wanted cluster. Brokers are numbered 1.., controllers 101.. (CONTRACT, names)."""
+    """The wanted cluster. Brokers are numbered 1.., controllers 101.. (CONTRACT, names).
+
+    mode:  in `zookeeper` mode every broker is a candidate for controller, and 101.. are the servers of the ensemble.
+    """
 
     brokers: int = 3
     controllers: int = 3
@@ -43,6 +53,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     settings: dict[str, Any] = {}
     mutants: tuple[str, ...] = ()
     base_port: int | None = None  # None: any that is free
+    mode: str = "kraft"
     isolation: Literal["auto", "namespaces", "proxies"] = "auto"  # of local processes: where packets can be stopped
 
     @property
@@ -54,6 +65,11 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def controller_ids(self) -> tuple[int, ...]:
         """Ids of the controllers, ascending."""
         return tuple(range(101, 101 + self.controllers))
+
+    @property
+    def is_zookeeper_mode(self) -> bool:
+        """Whether brokers are told apart and told what to do through ZooKeeper (KIP-380)."""
+        return self.mode == "zookeeper"
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -70,8 +86,12 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "transaction.state.log.min.isr": min(self.min_insync_replicas, self.brokers),
             "auto.create.topics.enable": False,
             **PROFILES[self.profile],
+            **(self._zookeeper_settings() if self.is_zookeeper_mode else {}),
             **self.settings,
         }
+
+    def _zookeeper_settings(self) -> dict[str, Any]:
+        return {"eligible.leader.replicas.enable": False, **IN_ZOOKEEPER_MODE[self.profile]}
 
     def timeout_ms(self, setting: str) -> int:
         """Return one of the time-outs that faults and waits are measured in."""

@@ -84,7 +84,8 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         seed=seed,
         cluster=cluster,
         cluster_id=base64.urlsafe_b64encode(chance(seed, "cluster id").randbytes(16)).decode().rstrip("="),
-        spec=msgspec.structs.replace(scenario.spec, mutants=(*scenario.spec.mutants, *mutants)),
+        mode=scenario.spec.mode,
+        spec=msgspec.structs.replace(_sized(scenario.spec, cluster), mutants=(*scenario.spec.mutants, *mutants)),
         workload=scenario.workload,
         workload_plan=msgspec.to_builtins(workload.plan(options, chance(seed, "workload"))),
         time_ms=time_ms,
@@ -92,6 +93,13 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         final_read_ms=scenario.final_read_ms,
         faults=_rounds(scenario, seed, time_ms, partitions=getattr(options, "partitions", 1)),
     )
+
+
+def _sized(spec: ClusterSpec, cluster: str) -> ClusterSpec:
+    """Return the cluster that can be had: in the simulator one model stands for an ensemble of ZooKeeper servers."""
+    if spec.is_zookeeper_mode and cluster == "simulated":
+        return msgspec.structs.replace(spec, controllers=1)
+    return spec
 
 
 def _rounds(scenario: Scenario, seed: int, time_ms: int, partitions: int) -> tuple[PlannedFault, ...]:

@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from clusters.spec import PROFILES, ClusterSpec
+from clusters.spec import MODES, PROFILES, ClusterSpec
 from harness.catalog import all_workloads, faults, nearest, one_of
 from nemesis.targets import BadTarget, parse
 from replog.config import DEFAULTS
@@ -174,6 +174,8 @@ def cluster_spec(given: Any) -> ClusterSpec:
             raise nearest("setting", setting, DEFAULTS)
     if not 1 <= spec.replication_factor <= spec.brokers <= 99:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
+    if spec.mode not in MODES:
+        raise nearest("mode", spec.mode, MODES)
     if not 1 <= spec.controllers <= 99:
         raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
     return spec

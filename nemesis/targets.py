@@ -90,7 +90,7 @@ def _fitting(target: Target, cluster: Cluster, topic: str) -> Sequence[int]:
     if target.text == "random controller":
         return spec.controller_ids
     if target.text == "active controller":
-        return [cluster.state.quorum_leader] if cluster.state.quorum_leader in spec.controller_ids else []
+        return [cluster.state.quorum_leader] if cluster.state.quorum_leader in spec.node_ids else []
     assert target.partition is not None
     partition = cluster.state.partitions.get(TopicPartition(topic, target.partition))
     if partition is None:

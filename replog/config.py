@@ -59,6 +59,11 @@ DEFAULTS: Final[dict[str, Any]] = {
     "controller.quorum.append.linger.ms": 25,
     "metadata.log.max.record.bytes.between.snapshots": 20 * 1024 * 1024,
     "metadata.max.idle.interval.ms": 500,
+    # ZooKeeper mode: where `process.roles` is absent
+    "zookeeper.connect": "",  # host:port,host:port/chroot
+    "zookeeper.session.timeout.ms": 18000,
+    "zookeeper.connection.timeout.ms": 18000,
+    "inter.broker.protocol.version": "3.4",
     # brokers
     "broker.session.timeout.ms": 9000,
     "broker.heartbeat.interval.ms": 2000,
@@ -140,14 +145,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     "tribunal.controller.joins": False,  # a controller outside controller.quorum.voters: observes until it is added
 }
 
-REQUIRED: Final = (
-    "process.roles",
-    "node.id",
-    "cluster.id",
-    "listeners",
-    "log.dirs",
-    "controller.quorum.voters",
-)
+REQUIRED: Final = ("node.id", "cluster.id", "listeners", "log.dirs")
+KRAFT_REQUIRED: Final = ("process.roles", "controller.quorum.voters")
 POSITIVE_SUFFIXES: Final = (".ms", ".bytes", ".seconds", ".partitions", ".factor", ".replicas")
 
 
@@ -158,10 +157,11 @@ class NodeConfig:
         self.values: dict[str, Any] = checked(settings)
         self.node_id = NodeId(self.values["node.id"])
         self.cluster_id: str = self.values["cluster.id"]
-        self.roles = frozenset(_words(self.values["process.roles"]))
+        self.roles = frozenset(_words(self.values["process.roles"] or ""))
+        self.is_zookeeper_mode = not self.roles
         self.log_dirs: list[str] = _words(self.values["log.dirs"])
         self.metadata_log_dir: str = self.values["metadata.log.dir"] or self.log_dirs[0]
-        self.voters: list[Voter] = [_voter(text) for text in _words(self.values["controller.quorum.voters"])]
+        self.voters: list[Voter] = [_voter(text) for text in _words(self.values["controller.quorum.voters"] or "")]
         self.listener = endpoint("listeners", self.values["listeners"])
         self.advertised = endpoint(
             "advertised.listeners", self.values["advertised.listeners"] or self.values["listeners"]
@@ -225,13 +225,15 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"unknown setting {name!r}{hint}")
     values = DEFAULTS | dict(settings)
-    for name in REQUIRED:
+    is_zookeeper_mode = values["process.roles"] is None and values["zookeeper.connect"] != ""
+    for name in REQUIRED if is_zookeeper_mode else (*KRAFT_REQUIRED, *REQUIRED):
         if values[name] is None:
             raise ConfigError(f"setting {name!r} is missing")
     for name, value in values.items():
-        _check_type(name, value)
-    roles = set(_words(values["process.roles"]))
-    if not roles or roles - {"broker", "controller"}:
+        if value is not None or not is_zookeeper_mode:
+            _check_type(name, value)
+    roles = set(_words(values["process.roles"] or ""))
+    if not is_zookeeper_mode and (not roles or roles - {"broker", "controller"}):
         raise ConfigError(f"'process.roles' is {values['process.roles']!r}; use broker, controller or both")
     try:
         UUID(values["cluster.id"])

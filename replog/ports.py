@@ -12,6 +12,8 @@ from random import Random
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from replog.zookeeper.operations import Operation, Result, SessionState, Stat, Watched
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -161,3 +163,42 @@ class World(Protocol):
     disk: Disk
     network: Network
     journal: Journal
+
+
+class ZooKeeperListener(Protocol):
+    """Who hears of sessions and watches, on the event loop."""
+
+    def on_session(self, state: SessionState) -> None:
+        """The session was connected (perhaps a new one), lost its server, or ended."""
+
+    def on_watch(self, path: str, what: Watched) -> None:
+        """Something changed where a watch was left; the watch is gone."""
+
+
+class ZooKeeper(Protocol):
+    """A session with a ZooKeeper ensemble, and a new one each time it has ended.
+
+    Errors are `replog.zookeeper.operations.ZooKeeperError`. After `ConnectionLoss` nobody knows whether it was done.
+    """
+
+    @property
+    def session_id(self) -> int:
+        """The present session's id, 0 before the first."""
+
+    async def connect(self, timeout_ms: int) -> None:
+        """Get a first session; `Unreachable` when no server answers in time."""
+
+    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
+        """Return a znode's data; `NoNode` (then no watch is left)."""
+
+    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
+        """Tell whether there is such a znode; the watch is left either way."""
+
+    async def children(self, path: str, *, watch: bool = False) -> list[str]:
+        """Return the names of a znode's children, sorted; `NoNode`."""
+
+    async def transaction(self, operations: Sequence[Operation]) -> list[Result]:
+        """Do all of it or nothing; raises the error of the operation that could not be done."""
+
+    async def close(self) -> None:
+        """End the session: its ephemeral znodes go at once."""

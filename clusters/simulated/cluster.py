@@ -30,14 +30,16 @@ from clusters.final_logs import segment_entries
 from clusters.simulated import CAPABILITIES
 from clusters.simulated.clients import SimulatedClients
 from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from clusters.simulated.committed_znodes import CommittedZnodes
 from clusters.simulated.loop import Failure
 from clusters.simulated.network import Host
-from clusters.simulated.node import SimulatedNode
+from clusters.simulated.node import SimulatedNode, ZooKeeperNode
 from clusters.simulated.powers import Powers
 from clusters.simulated.process import NS_PER_S
 from clusters.simulated.violation import Violated
 from clusters.simulated.watch import Watch
 from clusters.simulated.world import EPOCH_MS, Machine, Simulation, Told
+from clusters.simulated.zookeeper_model import Model
 from replog.config import DEFAULTS, Endpoint
 from replog.types import METADATA_TOPIC
 
@@ -63,12 +65,15 @@ class SimulatedCluster(Powers):
         self.clock = clock
         self.cluster_id = cluster_id
         simulation.network.frames.on = True
+        self.model = Model()  # of ZooKeeper, where there is one
         self.nodes: dict[int, SimulatedNode] = {node: self._new_node(node) for node in spec.node_ids}
         machines = {node: one.machine for node, one in self.nodes.items()}
-        self.committed = CommittedMetadata({node: machine.disk for node, machine in machines.items()}, EPOCH_MS)
+        self.committed = self._committed_state(machines)
         elr_enabled = bool(spec.node_settings().get(ELR_SETTING, DEFAULTS[ELR_SETTING]))
         self.watch = Watch(simulation, machines, DATA, self.committed, self._seats, elr_enabled=elr_enabled)
         self.watch.on_violation = self._violated
+        if isinstance(self.committed, CommittedZnodes):
+            self.committed.on_change = self.watch.look_soon
         self._client_machine = simulation.add_machine("clients", "10.0.255.1", CLIENTS_RANK)
         self._node_of = {machine.name: node for node, machine in machines.items()}
         self._told_count = 0
@@ -113,19 +118,33 @@ class SimulatedCluster(Powers):
         bootstrap = [Endpoint(self.nodes[broker].machine.host.address, PORT) for broker in self.spec.broker_ids]
         self.clients = SimulatedClients(world, bootstrap, self.state)
 
+    def _committed_state(self, machines: Mapping[int, Machine]) -> CommittedMetadata:
+        if not self.spec.is_zookeeper_mode:
+            return CommittedMetadata({node: machine.disk for node, machine in machines.items()}, EPOCH_MS)
+        znodes = CommittedZnodes(self.clock.now_ns)
+        self.model.on_commit = znodes.committed
+        return znodes
+
     def _new_node(self, node: int) -> SimulatedNode:
         role = "controller" if node in self.spec.controller_ids else "broker"
         machine = self.simulation.add_machine(f"{role}-{node}", _address(node), node)
+        if self.spec.is_zookeeper_mode and role == "controller":
+            return ZooKeeperNode(node, machine, self._settings(node, role), self.model)
         return SimulatedNode(node, machine, self._settings(node, role))
 
     def _settings(self, node: int, role: str) -> dict[str, Any]:
         voters = ",".join(f"{voter}@{_address(voter)}:{PORT}" for voter in self.spec.controller_ids)
+        zookeeper = ",".join(f"{_address(server)}:{PORT}" for server in self.spec.controller_ids)
+        boss = (
+            {"zookeeper.connect": zookeeper}
+            if self.spec.is_zookeeper_mode
+            else {"process.roles": role, "controller.quorum.voters": voters}
+        )
         return {
-            "process.roles": role,
+            **boss,
             "node.id": node,
             "cluster.id": self.cluster_id,
             "listeners": f"{_address(node)}:{PORT}",
-            "controller.quorum.voters": voters,
             "log.dirs": DATA,
             **self.spec.node_settings(),
         }

@@ -9,11 +9,14 @@ from uuid import UUID
 from clusters.simulated.committed import QuorumSeat
 from clusters.simulated.loop import Failure
 from clusters.simulated.world import Machine
+from clusters.simulated.zookeeper import ZooKeeperServer, open_zookeeper
+from clusters.simulated.zookeeper_model import Model
 from replog.config import NodeConfig
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode
 from replog.node.meta_properties import format_directories
 from replog.node.metadata_log import directory_id_of
+from replog.node.zookeeper_broker import ZooKeeperBroker
 from replog.ports import World
 
 LAST_LINES: Final = 12
@@ -85,11 +88,30 @@ class SimulatedNode:
         """Return what it logged last."""
         return "\n".join(list(self.machine.lines)[-LAST_LINES:])
 
+    def _new_shell(self, world: World) -> Shell:
+        """Return what runs here."""
+        if self.config.is_zookeeper_mode:
+            return ZooKeeperBroker(world, self.config, open_zookeeper)
+        return (Broker if "broker" in self.config.roles else ControllerNode)(world, self.config)
+
     async def _run(self, world: World) -> None:
         self._main = asyncio.current_task()
         self._stop = asyncio.Event()
-        shell: Shell = (Broker if "broker" in self.config.roles else ControllerNode)(world, self.config)
-        self.shell = shell
+        shell = self.shell = self._new_shell(world)
         await shell.start()
         await self._stop.wait()
         await shell.stop()
+
+
+class ZooKeeperNode(SimulatedNode):
+    """The machine of the ensemble; what it knows survives its process, as a quorum's logs do."""
+
+    def __init__(self, node: int, machine: Machine, settings: Mapping[str, Any], model: Model) -> None:
+        super().__init__(node, machine, settings)
+        self.model = model
+
+    def format(self) -> None:
+        """Nothing is prepared: an empty ensemble becomes a cluster's by its first broker."""
+
+    def _new_shell(self, world: World) -> Shell:
+        return ZooKeeperServer(world, self.model, self.config.listener)

@@ -78,6 +78,10 @@ class Watch:
             self.replicas[node].on_change = self._schedule
         simulation.listeners.append(self._heard)
 
+    def look_soon(self) -> None:
+        """Look once the present event is over: the committed state has changed."""
+        self._schedule()
+
     def lost_data(self, node: int) -> None:
         """Know that a node's disk may have lost what it held (power failure, wipe, damage)."""
         for prefix in self._prefixes.values():

@@ -50,6 +50,7 @@ Out = Annotated[Path, typer.Option(help="Folder that the run's folder is made in
 def run(  # noqa: PLR0917 - options
     scenario: Annotated[str | None, typer.Argument(help="Name of a scenario, or a .yaml file.")] = None,
     cluster: Annotated[str, typer.Option(help="Kind of cluster.")] = "processes",
+    mode: Annotated[str | None, typer.Option(help="kraft or zookeeper; default: the scenario's.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of every choice; default: a new one.")] = None,
     time: Annotated[str | None, typer.Option(help="How long faults go on, e.g. 45s; default: the scenario's.")] = None,
     mutant: Annotated[list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.")] = None,
@@ -64,7 +65,7 @@ def run(  # noqa: PLR0917 - options
 ) -> None:
     """Run a scenario against a cluster, judge what was recorded, and report it."""
     _known_engine(engine)
-    chosen = _plan(scenario, cluster, seed, time, mutant or [], set_ or [], plan, schedule)
+    chosen = _plan(scenario, cluster, seed, time, mutant or [], in_mode(set_ or [], mode), plan, schedule)
     judged = conduct(chosen, out, engine, quiet=quiet)
     if judged is None:
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -157,6 +158,11 @@ def _plan(
         time_ms = duration(f"{time}s" if time.replace(".", "", 1).isdigit() else time, wanted.spec).most_ms
     drawn = seed if seed is not None else fresh_seed()
     return made(wanted, seed=drawn, cluster=cluster, time_ms=time_ms, mutants=switched_on)
+
+
+def in_mode(settings: Sequence[str], mode: str | None) -> list[str]:
+    """Return the overrides with a mode put in."""
+    return [*settings, *([] if mode is None else [f"cluster.mode={mode}"])]
 
 
 def fresh_seed() -> int:

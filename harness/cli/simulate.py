@@ -29,18 +29,19 @@ SHOWN: Final = 12
 MS_PER_HOUR: Final = 3_600_000
 
 
-def sweep(
+def sweep(  # noqa: PLR0917 - options
     scenarios: Annotated[list[str], typer.Argument(help="Names of scenarios, or .yaml files.")],
     seeds: Annotated[str, typer.Option(help="Seeds, first:end.")] = "0:100",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once; default: one a core.")] = os.cpu_count() or 1,
     budget: Annotated[str | None, typer.Option(help="Begin no more seeds after this, e.g. 10m.")] = None,
     time_: Annotated[str | None, typer.Option("--time", help="How long faults go on, e.g. 45s.")] = None,
     mutant: Annotated[list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.")] = None,
+    mode: Annotated[str | None, typer.Option(help="kraft or zookeeper; default: the scenario's.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs that found something.")] = Path("runs/sweep"),
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Run many seeds in the simulator, and group what they found."""
-    wanted = [load(scenario_file(name), {}) for name in scenarios]
+    wanted = [load(scenario_file(name), {} if mode is None else {"cluster.mode": mode}) for name in scenarios]
     plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
     budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
     board = Board(", ".join(scenarios))

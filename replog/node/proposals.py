@@ -46,6 +46,7 @@ class ProposalChannel:
         self.link = link
         self.clock = replicas.world.clock
         self.broker_epoch = BrokerEpoch(-1)
+        self.version: int | None = None  # None: the highest that the controller offers
         self._queue: Sent = {}
         self._is_running = False
 
@@ -72,7 +73,9 @@ class ProposalChannel:
 
     async def _exchange(self, sent: Sent) -> None:
         try:
-            response = await self.link.send(Api.ALTER_PARTITION, self._request(sent), timeout_ms=REQUEST_TIMEOUT_MS)
+            response = await self.link.send(
+                Api.ALTER_PARTITION, self._request(sent), version=self.version, timeout_ms=REQUEST_TIMEOUT_MS
+            )
         except NoController:
             self._retry_all(sent)
             return
@@ -81,7 +84,7 @@ class ProposalChannel:
                 self.link.drop()
             self._retry_all(sent)
             return
-        answers = _answers(response)
+        answers = _answers(response, {replica.name.topic: key.topic_id for key, (replica, _) in sent.items()})
         now_ms = self.clock.now_ms()
         for key, (replica, proposal) in sent.items():
             # A partition that the answer leaves out is asked for again.
@@ -104,7 +107,9 @@ class ProposalChannel:
 
     def _request(self, sent: Sent) -> AlterPartitionRequest:
         topics: dict[UUID, list[AlterPartitionRequestPartitionData]] = {}
-        for key, (_, proposal) in sent.items():
+        names: dict[UUID, str] = {}
+        for key, (replica, proposal) in sent.items():
+            names[key.topic_id] = replica.name.topic
             topics.setdefault(key.topic_id, []).append(
                 AlterPartitionRequestPartitionData(
                     partition_index=key.partition,
@@ -121,7 +126,7 @@ class ProposalChannel:
             broker_id=self.replicas.node_id,
             broker_epoch=self.broker_epoch,
             topics=[
-                AlterPartitionRequestTopicData(topic_id=topic_id, partitions=partitions)
+                AlterPartitionRequestTopicData(topic_name=names[topic_id], topic_id=topic_id, partitions=partitions)
                 for topic_id, partitions in topics.items()
             ],
         )
@@ -132,9 +137,10 @@ def _is_wanted(replica: Replica, proposal: Proposal) -> bool:
     return leadership is not None and leadership.pending is proposal
 
 
-def _answers(response: AlterPartitionResponse) -> dict[TopicIdPartition, AlterPartitionAnswer]:
+def _answers(response: AlterPartitionResponse, ids: dict[str, UUID]) -> dict[TopicIdPartition, AlterPartitionAnswer]:
+    """Return answers by partition; versions 0 and 1 name topics instead of their ids."""
     return {
-        TopicIdPartition(topic.topic_id, partition.partition_index): _answer(partition)
+        TopicIdPartition(ids.get(topic.topic_name, topic.topic_id), partition.partition_index): _answer(partition)
         for topic in response.topics
         for partition in topic.partitions
     }

@@ -202,6 +202,31 @@ CONTROLLER_APIS: Final = _ranges(
 )
 
 
+# What a broker of ZooKeeper mode offers: each may be the controller, and gets control requests (KIP-380, KIP-704).
+_KRAFT_ONLY: Final = (
+    Api.DESCRIBE_QUORUM,
+    Api.UPDATE_FEATURES,
+    Api.UNREGISTER_BROKER,
+    Api.ADD_RAFT_VOTER,
+    Api.REMOVE_RAFT_VOTER,
+    Api.GET_REPLICA_LOG_INFO,
+    Api.ELECT_DESIGNATED_LEADERS,
+)
+ZOOKEEPER_BROKER_APIS: Final[dict[Api, VersionRange]] = {
+    **{api: versions for api, versions in BROKER_APIS.items() if api not in _KRAFT_ONLY},
+    **_ranges(
+        {
+            Api.LEADER_AND_ISR: "0-7",
+            Api.STOP_REPLICA: "0-4",
+            Api.UPDATE_METADATA: "0-8",
+            Api.CONTROLLED_SHUTDOWN: "0-3",
+            Api.ALTER_PARTITION: "0-1",
+            Api.ALLOCATE_PRODUCER_IDS: "0-0",
+        }
+    ),
+}
+
+
 @cache
 def request_type(api: Api) -> type[msgspec.Struct]:
     """Return an API's request type."""

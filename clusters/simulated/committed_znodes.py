@@ -1,0 +1,40 @@
+"""The committed state of a simulated cluster of ZooKeeper mode, with the eye of a god: every transaction of the model.
+
+Held against the same invariants as committed metadata (SPEC 7), after every transaction.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from clusters.simulated.replica_logs import BatchMark, ReplicaLogs
+from clusters.simulated.zookeeper_model import Change
+from clusters.znode_view import ZnodeView
+
+NO_MARK = BatchMark(-1, -1, -1, 0, -1, -1, -1, is_control=False)
+
+
+class CommittedZnodes(CommittedMetadata):
+    """Follows the model's transactions."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        super().__init__({}, 0)
+        self._view: ZnodeView = ZnodeView(self.state, now_ns)
+        self._transactions: list[Sequence[Change]] = []
+        self.on_change: Callable[[], None] = lambda: None
+
+    def committed(self, changes: Sequence[Change]) -> None:
+        """Take note of a transaction; it is looked at after the event it happened in."""
+        self._transactions.append(changes)
+        self.on_change()
+
+    def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[Life, QuorumSeat]) -> None:
+        """Look at the transactions since the last call."""
+        transactions, self._transactions = self._transactions, []
+        for changes in transactions:
+            for change in sorted(changes, key=_parents_first):
+                self._view.take(*change)
+            self._hold(NO_MARK)
+
+
+def _parents_first(change: Change) -> tuple[int, str]:
+    return (change.path.count("/"), change.path)

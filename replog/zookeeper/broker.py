@@ -1,0 +1,311 @@
+"""A broker's part in control requests: which count, what each changes here, what is answered (KIP-380, KIP-704; SPEC 3.12).
+
+LeaderAndIsr moves hosted partitions between roles, StopReplica ends them, UpdateMetadata is what clients are told; the last
+becomes records in the image that a broker of KRaft mode has too, so that everything that reads it is the same.
+
+A request of a former life is refused whole and leaves no trace. The first LeaderAndIsr of this life names all partitions
+the broker hosts; only from then on may what it does not name be forgotten, high-watermark checkpoints included.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from replog.broker.isr import PartitionState
+from replog.broker.metadata import BrokerMetadata
+from replog.controller import records as r
+from replog.controller.events import Probe
+from replog.errors import Error
+from replog.types import (
+    NO_BROKER_EPOCH,
+    ZERO_UUID,
+    BrokerEpoch,
+    LeaderEpoch,
+    LeaderRecoveryState,
+    NodeId,
+    PartitionEpoch,
+    TopicIdPartition,
+    TopicPartition,
+)
+from replog.wire.messages import leader_and_isr as li
+from replog.wire.messages import stop_replica as sr
+from replog.wire.messages import update_metadata as um
+from replog.zookeeper import acceptance
+from replog.zookeeper.acceptance import Standing
+from replog.zookeeper.requests import DELETED, NO_EPOCH
+
+LISTENER: Final = "PLAINTEXT"
+
+
+class Assign(NamedTuple):
+    """Host the partition, or move it to this state."""
+
+    key: TopicIdPartition
+    name: TopicPartition
+    state: PartitionState
+
+
+class Rename(NamedTuple):
+    """The topic's true id is known now: it was called by one made of its name."""
+
+    topic: str
+    topic_id: UUID
+
+
+class GiveUp(NamedTuple):
+    """Host the partition no more; its log stays unless `delete`."""
+
+    name: TopicPartition
+    delete: bool
+
+
+class KeepOnly(NamedTuple):
+    """Logs of partitions that are not among these belong to nobody."""
+
+    names: tuple[TopicPartition, ...]
+
+
+class Answer(NamedTuple):
+    """Answer the request."""
+
+    body: msgspec.Struct
+
+
+Effect = Assign | Rename | GiveUp | KeepOnly | Answer | Probe
+ControlRequestBody = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetadataRequest
+
+
+class ControlledBroker:
+    """What one broker process makes of control requests."""
+
+    def __init__(self, metadata: BrokerMetadata, hosted: Callable[[TopicPartition], PartitionState | None]) -> None:
+        """`hosted` gives the state of a partition that is hosted now."""
+        self.metadata = metadata
+        self.node_id = metadata.node_id
+        self.standing = Standing(NO_BROKER_EPOCH, -1)
+        self.controller_id: NodeId = NodeId(-1)
+        self.has_metadata = False
+        self.is_complete = False  # all that this life hosts has been named
+        self._hosted = hosted
+
+    def registered(self, broker_epoch: BrokerEpoch) -> None:
+        """Begin a life in ZooKeeper, the first or a later one of this process."""
+        self.standing = Standing(broker_epoch, self.standing.controller_epoch)
+
+    def handle(self, request: ControlRequestBody) -> list[Effect]:
+        """Take one control request; return what has to be done about it, in order."""
+        error, standing = acceptance.accept_control(self.standing, request.broker_epoch, request.controller_epoch)
+        if error is not Error.NONE:
+            refusal = [Probe("stale_broker_epoch_refused")] if error is Error.STALE_BROKER_EPOCH else []
+            return [*refusal, Answer(_refusal(request, error))]
+        self.standing = standing
+        self.controller_id = NodeId(request.controller_id)
+        match request:
+            case li.LeaderAndIsrRequest():
+                return self._on_leader_and_isr(request)
+            case sr.StopReplicaRequest():
+                return self._on_stop_replica(request)
+            case um.UpdateMetadataRequest():
+                return self._on_update_metadata(request)
+
+    # --- LeaderAndIsr ------------------------------------------------------------------------
+
+    def _on_leader_and_isr(self, request: li.LeaderAndIsrRequest) -> list[Effect]:
+        effects: list[Effect] = []
+        errors: list[tuple[str, UUID, int, Error]] = []
+        named: list[TopicPartition] = []
+        for topic, topic_id, told in _leader_and_isr_states(request):
+            name = TopicPartition(topic, told.partition_index)
+            named.append(name)
+            known_id, renaming = self._topic_id(topic, topic_id)
+            effects += renaming
+            error, assigned = self._assigned(TopicIdPartition(known_id, name.partition), name, told)
+            effects += assigned
+            errors.append((topic, known_id, told.partition_index, error))
+        if not self.is_complete and self._is_first_of_this_life(request):
+            self.is_complete = True
+            effects.append(KeepOnly(tuple(named)))
+        effects.append(Answer(_leader_and_isr_answer(errors)))
+        return effects
+
+    def _is_first_of_this_life(self, request: li.LeaderAndIsrRequest) -> bool:
+        """Tell whether the request surely names all that is hosted (SPEC 3.12.8): without an epoch nobody knows."""
+        return request.broker_epoch != NO_BROKER_EPOCH
+
+    def _assigned(
+        self, key: TopicIdPartition, name: TopicPartition, told: li.LeaderAndIsrPartitionState
+    ) -> tuple[Error, list[Effect]]:
+        """Compare with the leader epoch that is lived in (SPEC 3.12.7)."""
+        if self.node_id not in told.replicas:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION, []
+        state = _state(told)
+        known = self._hosted(name)
+        if known is not None:
+            if state.leader_epoch < known.leader_epoch:
+                return Error.STALE_CONTROLLER_EPOCH, []
+            # KIP-704, "Topic Partition Follower": "will not ignore request that have the same leader epoch".
+            if state.leader_epoch == known.leader_epoch and state.recovery is known.recovery:
+                return Error.NONE, []
+        return Error.NONE, [Assign(key, name, state)]
+
+    def _topic_id(self, topic: str, told: UUID) -> tuple[UUID, list[Effect]]:
+        """Return the id to call a topic by: requests before 2.8 name none, then one is made of the name."""
+        known = self.metadata.image.topics_by_name.get(topic)
+        if told == ZERO_UUID:
+            return (known.topic_id if known else id_of_name(topic)), []
+        made = id_of_name(topic)
+        return told, [Rename(topic, told)] if told != made and known is not None and known.topic_id == made else []
+
+    # --- StopReplica -------------------------------------------------------------------------
+
+    def _on_stop_replica(self, request: sr.StopReplicaRequest) -> list[Effect]:
+        effects: list[Effect] = []
+        errors = []
+        for name, leader_epoch, delete in _stopped(request):
+            known = self._hosted(name)
+            sentinel = leader_epoch in (NO_EPOCH, DELETED)
+            if known is not None and not sentinel and leader_epoch < known.leader_epoch:
+                error = Error.FENCED_LEADER_EPOCH
+            else:
+                error = Error.NONE
+                effects.append(GiveUp(name, delete))
+            told = sr.StopReplicaPartitionError(topic_name=name.topic, partition_index=name.partition, error_code=error)
+            errors.append(told)
+        effects.append(Answer(sr.StopReplicaResponse(partition_errors=errors)))
+        return effects
+
+    # --- UpdateMetadata ----------------------------------------------------------------------
+
+    def _on_update_metadata(self, request: um.UpdateMetadataRequest) -> list[Effect]:
+        effects: list[Effect] = []
+        records: list[r.MetadataRecord] = list(self._broker_records(request))
+        doomed: dict[str, None] = {}
+        image = self.metadata.image
+        new: dict[str, UUID] = {}
+        for topic, topic_id, told in _metadata_states(request):
+            if told.leader == DELETED:
+                doomed[topic] = None
+                continue
+            known_id, renaming = self._topic_id(topic, topic_id)
+            effects += renaming
+            known = image.topics_by_name.get(topic)
+            if topic not in new and (known is None or known.topic_id != known_id):
+                if known is not None:
+                    records.append(r.RemoveTopicRecord(topic_id=known.topic_id))
+                records.append(r.TopicRecord(name=topic, topic_id=known_id))
+            new[topic] = known_id
+            records.append(_partition_record(known_id, told))
+        for topic in doomed:
+            known = image.topics_by_name.get(topic)
+            if known is not None:
+                records.append(r.RemoveTopicRecord(topic_id=known.topic_id))
+        self.metadata.replay(list(enumerate(records, start=image.last_offset + 1)))
+        self.has_metadata = True
+        return [*effects, Answer(um.UpdateMetadataResponse())]
+
+    def _broker_records(self, request: um.UpdateMetadataRequest) -> Iterator[r.MetadataRecord]:
+        alive = {NodeId(broker.id): broker for broker in request.live_brokers}
+        for node in sorted(self.metadata.image.brokers):
+            if node not in alive:
+                yield r.UnregisterBrokerRecord(broker_id=node, broker_epoch=NO_BROKER_EPOCH)
+        for _, broker in sorted(alive.items()):
+            yield _registration(broker)
+
+
+def id_of_name(topic: str) -> UUID:
+    """Return the id that stands for a topic while its true one is not told: the same on every broker."""
+    return UUID(bytes=hashlib.sha256(topic.encode()).digest()[:16], version=5)
+
+
+def _state(told: li.LeaderAndIsrPartitionState) -> PartitionState:
+    return PartitionState(
+        leader=NodeId(told.leader),
+        leader_epoch=LeaderEpoch(told.leader_epoch),
+        partition_epoch=PartitionEpoch(told.partition_epoch),
+        replicas=tuple(NodeId(node) for node in told.replicas),
+        isr=tuple(NodeId(node) for node in told.isr),
+        recovery=LeaderRecoveryState(told.leader_recovery_state),
+    )
+
+
+def _leader_and_isr_states(
+    request: li.LeaderAndIsrRequest,
+) -> Iterator[tuple[str, UUID, li.LeaderAndIsrPartitionState]]:
+    for each in request.ungrouped_partition_states:
+        yield each.topic_name, ZERO_UUID, each
+    for topic in request.topic_states:
+        for each in topic.partition_states:
+            yield topic.topic_name, topic.topic_id, each
+
+
+def _metadata_states(
+    request: um.UpdateMetadataRequest,
+) -> Iterator[tuple[str, UUID, um.UpdateMetadataPartitionState]]:
+    for each in request.ungrouped_partition_states:
+        yield each.topic_name, ZERO_UUID, each
+    for topic in request.topic_states:
+        for each in topic.partition_states:
+            yield topic.topic_name, topic.topic_id, each
+
+
+def _stopped(request: sr.StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
+    for single in request.ungrouped_partitions:
+        yield TopicPartition(single.topic_name, single.partition_index), NO_EPOCH, request.delete_partitions
+    for by_name in request.topics:
+        for index in by_name.partition_indexes:
+            yield TopicPartition(by_name.name, index), NO_EPOCH, request.delete_partitions
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition
+
+
+def _leader_and_isr_answer(errors: list[tuple[str, UUID, int, Error]]) -> li.LeaderAndIsrResponse:
+    """Return an answer that can go out in any version: by topic id, and one by one."""
+    grouped: dict[UUID, list[li.LeaderAndIsrPartitionError]] = {}
+    flat = []
+    for topic, topic_id, index, error in errors:
+        told = li.LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=error)
+        flat.append(told)
+        grouped.setdefault(topic_id, []).append(told)
+    return li.LeaderAndIsrResponse(
+        partition_errors=flat,
+        topics=[
+            li.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=group) for topic_id, group in grouped.items()
+        ],
+    )
+
+
+def _partition_record(topic_id: UUID, told: um.UpdateMetadataPartitionState) -> r.PartitionRecord:
+    return r.PartitionRecord(
+        partition_id=told.partition_index,
+        topic_id=topic_id,
+        replicas=told.replicas,
+        isr=told.isr,
+        leader=told.leader,
+        leader_epoch=told.leader_epoch,
+        partition_epoch=told.zk_version,
+    )
+
+
+def _registration(broker: um.UpdateMetadataBroker) -> r.RegisterBrokerRecord:
+    """Return a living broker as the image knows brokers; UpdateMetadata does not tell the epochs of others."""
+    points = [
+        r.BrokerEndpoint(name=each.listener or LISTENER, host=each.host, port=each.port, security_protocol=0)
+        for each in broker.endpoints
+    ] or [r.BrokerEndpoint(name=LISTENER, host=broker.v0_host, port=broker.v0_port, security_protocol=0)]
+    return r.RegisterBrokerRecord(
+        broker_id=broker.id, broker_epoch=NO_BROKER_EPOCH, end_points=points, rack=broker.rack, fenced=False
+    )
+
+
+def _refusal(request: ControlRequestBody, error: Error) -> msgspec.Struct:
+    match request:
+        case li.LeaderAndIsrRequest():
+            return li.LeaderAndIsrResponse(error_code=error)
+        case sr.StopReplicaRequest():
+            return sr.StopReplicaResponse(error_code=error)
+        case um.UpdateMetadataRequest():
+            return um.UpdateMetadataResponse(error_code=error)
