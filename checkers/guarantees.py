@@ -261,7 +261,9 @@ class Ledger:
             self.violations["unclean_election_not_allowed"] = None
         if election.how is How.CLEAN and self.settings.elr and election.leader in self.unclean:
             self.violations["clean_election_of_unclean_replica"] = None
-        if election.empty and self.settings.elr and self.bound and self._unclean_holders() < self.least_min_isr:
+        # (Fewer holders than min ISR: the record was sent before, and acknowledged after this election.)
+        was_held = self.bound and len(self.holders) >= self.least_min_isr
+        if election.empty and self.settings.elr and was_held and self._unclean_holders() < self.least_min_isr:
             self.violations["elr_lost_member"] = None
 
     def _allowed(self, election: Elected) -> bool:

@@ -255,11 +255,17 @@ class History:
         positions = self._positions(topic, partition)
         losses = self._losses(topic, partition)
         builder = _Builder(topic, self._given, losses, self.registrations, self._unclean_orders)
-        for position in positions:
-            body = msgspec.json.decode(self._metadata["body"][position].as_py())
-            offset = self._metadata["metadata_offset"][position].as_py()
-            builder.add(self._types[position], body, offset=offset, at_ns=self._at_ns[position])
+        records = [self._record(position) for position in positions]
+        for index, (record_type, body, offset, at_ns) in enumerate(records):
+            following = records[index + 1] if index + 1 < len(records) else None
+            if following is not None and following[0] == "RegisterBrokerRecord" and following[3] == at_ns:
+                builder.expect(following[1]["broker_id"], following[2])
+            builder.add(record_type, body, offset=offset, at_ns=at_ns)
         return builder.timeline()
+
+    def _record(self, position: int) -> tuple[str, Any, int, int]:
+        body = msgspec.json.decode(self._metadata["body"][position].as_py())
+        return self._types[position], body, self._metadata["metadata_offset"][position].as_py(), self._at_ns[position]
 
     def partitions(self) -> list[tuple[str, int]]:
         """Return all partitions that the metadata names, in order."""
@@ -361,12 +367,18 @@ class _Builder:
         self._registered_ns: dict[int, int] = {}
         self._fenced: dict[int, None] = {}
         self._orders = orders
+        self._expected: tuple[int, int] | None = None  # a broker, and the offset of its registration right behind
         self._state: State | None = None
         self._entries: list[Entry] = []
+
+    def expect(self, node: int, offset: int) -> None:
+        """Know that the next record is followed at once by this broker's registration."""
+        self._expected = (node, offset)
 
     def add(self, record_type: str, body: Mapping[str, Any], *, offset: int, at_ns: int) -> None:
         """Take in the next committed record that concerns the partition."""
         self._add_live_cuts(until_ns=at_ns)
+        expected, self._expected = self._expected, None
         match record_type:
             case "RegisterBrokerRecord":
                 self._on_registered(body["broker_id"], offset, at_ns)
@@ -380,7 +392,7 @@ class _Builder:
                 self._state = State.created_by(body)
                 self._append(at_ns, (), changed=True)
             case "PartitionChangeRecord" if self._state is not None:
-                self._on_change(self._state, body, at_ns)
+                self._on_change(self._without_unclean(self._state, body, expected, at_ns), body, at_ns)
             case _:
                 pass  # other records do not change who holds what
 
@@ -438,6 +450,28 @@ class _Builder:
         else:
             layer[body["name"]] = body["value"]
         self._append(at_ns, (SettingsChanged(self._settings()),))
+
+    def _without_unclean(
+        self, before: State, body: Mapping[str, Any], expected: tuple[int, int] | None, at_ns: int
+    ) -> State:
+        """Return the state that a change began with: without a member that this very change drops as unclean.
+
+        What an unclean registration does to partitions is written before it, in the same batch; and where it
+        empties ISR and ELR the same change elects the last known leader (SPEC 2.2.5, 2.6.4).
+        """
+        registration = self._by_offset.get(expected[1]) if expected is not None else None
+        if expected is None or registration is None or registration.clean is not False:
+            return before
+        after = before.changed_by(body)
+        node = expected[0]
+        if node not in (*before.isr, *before.elr) or node in (*after.isr, *after.elr):
+            return before
+        self._on_registered(node, expected[1], at_ns)
+        return msgspec.structs.replace(
+            before,
+            isr=tuple(member for member in before.isr if member != node),
+            elr=tuple(member for member in before.elr if member != node),
+        )
 
     def _on_change(self, before: State, body: Mapping[str, Any], at_ns: int) -> None:
         after = before.changed_by(body)

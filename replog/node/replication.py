@@ -60,12 +60,15 @@ class SourceLoop:
         self.source = FetchSource(fetching.limits.backoff_ms)
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
+        self._life = NO_BROKER_EPOCH  # the source's, when the connection was made
         self._is_running = False
         self._stopped = False
 
     def follow(self, replica: Replica) -> None:
         """Begin, or begin again in a new leader epoch."""
         assert replica.partition.state is not None
+        if self._life != self._life_now():
+            self._disconnect()  # a source that lost power said nothing: what was asked of its former life stays unanswered
         self.source.follow(replica.name, replica.key.topic_id, replica.partition.state.leader_epoch)
         self._changed.set()
         if not self._is_running:
@@ -118,10 +121,14 @@ class SourceLoop:
         endpoint = self.replicas.metadata.endpoint_of(self.source_id)
         if endpoint is None:
             raise ConnectionLost(f"broker {self.source_id} is not registered")
+        self._life = self._life_now()
         connection = Connection(self.world, endpoint, f"broker-{self.replicas.node_id}-fetcher")
         await connection.open(timeout_ms=GRACE_MS)
         self._connection = connection
         return connection
+
+    def _life_now(self) -> BrokerEpoch:
+        return self.replicas.metadata.image.broker_epoch(self.source_id)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

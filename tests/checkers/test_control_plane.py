@@ -84,6 +84,23 @@ def test_isr_and_elr_are_empty_only_after_min_isr_unclean_shutdowns(
     assert kinds(run) == expected
 
 
+@pytest.mark.parametrize(("elr_before", "expected"), [([3], []), ([1, 3], ["unclean_election_not_allowed"])])
+def test_an_unclean_registration_that_empties_the_elr_elects_in_the_same_batch(
+    run: Run, elr_before: list[int], expected: list[str]
+) -> None:
+    """The changes are written before the registration that causes them (found by a sweep: power-loss-all, seed 1000)."""
+    run.change(100, isr=[2, 3], leader=2)
+    run.change(110, isr=[2], eligible_leader_replicas=[3])
+    run.change(120, isr=[], leader=-1, eligible_leader_replicas=[*elr_before, 2], last_known_elr=[2])
+    run.change(190, eligible_leader_replicas=elr_before)
+    run.registered(2, at=190, previous=-1)
+    run.metadata("BrokerRegistrationChangeRecord", 200, broker_id=2, fenced=-1)
+    run.change(210, isr=[2], leader=2, leader_recovery_state=1, eligible_leader_replicas=[], last_known_elr=[])
+    run.registered(3, at=210, previous=-1)
+
+    assert kinds(run) == expected
+
+
 def test_a_clean_election_of_an_unclean_replica(run: Run) -> None:
     run.change(100, isr=[1], eligible_leader_replicas=[2])
     run.registered(2, at=150, previous=-1)
