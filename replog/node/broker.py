@@ -14,6 +14,7 @@ from replog.broker import lifecycle as life
 from replog.broker.lifecycle import Lifecycle, Phase
 from replog.broker.metadata import BrokerMetadata
 from replog.config import Endpoint, NodeConfig
+from replog.controller.authorization import May, allow_all
 from replog.controller.features import SUPPORTED
 from replog.controller.record_versions import RecordWriter
 from replog.controller.records import MetadataRecord
@@ -61,7 +62,9 @@ class BrokerFailed(Exception):
 class Broker:
     """One broker process, or one of many in a simulation."""
 
-    def __init__(self, world: World, config: NodeConfig, *, quorum: QuorumNode | None = None) -> None:
+    def __init__(
+        self, world: World, config: NodeConfig, *, quorum: QuorumNode | None = None, may: May = allow_all
+    ) -> None:
         """Prepare; a combined node sets `quorum`, here or before `start`, and tells what is committed."""
         self.world = world
         self.config = config
@@ -86,7 +89,8 @@ class Broker:
         self.coordinators = Coordinators(
             config, self.replicas, self.link, self.tasks, lambda: self.hosting.broker_epoch
         )
-        cluster = ClusterApi(config, self.replicas, self.directories, self.link, self.tasks)
+        cluster = ClusterApi(config, self.replicas, self.directories, self.link, self.tasks, may=may)
+        self.gate = cluster.gate
         self.handlers = self._handlers(cluster)
         self.server = Server(world, BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features)
         self.is_serving = False
@@ -337,7 +341,8 @@ class Broker:
             request.close(f"{request.api.name} is not answered by brokers")
             return
         try:
-            handler(request)
+            if self.gate.admits(request):
+                handler(request)
         except OSError as problem:
             # asyncio takes an OSError within a protocol for a lost connection and goes on; after one from the disk
             # no log can be trusted.

@@ -5,10 +5,12 @@ see is the broker they ask: admin requests are forwarded from everywhere (KIP-59
 """
 
 from typing import Final
+from uuid import UUID
 
 from replog.broker.topic_settings import TopicSettings
 from replog.config import NodeConfig
 from replog.controller import configs
+from replog.controller.authorization import May, allow_all
 from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
 from replog.controller.features import SUPPORTED
 from replog.controller.image import Image
@@ -16,6 +18,7 @@ from replog.controller.state import Broker, Partition, Topic
 from replog.controller.topics import invalid_name
 from replog.errors import Error
 from replog.node.controller_link import ControllerLink, NoController
+from replog.node.gate import Gate
 from replog.node.log_directories import LogDirectories, StoredLog
 from replog.node.replicas import Replicas
 from replog.node.server import ServerRequest
@@ -39,7 +42,14 @@ class ClusterApi:
     """Descriptions for clients."""
 
     def __init__(
-        self, config: NodeConfig, replicas: Replicas, directories: LogDirectories, link: ControllerLink, tasks: Tasks
+        self,
+        config: NodeConfig,
+        replicas: Replicas,
+        directories: LogDirectories,
+        link: ControllerLink,
+        tasks: Tasks,
+        *,
+        may: May = allow_all,
     ) -> None:
         self.config = config
         self.replicas = replicas
@@ -47,12 +57,17 @@ class ClusterApi:
         self.link = link
         self.tasks = tasks
         self.settings = TopicSettings(config.values)
+        self.gate = Gate(may, self._topic_name)
         self._creating: dict[str, None] = {}
 
     @property
     def image(self) -> Image:
         """The committed metadata, as far as it has come here."""
         return self.replicas.metadata.image
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        topic = self.image.topics.get(topic_id)
+        return topic.name if topic else None
 
     def features(self) -> av.ApiVersionsResponse:
         """Return the feature fields of an ApiVersions answer."""
@@ -75,7 +90,8 @@ class ClusterApi:
         body: md.MetadataRequest = request.body
         wants_all = body.topics is None or (not body.topics and request.version < FIRST_VERSION_WITH_EMPTY_FOR_NONE)
         if wants_all:
-            topics = [self._topic(self.image.topics_by_name[name]) for name in sorted(self.image.topics_by_name)]
+            names = [name for name in sorted(self.image.topics_by_name) if self.gate.may_describe(name)]
+            topics = [self._topic(self.image.topics_by_name[name]) for name in names]
         else:
             may_create = body.allow_auto_topic_creation and self.config.flag("auto.create.topics.enable")
             topics = [self._wanted_topic(wanted, may_create=may_create) for wanted in body.topics or []]
@@ -103,8 +119,13 @@ class ClusterApi:
             topic = self.image.topics.get(wanted.topic_id)
             if topic is None:
                 return md.MetadataResponseTopic(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+            if not self.gate.may_describe(topic.name):
+                error = Error.TOPIC_AUTHORIZATION_FAILED  # without its name: that is not the caller's to know
+                return md.MetadataResponseTopic(error_code=error, name=None, topic_id=wanted.topic_id)
             return self._topic(topic)
         name = wanted.name or ""
+        if not self.gate.may_describe(name):
+            return md.MetadataResponseTopic(error_code=Error.TOPIC_AUTHORIZATION_FAILED, name=name)
         topic = self.image.topics_by_name.get(name)
         if topic is not None:
             return self._topic(topic)
@@ -115,6 +136,8 @@ class ClusterApi:
             return Error.INVALID_TOPIC_EXCEPTION
         if not may_create or name in INTERNAL_TOPICS:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
+        if not self.gate.may_create(name):
+            return Error.TOPIC_AUTHORIZATION_FAILED
         if name not in self._creating:
             self._creating[name] = None
             self.tasks.start(self._create(name))
@@ -200,7 +223,7 @@ class ClusterApi:
         """Answer with one page of topics (KIP-966)."""
         limit = self.config.integer("max.request.partition.size.limit")
         try:
-            request.reply(page(self.image, request.body, limit, lambda _: True))
+            request.reply(page(self.image, request.body, limit, self.gate.may_describe))
         except InvalidCursor as problem:
             # The answer has no error code at its top: each topic asked for carries it.
             names = [topic.name for topic in request.body.topics] or [request.body.cursor.topic_name]

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-import msgspec
-
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint, NodeConfig, endpoint
+from replog.controller.authorization import May, allow_all
 from replog.controller.controller import Controller
 from replog.controller.describe import describe_controllers
 from replog.controller.events import (
@@ -34,7 +33,7 @@ from replog.controller.policy import Settings, Strategy
 from replog.controller.record_versions import NEWEST, RecordWriter
 from replog.errors import Error
 from replog.log.log import Log
-from replog.node.forwarding import FAILED
+from replog.node.gate import Gate, refusal
 from replog.node.metadata_log import open_metadata_log
 from replog.node.metrics import MetricsServer, exposition
 from replog.node.quorum import VOTER_CHANGES, QuorumListener, QuorumNode, SnapshotReader
@@ -45,13 +44,8 @@ from replog.quorum.voter_changes import voter_change_refused
 from replog.types import ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS, Api
 from replog.wire.messages import (
-    allocate_producer_ids,
     alter_partition,
     api_versions,
-    assign_replicas_to_dirs,
-    broker_heartbeat,
-    broker_registration,
-    describe_configs,
 )
 from replog.wire.records.metadata import decode_metadata_record
 from replog.wire.translate import current_alter_partition, old_alter_partition
@@ -59,22 +53,17 @@ from replog.wire.translate import current_alter_partition, old_alter_partition
 TICK_MS_MAX: Final = 500
 LOG_INFO_TIMEOUT_MS: Final = 4000
 
-_Failed = Callable[[Error], msgspec.Struct]
-
-_FAILED: Final[dict[Api, _Failed]] = {
-    Api.BROKER_REGISTRATION: lambda error: broker_registration.BrokerRegistrationResponse(error_code=error),
-    Api.BROKER_HEARTBEAT: lambda error: broker_heartbeat.BrokerHeartbeatResponse(error_code=error),
-    Api.ALTER_PARTITION: lambda error: alter_partition.AlterPartitionResponse(error_code=error),
-    Api.ASSIGN_REPLICAS_TO_DIRS: lambda error: assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=error),
-    Api.ALLOCATE_PRODUCER_IDS: lambda error: allocate_producer_ids.AllocateProducerIdsResponse(error_code=error),
-}
-
 
 class ControllerNode:
     """One controller process, or one of many in a simulation."""
 
     def __init__(
-        self, world: World, config: NodeConfig, *, also_tell: Callable[[], QuorumListener] | None = None
+        self,
+        world: World,
+        config: NodeConfig,
+        *,
+        also_tell: Callable[[], QuorumListener] | None = None,
+        may: May = allow_all,
     ) -> None:
         """Prepare; a combined node's broker is told what the quorum tells, before the controller."""
         self.world = world
@@ -82,6 +71,7 @@ class ControllerNode:
         self.controller = Controller(
             settings_of(config), config.values, world.entropy.uuid, world.entropy.random("replica placement")
         )
+        self.gate = Gate(may, self._topic_name)
         self.tasks = Tasks()
         self.server = Server(world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config), features=self._features)
         self.metrics = MetricsServer(world, lambda: exposition(self.controller))
@@ -213,6 +203,8 @@ class ControllerNode:
 
     def _handle(self, request: ServerRequest) -> None:
         assert self.quorum is not None
+        if not self.gate.admits(request):
+            return
         fixed = self.controller.is_active and not self.controller.image.features.get(KRAFT_VERSION)
         if fixed and request.api in VOTER_CHANGES:
             words = f"Voters are those of the configuration until {KRAFT_VERSION} is 1."
@@ -239,6 +231,10 @@ class ControllerNode:
         self._unanswered[self._next_token] = request
         self._take(Request(token=self._next_token, body=body, received_ms=self._now_ms))
 
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        topic = self.controller.image.topics.get(topic_id)
+        return topic.name if topic else None
+
     def _topic_id(self, name: str) -> UUID:
         topic = self.controller.image.topics_by_name.get(name)
         return topic.topic_id if topic else ZERO_UUID
@@ -246,21 +242,7 @@ class ControllerNode:
     def _refuse(self, request: ServerRequest) -> None:
         if request.is_answered:
             return
-        if request.api in _FAILED:
-            request.reply(_FAILED[request.api](Error.NOT_CONTROLLER))
-        elif request.api in FAILED:
-            request.reply(FAILED[request.api](request.body, Error.NOT_CONTROLLER))
-        else:
-            assert isinstance(request.body, describe_configs.DescribeConfigsRequest), request.api
-            results = [
-                describe_configs.DescribeConfigsResult(
-                    error_code=Error.NOT_CONTROLLER,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource in request.body.resources
-            ]
-            request.reply(describe_configs.DescribeConfigsResponse(results=results))
+        request.reply(refusal(request.api, request.body, Error.NOT_CONTROLLER))
 
     # --- events and their effects ----------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from replog.ports import World
 from replog.wire.apis import Api
 from replog.wire.messages import (
     add_raft_voter,
+    alter_configs,
     alter_partition_reassignments,
     create_partitions,
     create_topics,
@@ -116,6 +117,20 @@ def _create_partitions(body: create_partitions.CreatePartitionsRequest, error: E
     )
 
 
+def _replace_configs(body: alter_configs.AlterConfigsRequest, error: Error) -> msgspec.Struct:
+    return alter_configs.AlterConfigsResponse(
+        responses=[
+            alter_configs.AlterConfigsResourceResponse(
+                error_code=error,
+                error_message=None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in body.resources
+        ]
+    )
+
+
 def _alter_configs(body: incremental_alter_configs.IncrementalAlterConfigsRequest, error: Error) -> msgspec.Struct:
     return incremental_alter_configs.IncrementalAlterConfigsResponse(
         responses=[
@@ -135,6 +150,7 @@ FAILED: Final[dict[Api, Failed]] = {
     Api.DELETE_TOPICS: _delete_topics,
     Api.CREATE_PARTITIONS: _create_partitions,
     Api.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
+    Api.ALTER_CONFIGS: _replace_configs,
     Api.ELECT_LEADERS: lambda _, error: elect_leaders.ElectLeadersResponse(error_code=error),
     Api.ELECT_DESIGNATED_LEADERS: lambda _, error: elect_designated_leaders.ElectDesignatedLeadersResponse(
         error_code=error

@@ -74,6 +74,7 @@ class ServerRequest:
         "_connection",
         "_frame",
         "_progress",
+        "amend",
         "api",
         "body",
         "client_id",
@@ -97,6 +98,7 @@ class ServerRequest:
         self._connection = connection
         self._frame = b""
         self._progress = Progress.PENDING
+        self.amend: Callable[[msgspec.Struct], msgspec.Struct] | None = None  # what of it was refused beforehand
 
     @property
     def is_answered(self) -> bool:
@@ -105,6 +107,8 @@ class ServerRequest:
 
     def reply(self, body: msgspec.Struct) -> None:
         """Answer; after the connection is lost it does nothing."""
+        if self.amend is not None:
+            body = self.amend(body)
         self._finish(encode_response(self.api, self.version, self.correlation_id, body))
 
     def reply_nothing(self) -> None:
