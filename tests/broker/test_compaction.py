@@ -24,7 +24,7 @@ def create(bootstrap, topic, **configs):
 
 
 def produce(bootstrap, topic, entries):
-    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 20, "acks": "all"})
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 20, "enable.idempotence": True})
     errors = []
     for key, value in entries:
         producer.produce(topic, value, key, on_delivery=lambda error, _: errors.append(error) if error else None)

@@ -30,7 +30,9 @@ def create(bootstrap: str, topic: str, partitions: int, factor: int, **configs: 
 
 def produce(bootstrap: str, topic: str, values: list[bytes], **settings: Any) -> list[str]:
     """Produce all values; return the errors of those that failed."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "message.timeout.ms": 30000} | settings)
+    # One request at a time: a retry, as while a topic is new, must not change the order.
+    quiet = {"linger.ms": 5, "message.timeout.ms": 30000, "max.in.flight": 1}
+    producer = Producer({"bootstrap.servers": bootstrap} | quiet | settings)
     errors: list[str] = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: errors.append(str(error)) if error else None)
