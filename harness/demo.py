@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from harness.catalog import mutant_named
+from harness.explain import explained, lines
 from harness.plan import Plan, encoded
 from harness.power import plan_of, scenario_of, sought
 from harness.progress import Silent
-from harness.shrink import Shrinker, rate_of
+from harness.shrink import Shrinker, gravity, said
 
 MUTANT: Final = "M01"
 SEEDS: Final = range(200)
@@ -45,27 +46,28 @@ def demonstrate(out: Path, scratch: Path, jobs: int, told: Callable[[str], None]
     found = sought(module, scenario, SEEDS, FIND_S, jobs, scratch)
     if found.seed is None:
         raise NothingFound(f"{module} was not found in {found.seeds} seeds of {scenario}; {found.note}")
-    told(f"found by seed {found.seed} after {found.seeds} seeds, {found.seconds} s: {found.seen_by[0]}")
+    what = min(found.seen_by, key=gravity)
+    told(f"found by seed {found.seed} after {found.seeds} seeds, {found.seconds} s: {what}")
     plan = plan_of(scenario, found.seed, (module,))
-    shrinker = Shrinker(scratch / "shrink", signature=found.seen_by[0], jobs=jobs, budget_s=SHRINK_S, told=told)
+    shrinker = Shrinker(scratch / "shrink", signature=what, jobs=jobs, budget_s=SHRINK_S)
     small = shrinker.shrink(plan).plan
     small = msgspec.structs.replace(small, scenario=plan.scenario)
-    told(
-        f"shrunk from {len(plan.faults)} faults and {rate_of(plan)} records/s to {len(small.faults)} and {rate_of(small)}"
-    )
+    told(f"shrunk from {said(plan)}")
+    told(f"         to {said(small)}")
     run_dir = out / f"demo-{module}-{found.seed}"
     story = recorded(small, run_dir)
     return Shown(run_dir, story, round(time.monotonic() - began, 1))
 
 
 def recorded(plan: Plan, run_dir: Path) -> list[str]:
-    """Run a plan into a folder, judge and report it; return what was found, one sentence each."""
+    """Run a plan into a folder, judge and report it; return the story of the gravest finding."""
     from harness.cli.session import judged, write_report
     from harness.simulated import conduct_simulated
 
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.mkdir(parents=True)
     (run_dir / "plan.json").write_bytes(encoded(plan))
-    verdict = judged(conduct_simulated(plan, run_dir, Silent())[0], "inline")
+    judged(conduct_simulated(plan, run_dir, Silent())[0], "inline")
     write_report(run_dir)
-    return [f"{one.property_name}/{one.kind}: {one.explanation}" for one in verdict.violations]
+    first = next(explained(run_dir), None)
+    return [] if first is None else list(lines(first))

@@ -13,7 +13,7 @@ import msgspec
 from harness.check import check
 from results.report.groups import Group, grouped
 from results.report.moments import changes_of
-from results.report.story import Story, acks_name, record_name, told
+from results.report.story import Story, acks_name, located, record_name, told
 from results.store import Recording
 from results.verdict import Finding, load
 
@@ -46,6 +46,7 @@ def explained(run_dir: Path, *, at_offset: int | None = None, severities: Sequen
 
 
 def _story(recording: Recording, finding: Finding, end_ns: int) -> Story:
+    finding = located(recording, finding)
     changes = [] if finding.topic is None else list(changes_of(recording, f"{finding.topic}-{finding.partition}"))
     return told(recording, finding, changes, end_ns)
 

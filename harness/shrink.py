@@ -66,7 +66,7 @@ class Shrinker:
         """Return the smallest plan reached within the budget."""
         first = self._run([plan])[0]
         if self.signature is None and first.signatures:
-            self.signature = min(first.signatures, key=_gravity)
+            self.signature = min(first.signatures, key=gravity)
         if self.signature is None or self.signature not in first.signatures:
             raise NotFound(f"this plan shows {', '.join(first.signatures) or 'nothing'} when it is run again")
         self._best = first
@@ -285,5 +285,6 @@ def size_of(plan: Plan) -> Size:
     )
 
 
-def _gravity(name: str) -> tuple[bool, str]:
+def gravity(name: str) -> tuple[bool, str]:
+    """Sort key of signatures: a loss before everything else."""
     return not any(word in name for word in GRAVE), name

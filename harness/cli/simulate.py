@@ -229,7 +229,7 @@ def demo(
         except NothingFound as problem:
             sys.stderr.write(f"tribunal: {problem}\n")
             raise typer.Exit(EXIT_ERROR) from None
-    for sentence in shown.story[:SHOWN]:
+    for sentence in shown.story:
         typer.echo(f"  {sentence}")
     typer.echo(f"report {shown.run_dir / 'report.html'}")
     typer.echo(f"again  tribunal run --plan {shown.run_dir / 'plan.json'}")

@@ -14,7 +14,7 @@ from results.recording import DamagedRecording
 from results.report.matrix import Matrix, matrix
 from results.report.moments import Change, changes_of
 from results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
-from results.report.story import Story, protagonist, told
+from results.report.story import Story, located, protagonist, told
 from results.store import Recording, partition_order
 from results.verdict import Finding, RunVerdict, load
 
@@ -92,6 +92,7 @@ def _whole(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
     rates, last_ns = _rates(sends)
     end_ns = max([1, last_ns, *(row["end_ns"] or 0 for row in phases)])
     hero = protagonist(verdict.findings)
+    hero = hero and located(recording, hero)
     return Page(
         run_dir=run_dir,
         verdict=verdict,

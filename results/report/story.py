@@ -7,6 +7,7 @@ Client events, faults and observations share the harness's clock. A committed me
 its commit, so a step of the controllers may stand a moment late; nothing here is evidence, the judge has that.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,8 @@ MOST_CHANGES: Final = 7
 MOST_COPIES: Final = 6
 AROUND_NS: Final = 2_000_000_000
 LAG_NS: Final = 500_000_000
+PLACE: Final = re.compile(r"(?P<topic>[\w.-]+)-(?P<partition>\d+): ")  # how an invariant's words begin
+LOST_FROM: Final = re.compile(r"(?:ends at|log end|committed is) (\d+)")
 Row = dict[str, Any]
 
 
@@ -89,6 +92,8 @@ def told(recording: Recording, finding: Finding, changes: Sequence[Change], end_
     start, end = _window(finding, sent, end_ns)
     brokers = sorted({replica for change in changes for replica in change.state.replicas})
     own = [*_record_steps(recording, partition, finding, sent, changes)] if partition else []
+    if finding.property_name == "invariant":
+        own.append(_stopped(finding, end_ns))
     if not any(step.tone == "bad" for step in own):
         own.append(_found(finding, changes, end))
     chosen, folded = _near(_change_steps(finding, changes, start, end), _election_ns(finding) or end)
@@ -102,6 +107,23 @@ def told(recording: Recording, finding: Finding, changes: Sequence[Change], end_
         changes=list(changes),
         brokers=brokers,
         folded=folded,
+    )
+
+
+def located(recording: Recording, finding: Finding) -> Finding:
+    """Return a violated invariant with the place that its words name, and the first acknowledged record that it concerns."""
+    named = PLACE.match(finding.explanation) if finding.topic is None else None
+    if named is None:
+        return finding
+    found = msgspec.structs.replace(finding, topic=named["topic"], partition=int(named["partition"]))
+    offsets = [int(offset) for offset in LOST_FROM.findall(finding.explanation)]
+    sends = recording.table("sends", f"{found.topic}-{found.partition}", ["value", "acks", "log_offset", "complete_ns"])
+    rows = sends.filter(pc.greater_equal(sends["log_offset"], min(offsets))).sort_by("log_offset") if offsets else sends
+    if not offsets or not rows.num_rows:
+        return found
+    row = rows.slice(0, 1).to_pylist()[0]
+    return msgspec.structs.replace(
+        found, value=row["value"], acks=row["acks"], log_offset=row["log_offset"], acknowledged_ns=row["complete_ns"]
     )
 
 
@@ -119,7 +141,7 @@ def _guilty_epoch(finding: Finding) -> int | None:
 
 
 def _window(finding: Finding, sent: Row | None, end_ns: int) -> tuple[int, int]:
-    at_ns = finding.acknowledged_ns
+    at_ns = end_ns if finding.property_name == "invariant" else finding.acknowledged_ns
     start = sent["invoke_ns"] if sent is not None else max(0, (at_ns or 0) - AROUND_NS)
     after = _election_ns(finding) or (at_ns if at_ns is not None else end_ns)
     return start, min(max(after, start) + LAG_NS, max(end_ns, after))
@@ -144,7 +166,7 @@ def _record_steps(
     if finding.value is not None:
         yield from _read_steps(recording, partition, finding)
     if finding.log_offset is not None and finding.value is not None:
-        yield from _ending_steps(recording, partition, finding)
+        yield from _ending_steps(recording, partition, finding, changes)
 
 
 def record_name(value: int) -> str:
@@ -269,6 +291,9 @@ def _copy_steps(
     if offset is None:
         return
     after = [end for end in log_ends(recording, partition) if end.at_ns >= sent["invoke_ns"]]
+    state = state_at(changes, sent["invoke_ns"])
+    own_epoch = -1 if state is None else state.leader_epoch  # they all began it without the record
+    after = [end for end in after if end.after is not None or (end.leader_epoch or 0) > own_epoch]
     guilty = _guilty_epoch(finding)
     if guilty is not None:
         # What followers bring into later epochs is what stands in the record's place.
@@ -343,10 +368,11 @@ def _read_steps(recording: Recording, partition: str, finding: Finding) -> Itera
         )
 
 
-def _ending_steps(recording: Recording, partition: str, finding: Finding) -> Iterator[Step]:
+def _ending_steps(recording: Recording, partition: str, finding: Finding, changes: Sequence[Change]) -> Iterator[Step]:
     """What stands at the record's offset in the end: in the final read, and in each replica's final log."""
     end_ns = _final_read_ns(recording, partition)
-    held = _held(recording, partition, finding)
+    replicas = changes[-1].state.replicas if changes else ()
+    held = _held(recording, partition, finding, replicas)
     if not held:
         return
     by_content: dict[str, list[int]] = {}
@@ -375,11 +401,12 @@ def _final_read_ns(recording: Recording, partition: str) -> int:
     return int(last or 0)
 
 
-def _held(recording: Recording, partition: str, finding: Finding) -> dict[int, str]:
+def _held(recording: Recording, partition: str, finding: Finding, replicas: Iterable[int]) -> dict[int, str]:
     """Return node -> what its final log holds at the record's offset: "it", another record, or nothing."""
     logs = recording.table("logs", partition, ["node", "log_offset", "leader_epoch", "value", "is_control"])
     held = {}
-    for node in sorted(pc.unique(logs["node"]).to_pylist()):
+    nodes = pc.unique(logs["node"]).to_pylist()
+    for node in sorted({*nodes, *replicas} if nodes else []):
         own = logs.filter(pc.equal(logs["node"], node))
         rows = own.filter(pc.equal(own["log_offset"], finding.log_offset)).to_pylist()
         if not rows:
@@ -445,6 +472,16 @@ def _change_step(before: State, change: Change, guilty: int | None, severity: st
         label=f"leader {state.leader} e{state.leader_epoch}, {rest}",
         text=f"The controllers elect broker {state.leader} (before: {before.leader}): leader epoch {state.leader_epoch}, {rest}.{missing}",
         tone="bad" if bad and severity == "violation" else "",
+    )
+
+
+def _stopped(finding: Finding, end_ns: int) -> Step:
+    return Step(
+        at_ns=end_ns,
+        lane=CONTROLLERS,
+        label=f"✕ {finding.kind}",
+        text=f"The simulation stops here, at event {finding.detail.get('event')}: {finding.explanation}.",
+        tone="bad",
     )
 
 
