@@ -27,6 +27,7 @@ PASSING: Final = (
     Error.NETWORK_EXCEPTION,
     Error.BROKER_NOT_AVAILABLE,
     Error.UNKNOWN_SERVER_ERROR,
+    Error.NOT_LEADER_OR_FOLLOWER,  # of the metadata quorum
 )
 
 
@@ -44,14 +45,14 @@ class Administration:
         body = apr.AlterPartitionReassignmentsRequest(
             timeout_ms=TIMEOUT_MS, topics=[apr.ReassignableTopic(name=partition.topic, partitions=[wanted])]
         )
-        await self._insist(Api.ALTER_PARTITION_REASSIGNMENTS, 0, body, _reassignment_errors)
+        await self.insist(Api.ALTER_PARTITION_REASSIGNMENTS, 0, body, _reassignment_errors)
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings; None: back to the default."""
         config = iac.AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
         resource = iac.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[config])
         body = iac.IncrementalAlterConfigsRequest(resources=[resource])
-        await self._insist(Api.INCREMENTAL_ALTER_CONFIGS, 0, body, lambda a: [each.error_code for each in a.responses])
+        await self.insist(Api.INCREMENTAL_ALTER_CONFIGS, 0, body, lambda a: [each.error_code for each in a.responses])
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica."""
@@ -60,16 +61,17 @@ class Administration:
             by_topic.setdefault(topic, []).append(number)
         topics = [el.TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]
         body = el.ElectLeadersRequest(topic_partitions=topics, timeout_ms=TIMEOUT_MS)
-        await self._insist(Api.ELECT_LEADERS, 2, body, _election_errors)
+        await self.insist(Api.ELECT_LEADERS, 2, body, _election_errors)
 
-    async def _insist(self, api: Api, version: int, body: msgspec.Struct, errors: Callable[[Any], list[Error]]) -> None:
+    async def insist(self, api: Api, version: int, body: msgspec.Struct, errors: Callable[[Any], list[Error]]) -> Any:
+        """Ask until an answer stands, and return it; `ClusterError` when it is no, or none comes."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_MS / 1000
         while True:
             answer = await self._ask_any(api, version, body)
             bad = [] if answer is None else [error for error in errors(answer) if error is not Error.NONE]
             if answer is not None and not bad:
-                return
+                return answer
             if (bad and bad[0] not in PASSING) or loop.time() > deadline:
                 raise ClusterError(f"{api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
             await asyncio.sleep(RETRY_MS / 1000)

@@ -12,7 +12,8 @@ import contextlib
 import ctypes
 import os
 import socket
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from clusters.clock import RunClock
 from clusters.images.build import LABEL, engine, node_image
 from clusters.leftovers import started_at
 from clusters.links import Links
+from clusters.mounts import below
 from clusters.node_process import POLL_MS, SERVING_TIMEOUT_MS, SIGNAL_WAIT_MS, answers, last_lines, process_exists
 from clusters.obstacles import Obstacle
 from clusters.processes import CAPABILITIES as PROCESS_CAPABILITIES
@@ -204,6 +206,7 @@ class Containers:
     """Houses nodes in containers."""
 
     kind = "containers"
+    mounts_while_running = False  # what is mounted later does not reach a container
     place = "containers, link proxies on their network's gateway"
 
     def __init__(self) -> None:
@@ -283,6 +286,10 @@ class Containers:
         """Leave it to the system: a container has one address."""
         return ""
 
+    async def mounting(self, argv: Sequence[str]) -> str:
+        """Mount on this machine: as root, in the run's folder."""
+        return await asyncio.to_thread(mount_here, list(argv))
+
     async def close(self) -> None:
         """Remove containers and network; the image stays for the next run."""
         await self._links.close()
@@ -290,6 +297,19 @@ class Containers:
         if client is not None:
             await asyncio.to_thread(_remove_all, client, self._directory)
             client.close()
+
+
+def mount_here(argv: list[str]) -> str:
+    """Run a command of mounting; `ClusterError` with its complaint."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603 - our own scripts
+    if done.returncode != 0:
+        raise ClusterError(f"mounting: {' '.join(done.stderr.split())[:300]}")
+    return done.stdout
+
+
+def unmount_all(run_dir: Path) -> list[str]:
+    """Take away what is mounted in a run's folder; return what was taken."""
+    return [f"{path} unmounted" for path in below(run_dir) if mount_here(["umount", str(path)]) == ""]
 
 
 def _remove_all(client: "DockerClient", run_dir: Path) -> list[str]:
@@ -324,13 +344,19 @@ def leftovers(run_dir: Path) -> list[str]:
     with contextlib.closing(engine()) as client:
         containers = client.containers.list(all=True, filters=wanted, ignore_removed=True)
         found = [f"container {container.name}" for container in containers]
+        found += [f"mount {path}" for path in below(run_dir)]
         return found + [f"network {network.name}" for network in client.networks.list(filters=wanted)]
 
 
 def sweep(run_dir: Path) -> list[str]:
     """Remove what a run of this folder has left; return what was done."""
     with contextlib.closing(engine()) as client:
-        return _remove_all(client, run_dir)
+        return _remove_all(client, run_dir) + unmount_all(run_dir)
+
+
+def lacking() -> dict[str, str]:
+    """Return which of the kind's capabilities this machine does not give, and why."""
+    return {} if os.geteuid() == 0 else {"mount_disk": "mounting into containers takes root"}
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:

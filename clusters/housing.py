@@ -3,7 +3,7 @@
 Everything else about them is the same: files in the run's folder, relays in the harness, events, disks, clocks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -46,6 +46,7 @@ class Housing(Protocol):
     """Where the nodes of one cluster live."""
 
     kind: str
+    mounts_while_running: bool  # whether a running node sees what is mounted meanwhile
     place: str  # where the nodes live, in a few words for the run's header
 
     async def open(self, spec: ClusterSpec, directory: Path) -> Links:
@@ -59,6 +60,9 @@ class Housing(Protocol):
 
     def bind_host(self, node: int) -> str:
         """Return the address a node calls from; empty: its only one."""
+
+    async def mounting(self, argv: Sequence[str]) -> str:
+        """Run a command where the nodes' mounts are made; `ClusterError` with its complaint."""
 
     async def close(self) -> None:
         """Leave nothing behind."""

@@ -251,6 +251,7 @@ class InNamespaces:
 
     kind = "processes"
     place = PLACE
+    mounts_while_running = True
 
     def __init__(self) -> None:
         self._spaces: Namespaces | None = None
@@ -286,6 +287,10 @@ class InNamespaces:
     def bind_host(self, node: int) -> str:
         """Return the address that the node calls from: the relays of its namespace know it by that."""
         return node_host(node)
+
+    async def mounting(self, argv: Sequence[str]) -> str:
+        """Mount for the nodes alone."""
+        return await self.spaces.run_aside(argv)
 
     async def close(self) -> None:
         """Close the relays; end the keeper, and with it every namespace."""

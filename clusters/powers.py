@@ -127,6 +127,12 @@ class Hurtable(Cluster, Protocol):
     async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
         """Make a running node's disk misbehave; proven by the node's having taken note."""
 
+    async def mount_disk(self, node: int, writes: Literal["full", "read-only"]) -> Proof:
+        """Let the kernel refuse a node's writes; proven by a write of one's own. A full disk takes a restart of the node."""
+
+    async def mend_mount(self, node: int) -> Proof:
+        """Give a dead node its old disk back, with what it wrote meanwhile; proven by a write."""
+
     def excuse(self, node: int, why: str | None) -> None:
         """Expect (or no longer expect) the node to end by itself: its end is then no failure of the run."""
 
@@ -138,3 +144,15 @@ class Hurtable(Cluster, Protocol):
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica; one that leads already is fine."""
+
+    async def unregister(self, node: int) -> None:
+        """Let the controllers forget a broker that is down; `ClusterError` when that is refused."""
+
+    async def voters(self) -> list[int]:
+        """Return who votes in the metadata quorum, ascending."""
+
+    async def remove_voter(self, node: int) -> None:
+        """Take a controller's vote; it goes on as an observer. `ClusterError` when that is refused."""
+
+    async def add_voter(self, node: int) -> None:
+        """Give an observing controller a vote, by the directory that it observes with now."""

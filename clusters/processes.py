@@ -9,7 +9,7 @@ import asyncio
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from clusters.addresses import open_on_free_port, taken_address
 from clusters.administration import Administration
@@ -22,6 +22,7 @@ from clusters.api import (
     NodeEvent,
     Proof,
     TopicPartition,
+    Unsupported,
     until,
 )
 from clusters.clients import ConfluentClients
@@ -33,7 +34,9 @@ from clusters.link_powers import LINK_POWERS, LinkPowers
 from clusters.links import Links, node_host
 from clusters.list_offsets import Leader
 from clusters.log_damage import do_damage, log_ends
+from clusters.membership import Membership
 from clusters.metadata import MetadataObserver, MetadataView
+from clusters.mounts import MountedDisks
 from clusters.namespaces import obstacle, way_in
 from clusters.netns import InNamespaces
 from clusters.node_control import NodeControl
@@ -48,9 +51,11 @@ from replog.node.roll_back import roll_back
 from replog.node.world import RealDisk, RealEntropy
 
 NODE_POWERS: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "power_fail", "damage"})
+MOUNT_POWERS: Final = frozenset({"mount_disk"})
 PORT_POWERS: Final = frozenset({"set_clock", "trouble_disk"})  # through the node's clock and disk ports
 ADMIN_POWERS: Final = frozenset({"reassign", "set_topic_config", "elect_preferred"})
-CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | PORT_POWERS | ADMIN_POWERS
+MEMBER_POWERS: Final = frozenset({"unregister", "remove_voter"})
+CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | MOUNT_POWERS | PORT_POWERS | ADMIN_POWERS | MEMBER_POWERS
 REGISTERED_TIMEOUT_MS: Final = 25_000
 STOP_TIMEOUT_MS: Final = 8_000
 
@@ -59,6 +64,7 @@ class Loopback:
     """Nodes are processes on addresses of their own on the loopback interface."""
 
     kind = "processes"
+    mounts_while_running = False
     place = "processes, link proxies on loopback"
 
     def __init__(self) -> None:
@@ -80,6 +86,10 @@ class Loopback:
     def bind_host(self, node: int) -> str:
         """Return the node's own address: the relays know it by that."""
         return node_host(node)
+
+    async def mounting(self, argv: Sequence[str]) -> str:
+        """Refuse: without namespaces of their own these mounts would be the whole machine's."""
+        raise Unsupported("processes without namespaces have no mounts of their own")
 
     async def close(self) -> None:
         """Close the relays."""
@@ -112,7 +122,9 @@ class ProcessCluster(LinkPowers):
         self._failures: list[str] = []
         self._excused: dict[int, str] = {}
         self._controls: dict[int, NodeControl] = {}
+        self._mounts = MountedDisks(self.housing.mounting, lambda node: self.data_dir(node).resolve().parent)
         self._administration = Administration(lambda: [self.links.endpoint(broker) for broker in spec.broker_ids])
+        self._membership = Membership(self._administration)
         self.clients = ConfluentClients([], self._leader)
 
     def now_ns(self) -> int:
@@ -215,6 +227,7 @@ class ProcessCluster(LinkPowers):
         if self._observer is not None:
             await self._observer.stop()
         await asyncio.gather(*(process.kill() for process in self.nodes.values()))
+        await self._mounts.close()
 
     async def close(self) -> None:
         """Leave nothing behind but files."""
@@ -314,6 +327,24 @@ class ProcessCluster(LinkPowers):
         self._node(node)
         return await self._controls[node].trouble_disk(trouble)
 
+    async def mount_disk(self, node: int, writes: Literal["full", "read-only"]) -> Proof:
+        """Let the kernel refuse a node's writes."""
+        while_running = self.housing.mounts_while_running
+        if writes == "read-only" and while_running:
+            return await self._mounts.freeze(node)
+        await self.kill(node)
+        if writes == "read-only":
+            proof = await self._mounts.freeze(node)
+            await self.nodes[node].spawn()  # it will not get far
+            return proof
+        await self._mounts.move(node)
+        await self.start(node)
+        return await self._mounts.fill(node)
+
+    async def mend_mount(self, node: int) -> Proof:
+        """Give a dead node its old disk back."""
+        return await self._mounts.mend(node)
+
     def excuse(self, node: int, why: str | None) -> None:
         """Expect (or no longer expect) the node to end by itself."""
         if why is None:
@@ -332,6 +363,22 @@ class ProcessCluster(LinkPowers):
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica."""
         await self._administration.elect_preferred(partitions)
+
+    async def unregister(self, node: int) -> None:
+        """Let the controllers forget a broker."""
+        await self._membership.unregister(node)
+
+    async def voters(self) -> list[int]:
+        """Return who votes."""
+        return await self._membership.voters()
+
+    async def remove_voter(self, node: int) -> None:
+        """Take a controller's vote."""
+        await self._membership.remove_voter(node)
+
+    async def add_voter(self, node: int) -> None:
+        """Give an observing controller a vote."""
+        await self._membership.add_voter(node, self.links.advertised(node))
 
     # --- seeing ----------------------------------------------------------------------------
 
@@ -394,6 +441,12 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
         await asyncio.shield(cluster.close())
         raise
     return cluster
+
+
+def lacking() -> dict[str, str]:
+    """Return which of the kind's capabilities this machine does not give, and why."""
+    found = way_in()
+    return {"mount_disk": found} if isinstance(found, str) else {}
 
 
 def places() -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from clusters.obstacles import Obstacle
 from harness.catalog import all_clusters, faults, nearest
+from harness.plan import refusal
 
 MOST_ROWS: Final = 200
 
@@ -62,9 +63,9 @@ def _kind(name: str, module: ModuleType) -> KindHealth:
 def _fault(name: str, module: ModuleType, kinds: dict[str, tuple[ModuleType, KindHealth]]) -> FaultHealth:
     works, refused = [], {}
     for kind, (cluster, health) in kinds.items():
-        lacking = module.NEEDS - cluster.CAPABILITIES
+        lacking = refusal(module, cluster)
         if lacking:
-            refused[kind] = f"cannot {', '.join(sorted(lacking))}"
+            refused[kind] = f"cannot {lacking}"
         elif not health.works:
             refused[kind] = health.obstacles[0].reason
         else:

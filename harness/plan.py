@@ -7,6 +7,7 @@ the expression and the drawn fractions that choose among those who fit, the exec
 import base64
 from pathlib import Path
 from random import Random
+from types import ModuleType
 from typing import Any, Final
 
 import msgspec
@@ -73,9 +74,9 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     """Make all choices."""
     kind = one_of("cluster", cluster, all_clusters())
     for planned in scenario.steps:
-        lacking = one_of("fault", planned.kind, faults()).NEEDS - kind.CAPABILITIES
-        if lacking:
-            raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {', '.join(sorted(lacking))}")
+        refused = refusal(one_of("fault", planned.kind, faults()), kind)
+        if refused:
+            raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {refused}")
     workload = one_of("workload", scenario.workload, all_workloads())
     options = msgspec.convert(scenario.workload_options, workload.Options)
     time_ms = scenario.time_ms if time_ms is None else time_ms
@@ -100,6 +101,15 @@ def _sized(spec: ClusterSpec, cluster: str) -> ClusterSpec:
     if spec.is_zookeeper_mode and cluster == "simulated":
         return msgspec.structs.replace(spec, controllers=1)
     return spec
+
+
+def refusal(fault: ModuleType, kind: ModuleType) -> str:
+    """Return what a fault needs and this kind of cluster cannot do, at all or on this machine; empty: nothing."""
+    lacking = sorted(fault.NEEDS - kind.CAPABILITIES)
+    if not lacking and hasattr(kind, "lacking"):
+        here: dict[str, str] = kind.lacking()
+        lacking = [f"{need} ({here[need]})" for need in sorted(fault.NEEDS & here.keys())]
+    return ", ".join(lacking)
 
 
 def _rounds(scenario: Scenario, seed: int, time_ms: int, partitions: int) -> tuple[PlannedFault, ...]:

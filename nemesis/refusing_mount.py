@@ -1,0 +1,29 @@
+"""What disks that the kernel makes full or read-only share: a node whose writes fail has to end by itself."""
+
+from contextlib import asynccontextmanager
+from typing import Final, Literal
+
+from clusters.powers import Hurtable
+from nemesis.api import AsyncGenerator, Effect, Proof, back_in_service, came_true, incarnation, joined
+
+NOTICE_TIMEOUT_MS: Final = 15_000
+
+
+@asynccontextmanager
+async def refusing_mount(cluster: Hurtable, node: int, writes: Literal["full", "read-only"]) -> AsyncGenerator[Effect]:
+    """Bite: a write of our own is refused and the node ended. Heal: writes are taken, a new incarnation is in its ISRs."""
+    former = incarnation(cluster, node)
+    cluster.excuse(node, f"its disk is {writes}")
+    effect = Effect(node, await cluster.mount_disk(node, writes))
+    ended = await came_true(
+        lambda: not cluster.alive(node), timeout_ms=NOTICE_TIMEOUT_MS, what="the node ended", cluster=cluster
+    )
+    effect.add_proof("ended", ended)
+    yield effect
+    if cluster.alive(node):
+        await cluster.kill(node)
+    mended = await cluster.mend_mount(node)
+    await cluster.start(node)
+    cluster.excuse(node, None)
+    back = await back_in_service(cluster, node, former)
+    effect.heal = joined(Proof(holds=mended.holds, facts=mended.facts), "service", back)

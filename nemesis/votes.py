@@ -1,0 +1,21 @@
+"""Seeing who votes."""
+
+import asyncio
+from typing import Final
+
+from clusters.powers import Hurtable
+from nemesis.api import Proof
+
+VOTES_TIMEOUT_MS: Final = 15_000
+POLL_MS: Final = 200
+
+
+async def voting(cluster: Hurtable, node: int, *, votes: bool) -> Proof:
+    """Wait until the quorum's leader tells that a node votes, or does not any more."""
+    voters: list[int] = []
+    for _ in range(VOTES_TIMEOUT_MS // POLL_MS):
+        voters = await cluster.voters()
+        if (node in voters) is votes:
+            return Proof(holds=True, facts={"voters": voters})
+        await asyncio.sleep(POLL_MS / 1000)
+    return Proof(holds=False, facts={"voters": voters, "waited_ms": VOTES_TIMEOUT_MS})
