@@ -63,7 +63,14 @@ class File(Protocol):
         """Cut to `size` bytes."""
 
     def sync(self) -> None:
-        """Block until content and size are durable. A file's *name* needs `Disk.sync_directory`."""
+        """Block until content and size are durable. A file's *name* needs `Disk.sync_directory`.
+
+        After an `OSError` a second call may say yes and have done nothing: the system has dropped what it could not write,
+        and counts what is in its cache as clean. Only what was written again (`write_again`) can be made durable then.
+        """
+
+    def write_again(self, position: int) -> None:
+        """Write what stands from `position` on once more, so that the next sync writes it whatever the system believes."""
 
     def close(self) -> None:
         """Close; unsynced writes stay in the page cache. Closing twice is allowed."""

@@ -630,6 +630,14 @@ class SimulatedFile:
         self.disk.refuse(self.path)
         self.disk.blocking_sync(self.inode)
 
+    def write_again(self, position: int) -> None:
+        """Count as dirty what is there: the content stays as it is."""
+        end = len(self.inode.content)
+        if position < end:
+            self.disk.refuse(self.path)
+            self.disk.before_write(self.inode, position, memoryview(self.inode.content)[position:])
+            self.inode.mark(position, end)
+
     def begin_sync(self) -> int:
         """Start to write what is dirty; return how long it takes, in ns."""
         self.disk.refuse(self.path)

@@ -6,6 +6,12 @@ its `.index` (segment.py says what that means): each batch's checksum and place 
 ends the log, and indexes, epochs and producers are built again from the batches. Nothing that was flushed can
 be cut, unless the disk damaged it: then the log ends there all the same, because the broker comes back as one
 that shut down uncleanly, and KIP-966 lets nobody trust it before it has caught up.
+
+What is scanned is what the system's cache holds, and that need not be on the disk. When a disk refuses to write a page, the
+fsync fails once; then the page counts as clean, every later fsync says yes, and reading still gives what was never
+written ("fsyncgate", 2018). The life that saw the error has ended with its directory, without trying again; but this life
+would find whole batches, flush them without effect, and promise them. So everything above the recovery point is written
+again: the same bytes, which no tear can hurt, and which the next flush really writes. It costs little beside the scan.
 """
 
 from collections.abc import Iterator, Mapping
@@ -74,10 +80,20 @@ class Recovery:
             checkpointed = dict(epochs)
             epochs.truncate_from_end(scan_from)
             segments = self._scan(segments, first_scanned, epochs, producers)
+            self._distrust_cache(segments[first_scanned:], recovery_point)
             if self.gaps_allowed:
                 epochs = with_known_starts(epochs, checkpointed)
         epochs.truncate_from_end(segments[-1].next_offset)
         return Opened(segments, epochs, producers, self.cut)
+
+    def _distrust_cache(self, segments: list[Segment], recovery_point: int) -> None:
+        """Have what is not known to be durable written by the next flush, whatever the system believes of it."""
+        for segment in segments:
+            segment.file.write_again(segment.position_of(recovery_point) if recovery_point > segment.base_offset else 0)
+        if not any(segment.size for segment in segments):
+            # A life that ended between the making of this log and the sync of its name left a name that may vanish.
+            self.disk.sync_directory(self.directory)
+            self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
 
     def _remove_temporaries(self) -> None:
         for name in self.disk.list_directory(self.directory):

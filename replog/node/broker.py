@@ -85,6 +85,7 @@ class Broker:
         self.fetching = ReplicaFetching(self.replicas, self.flushing, _limits(config), self.tasks)
         self.replicas.flushing = self.flushing
         self.replicas.proposals = self.proposals
+        self.replicas.on_truncated = self._checkpoint_soon
         self.replicas.replication = self.fetching
         self.coordinators = Coordinators(
             config, self.replicas, self.link, self.tasks, lambda: self.hosting.broker_epoch
@@ -101,6 +102,7 @@ class Broker:
         self._life_changed = asyncio.Event()
         self._stopped = asyncio.Event()
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._checkpoint_is_due = False
 
     # --- life ----------------------------------------------------------------------------
 
@@ -387,6 +389,16 @@ class Broker:
         self._note_high_watermarks()
         self.directories.write_high_watermarks()
         self._trim_metadata()
+
+    def _checkpoint_soon(self) -> None:
+        """Lower the checkpointed recovery points before anything new is written where something was cut."""
+        if not self._checkpoint_is_due:
+            self._checkpoint_is_due = True
+            asyncio.get_running_loop().call_soon(self._checkpoint_recovery)
+
+    def _checkpoint_recovery(self) -> None:
+        self._checkpoint_is_due = False
+        self.directories.write_recovery_points()
 
     def _flush(self) -> None:
         self.tasks.start(self.directories.flush())

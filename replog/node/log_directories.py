@@ -257,6 +257,15 @@ class LogDirectories:
                 except OSError as problem:
                     self.fail(directory.path, problem)
 
+    def write_recovery_points(self) -> None:
+        """Checkpoint how far logs are durable: after a truncation at once, for what is written next may be new below it."""
+        for directory in self._directories():
+            offsets = {name: log.flushed_offset for name, log in directory.logs.items()}
+            try:
+                write_offsets(self.world.disk, f"{directory.path}/{RECOVERY_POINTS}", offsets)
+            except OSError as problem:
+                self.fail(directory.path, problem)
+
     async def flush(self) -> None:
         """Make durable what is not yet, without holding up the event loop, and checkpoint how far that is."""
         for name, stored in list(self.logs.items()):

@@ -105,6 +105,7 @@ class Replicas:
         self.proposals: Proposals | None = None
         self.coordination: Coordination | None = None
         self.flushing: EarlyFlushes | None = None
+        self.on_truncated: Callable[[], None] | None = None
         self._grown: dict[Replica, None] = {}  # logs that grew, or of which the role changed
         self._advanced: dict[Replica, None] = {}  # high watermarks that moved
         self._wake_is_due = False
@@ -252,6 +253,8 @@ class Replicas:
             leader_epoch=replica.partition.leader_epoch,
         )
         self.world.journal.probe("log_truncated")
+        if self.on_truncated is not None:
+            self.on_truncated()
         self._advanced[replica] = None
         self._wake_soon()
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 LEVELS: Final = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 BACKLOG: Final = 1024
+COPY_BYTES: Final = 1 << 20
 MOST_PARTS: Final = 512  # of one vectored write; the system's IOV_MAX is 1024
 
 
@@ -125,6 +126,12 @@ class RealFile:
     def sync(self) -> None:
         """Block until content and size are durable."""
         _sync(self._descriptor)
+
+    def write_again(self, position: int) -> None:
+        """Write what is there once more."""
+        while content := self.read_at(position, COPY_BYTES):
+            self._write((content,), position)
+            position += len(content)
 
     def close(self) -> None:
         """Close; twice is allowed."""

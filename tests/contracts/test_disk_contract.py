@@ -187,3 +187,19 @@ def test_files_are_made_durable_in_the_background(place):
             file.close()
 
     place.run(scenario)
+
+
+def test_writing_again_changes_nothing_that_can_be_read(place):
+    async def scenario(world: World) -> None:
+        file = world.disk.open(f"{place.directory}/f", create=True)
+        file.append(b"abc" * 3000)
+        file.sync()
+
+        for position in (0, 5000, 9000, 9001):
+            file.write_again(position)
+
+        assert file.size() == 9000
+        assert file.read_at(0, 10_000) == b"abc" * 3000
+        file.close()
+
+    place.run(scenario)

@@ -150,3 +150,83 @@ def test_so_it_is_with_random_histories(seed: int) -> None:
                 history.append((kind,))
 
     _check_every_crash(history, seed, step=5)
+
+
+# What the cache holds and the disk does not.
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_failed_sync_left_in_the_cache_is_written_before_it_is_promised(seed: int) -> None:
+    """Linux counts a page as clean that it could not write: the next life reads it, and syncs it without effect."""
+    disk = a_disk(seed)
+    log = opened(disk)
+    append(log, b"durable")
+    log.flush()
+    recovery_point = log.flushed_offset
+    for index in range(20):
+        append(log, b"in the cache only %d" % index)
+    disk.faults.sync_error_share = 1.0
+    with pytest.raises(OSError, match="Input/output error"):
+        log.flush()
+    disk.faults.sync_error_share = 0.0
+
+    second = opened(disk, recover=True, recovery_point=recovery_point)  # another process, the same cache
+    expected = content(second)
+    assert second.log_end_offset == 21
+    second.flush()
+    disk.power_fail()
+    disk.power_on()
+
+    third = opened(disk, recover=True, recovery_point=second.flushed_offset)
+    assert third.cut is None
+    assert content(third) == expected
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_syncs_fail_processes_end_and_the_power_goes_without_a_flushed_record_lost(seed: int) -> None:
+    draw = random.Random(seed)
+    disk = a_disk(seed)
+    recovery_point, promised = 0, b""
+    log = opened(disk)
+    for _ in range(60):
+        try:
+            for _ in range(draw.randrange(6)):
+                append(log, b"x" * draw.randrange(90))
+            disk.faults.sync_error_share = 0.3
+            log.flush()
+            recovery_point, promised = log.flushed_offset, content(log)
+        except OSError:
+            disk.faults.sync_error_share = 0.0
+            if draw.random() < 0.4:
+                disk.power_fail()
+                disk.power_on()
+            log = opened(disk, recover=True, recovery_point=recovery_point)
+        disk.faults.sync_error_share = 0.0
+        assert content(log).startswith(promised)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_name_that_was_never_synced_is_synced_by_the_next_life(seed: int) -> None:
+    """Kill -9 between the making of a log or a segment and the sync of its name, then a flush, then the power."""
+    for operation in range(200):
+        disk = a_disk(seed)
+        disk.on_crash_point = lambda: None  # the process dies, the machine goes on
+        disk.crash_at(operation)
+        recovery_point = 0
+        try:
+            log = opened(disk)
+            for _ in range(20):
+                append(log, b"x" * 60)
+                log.flush()
+                recovery_point = log.flushed_offset
+            break
+        except PowerLost:
+            disk.crash_at(None)
+        second = opened(disk, recover=True, recovery_point=recovery_point)
+        append(second, b"y")
+        second.flush()
+        expected = content(second)
+        disk.power_fail()
+        disk.power_on()
+        assert content(opened(disk, recover=True, recovery_point=second.flushed_offset)) == expected
+    assert 50 < operation < 199
