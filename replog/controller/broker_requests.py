@@ -12,7 +12,7 @@ from replog.controller.alter_partition import Altered, alter_partition
 from replog.controller.heartbeat import Beat, BrokerState, Session, Sessions, broker_state, next_state
 from replog.controller.image import Image
 from replog.controller.registration import Shutdown, register
-from replog.controller.state import Broker
+from replog.controller.state import DIRECTORIES_LEVEL, Broker
 from replog.controller.turn import Turn
 from replog.errors import Error
 from replog.types import NodeId, TopicIdPartition
@@ -24,6 +24,7 @@ from replog.wire.messages.broker_registration import BrokerRegistrationRequest, 
 from replog.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 
 PRODUCER_IDS_PER_BLOCK: Final = 1000
+CONTROLLERS_LEVEL: Final = 15  # metadata version 3.7-IV0
 
 
 def on_registration(turn: Turn, sessions: Sessions, body: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
@@ -50,7 +51,10 @@ def on_registration(turn: Turn, sessions: Sessions, body: BrokerRegistrationRequ
 
 
 def on_controller_registration(turn: Turn, body: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
-    """Note where a controller listens and what it supports."""
+    """Note where a controller listens and what it supports (KIP-919)."""
+    error, words = _controller_refusal(turn.image, body)
+    if error is not Error.NONE:
+        return ControllerRegistrationResponse(error_code=error, error_message=words)
     record = r.RegisterControllerRecord(
         controller_id=body.controller_id,
         incarnation_id=body.incarnation_id,
@@ -70,6 +74,24 @@ def on_controller_registration(turn: Turn, body: ControllerRegistrationRequest) 
     )
     turn.append([record])
     return ControllerRegistrationResponse(error_message=None)
+
+
+def _controller_refusal(image: Image, body: ControllerRegistrationRequest) -> tuple[Error, str | None]:
+    if image.metadata_version < CONTROLLERS_LEVEL:
+        return Error.UNSUPPORTED_VERSION, "The metadata version has no registrations of controllers."
+    if body.controller_id < 0 or not body.listeners:
+        return Error.INVALID_REGISTRATION, "A controller has an id and a listener."
+    if body.zk_migration_ready:
+        return Error.INVALID_REGISTRATION, "There is no migration from ZooKeeper."
+    supported = {feature.name: feature for feature in body.features}
+    for name, level in sorted(image.features.items()):
+        known = supported.get(name)
+        if known is None or not known.min_supported_version <= level <= known.max_supported_version:
+            return (
+                Error.UNSUPPORTED_VERSION,
+                f"Controller {body.controller_id} does not support level {level} of {name}.",
+            )
+    return Error.NONE, None
 
 
 def current_life(turn: Turn, broker_id: int, broker_epoch: int) -> Broker | None:
@@ -124,7 +146,7 @@ def _lose_directories(turn: Turn, broker: Broker, body: BrokerHeartbeatRequest) 
 
 def on_assign_replicas_to_dirs(turn: Turn, body: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
     """Note where a broker's replicas lie."""
-    if turn.image.metadata_version < directories.DIRECTORIES_LEVEL:
+    if turn.image.metadata_version < DIRECTORIES_LEVEL:
         return AssignReplicasToDirsResponse(error_code=Error.UNSUPPORTED_VERSION)
     broker = current_life(turn, body.broker_id, body.broker_epoch)
     if broker is None:

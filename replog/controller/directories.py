@@ -6,7 +6,6 @@ A replica of which nobody has said where it lies counts as online: brokers with 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 from uuid import UUID
 
 from replog.controller import records as r
@@ -18,8 +17,6 @@ from replog.controller.turn import Turn
 from replog.errors import Error
 from replog.types import ZERO_UUID, NodeId, TopicIdPartition
 from replog.wire.messages import assign_replicas_to_dirs as m
-
-DIRECTORIES_LEVEL: Final = 17  # metadata version 3.7-IV2: records carry directories
 
 
 def fail(policy: Policy, broker: Broker, offline: Iterable[UUID]) -> list[r.MetadataRecord]:

@@ -8,7 +8,7 @@ from replog.controller.image import Image
 from replog.controller.policy import ELR_FEATURE, MIN_ISR, Settings
 from replog.controller.record_versions import METADATA_VERSION, NEWEST
 from replog.controller.registration import CLEAN_SHUTDOWN_DETECTION_LEVEL
-from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, FeatureRange
+from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, DIRECTORIES_LEVEL, UNASSIGNED, FeatureRange
 from replog.errors import Error
 
 KRAFT_VERSION: Final = "kraft.version"
@@ -66,6 +66,8 @@ def update(
     records: list[r.MetadataRecord] = []
     if name == METADATA_VERSION and level < CLEAN_SHUTDOWN_DETECTION_LEVEL:
         records += _without_lists(image)
+    if name == METADATA_VERSION and level < DIRECTORIES_LEVEL:
+        records += _without_directories(image)
     records.append(r.FeatureLevelRecord(name=name, feature_level=level))
     if name == ELR_FEATURE and level >= 1:
         records += _one_min_isr_for_all(image, settings)
@@ -75,13 +77,9 @@ def update(
 def _refusal(image: Image, name: str, level: int, upgrade_type: int, after: Mapping[str, int]) -> str | None:
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return f"Upgrade type {upgrade_type} is unknown."
-    ours = SUPPORTED.get(name)
-    if ours is None or not (ours.lowest <= level <= ours.highest or (level == 0 and name != METADATA_VERSION)):
-        return f"Feature {name} level {level} is not supported by the controllers."
-    for broker in sorted(image.brokers.values(), key=lambda broker: broker.broker_id):
-        levels = broker.features.get(name, FeatureRange(0, 0))
-        if level and not levels.lowest <= level <= levels.highest:
-            return f"Broker {broker.broker_id} does not support level {level} of {name}."
+    unsupported = _unsupported(image, name, level)
+    if unsupported is not None:
+        return unsupported
     now = image.features.get(name, 0)
     if level < now and upgrade_type == UPGRADE:
         return f"Can't downgrade {name} from {now} to {level} with an upgrade request."
@@ -98,6 +96,22 @@ def _refusal(image: Image, name: str, level: int, upgrade_type: int, after: Mapp
     needed = name == ELR_FEATURE and level > 0
     if needed and after.get(METADATA_VERSION, 0) < CLEAN_SHUTDOWN_DETECTION_LEVEL:
         return f"{ELR_FEATURE} needs {METADATA_VERSION} {CLEAN_SHUTDOWN_DETECTION_LEVEL}."
+    return None
+
+
+def _unsupported(image: Image, name: str, level: int) -> str | None:
+    """Return who cannot run with a level, None when all can."""
+    ours = SUPPORTED.get(name)
+    if ours is None or not (ours.lowest <= level <= ours.highest or (level == 0 and name != METADATA_VERSION)):
+        return f"Feature {name} level {level} is not supported by the controllers."
+    for broker in sorted(image.brokers.values(), key=lambda broker: broker.broker_id):
+        levels = broker.features.get(name, FeatureRange(0, 0))
+        if level and not levels.lowest <= level <= levels.highest:
+            return f"Broker {broker.broker_id} does not support level {level} of {name}."
+    for controller_id, controller in sorted(image.controllers.items()):
+        told = {each.name: each for each in controller.features}.get(name)
+        if level and (told is None or not told.min_supported_version <= level <= told.max_supported_version):
+            return f"Controller {controller_id} does not support level {level} of {name}."
     return None
 
 
@@ -119,6 +133,17 @@ def _without_lists(image: Image) -> list[r.MetadataRecord]:
             )
             records.append(record)
     return records
+
+
+def _without_directories(image: Image) -> list[r.MetadataRecord]:
+    """Write down that nobody has said where replicas lie: a snapshot of older records will not know either."""
+    return [
+        r.PartitionChangeRecord(
+            partition_id=key.partition, topic_id=key.topic_id, directories=[UNASSIGNED] * len(partition.replicas)
+        )
+        for key, partition in image.partitions()
+        if partition.directories
+    ]
 
 
 def _one_min_isr_for_all(image: Image, settings: Settings) -> list[r.MetadataRecord]:

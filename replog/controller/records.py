@@ -39,6 +39,7 @@ UNFENCE: Final = -1
 
 # More records than this are written as a transaction of several batches (SPEC 2.1.6).
 BATCH_RECORDS_MAX: Final = 10_000
+TRANSACTIONS_LEVEL: Final = 13  # metadata version 3.6-IV1 (KIP-868)
 
 MetadataRecord = msgspec.Struct  # any of `METADATA_RECORDS`; others' kinds pass through unread
 Records = Sequence[MetadataRecord]
@@ -46,6 +47,7 @@ Records = Sequence[MetadataRecord]
 __all__ = [
     "BATCH_RECORDS_MAX",
     "FENCE",
+    "TRANSACTIONS_LEVEL",
     "UNFENCE",
     "AbortTransactionRecord",
     "BeginTransactionRecord",
@@ -71,15 +73,24 @@ __all__ = [
     "UnregisterBrokerRecord",
     "controlled_shutdown_record",
     "fencing_record",
+    "is_bracketed",
     "offset_in_group",
     "partition_record",
     "registration_record",
 ]
 
 
-def offset_in_group(next_offset: int, *, index: int, count: int) -> int:
+def is_bracketed(count: int, metadata_version: int) -> bool:
+    """Tell whether a group of records is written as a transaction of several batches.
+
+    Before there were transactions a group is one batch, however long: nobody may see half of it.
+    """
+    return count > BATCH_RECORDS_MAX and metadata_version >= TRANSACTIONS_LEVEL
+
+
+def offset_in_group(next_offset: int, *, index: int, count: int, metadata_version: int) -> int:
     """Return the offset of record `index` of an atomic group of `count` written at `next_offset`."""
-    return next_offset + index + (count > BATCH_RECORDS_MAX)  # a long group begins with a marker
+    return next_offset + index + is_bracketed(count, metadata_version)  # a long group begins with a marker
 
 
 def registration_record(broker: Broker) -> RegisterBrokerRecord:

@@ -56,7 +56,13 @@ def register(
     if existing or policy.image.elr_members.count(NodeId(request.broker_id)):
         records = leaving(policy, NodeId(request.broker_id), eligible_no_more=shutdown is Shutdown.UNCLEAN)
     # SPEC 2.2.3: the epoch is the offset of the registration record, so it is unique and grows.
-    epoch = BrokerEpoch(r.offset_in_group(next_offset, index=len(records), count=len(records) + 1))
+    offset = r.offset_in_group(
+        next_offset,
+        index=len(records),
+        count=len(records) + 1,
+        metadata_version=policy.image.metadata_version,
+    )
+    epoch = BrokerEpoch(offset)
     records.append(r.registration_record(_broker(request, epoch, fenced=True, stopping=False)))
     return Registration(Error.NONE, records, epoch, shutdown)
 

@@ -13,6 +13,8 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLUSTER_DEFAULT: Final = ""  # a broker resource without name holds for the whole cluster
 
+DIRECTORIES_LEVEL: Final = 17  # metadata version 3.7-IV2: records carry log directories
+
 # Directory ids that name no directory (KIP-858); those up to 99 are reserved.
 UNASSIGNED: Final = UUID(int=0)  # nobody has said yet where the replica lies
 LOST: Final = UUID(int=1)  # in some directory that has failed

@@ -60,7 +60,7 @@ class Turn:
 
     def _batches(self) -> list[list[r.MetadataRecord]]:
         size = r.BATCH_RECORDS_MAX
-        if len(self.records) <= size:
+        if not r.is_bracketed(len(self.records), self.image.metadata_version):
             return [self.records] if self.records else []
         # SPEC 2.1.6: a group too long for one batch is bracketed, so that nobody sees half of it.
         group = [r.BeginTransactionRecord(name="event"), *self.records, r.EndTransactionRecord()]

@@ -11,6 +11,7 @@ from replog.controller.controller import Controller
 from replog.controller.election import Election, Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
 from replog.controller.events import Append, AskLogInfo, LogInfoAnswered, Reply, Request, Tell, Tick
+from replog.controller.features import SUPPORTED
 from replog.controller.image import merged
 from replog.controller.policy import Strategy
 from replog.controller.state import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -19,6 +20,7 @@ from replog.errors import Error
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId, TopicIdPartition
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import broker_heartbeat as hb
+from replog.wire.messages import controller_registration as cr
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import get_replica_log_info as m
 from replog.wire.messages import incremental_alter_configs as iac
@@ -223,6 +225,72 @@ def test_a_long_group_is_bracketed_and_taken_back_whole(monkeypatch: pytest.Monk
     assert dict(follower.image.partitions()) == dict(controller.image.partitions()) != before
     assert controller.image.brokers == follower.image.brokers
     assert not controller.image.in_transaction
+
+
+@pytest.mark.parametrize(("metadata_version", "batches"), [(12, [10]), (13, [4, 4, 4]), (25, [4, 4, 4])])
+def test_before_there_were_transactions_a_long_group_is_one_batch(
+    monkeypatch: pytest.MonkeyPatch, metadata_version: int, batches: list[int]
+) -> None:
+    """KIP-868: Begin and EndTransaction records came with metadata version 3.6-IV1."""
+    monkeypatch.setattr(r, "BATCH_RECORDS_MAX", 4)
+    box = Box().features(elr=False, metadata_version=metadata_version).broker(1).broker(2)
+    for number in range(9):
+        box.topic(partition({"replicas": [1, 2]}), name=f"t{number}", topic_id=UUID(int=number + 1))
+    box.activate()
+    first = box.offset
+
+    answer = box.send(registration(1, incarnation_id=incarnation("n")), received_ms=box.now_ms)
+    assert answer.error_code is Error.DUPLICATE_BROKER_REGISTRATION
+    box.now_ms += 9000
+    answer = box.send(registration(1, incarnation_id=incarnation("n")))
+
+    assert [len(effect.records) for effect in box.effects if isinstance(effect, Append)] == batches
+    assert answer.broker_epoch == first + 9 + (len(batches) > 1)
+    assert box.image.broker_epoch(NodeId(1)) == answer.broker_epoch
+
+
+def controller_registration(**changes: Any) -> cr.ControllerRegistrationRequest:
+    fields: dict[str, Any] = {
+        "controller_id": 101,
+        "incarnation_id": incarnation("k"),
+        "listeners": [cr.Listener(name="CONTROLLER", host="h", port=9)],
+        "features": [
+            cr.Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
+            for name, levels in SUPPORTED.items()
+        ],
+    }
+    return cr.ControllerRegistrationRequest(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "metadata_version", "error"),
+    [
+        pytest.param({}, 25, Error.NONE, id="registered"),
+        pytest.param({}, 14, Error.UNSUPPORTED_VERSION, id="before its metadata version"),
+        pytest.param({"listeners": []}, 25, Error.INVALID_REGISTRATION, id="nowhere to be reached"),
+        pytest.param({"controller_id": -1}, 25, Error.INVALID_REGISTRATION, id="no id"),
+        pytest.param({"zk_migration_ready": True}, 25, Error.INVALID_REGISTRATION, id="migrating"),
+        pytest.param({"features": []}, 25, Error.UNSUPPORTED_VERSION, id="too old for what is finalized"),
+    ],
+)
+def test_a_controller_registers(changes: dict[str, Any], metadata_version: int, error: Error) -> None:
+    box = Box().features(elr=False, metadata_version=metadata_version).activate()
+
+    answer = box.send(controller_registration(**changes))
+
+    assert answer.error_code is error
+    assert list(box.image.controllers) == ([101] if error is Error.NONE else [])
+
+
+def test_a_feature_waits_for_controllers_that_do_not_know_it() -> None:
+    box = Box().features(elr=False).activate()
+    old = [one for one in controller_registration().features if one.name != "group.version"]
+    box.send(controller_registration(features=old))
+
+    update = uf.FeatureUpdateKey(feature="group.version", max_version_level=1, upgrade_type=1)
+    answer = box.send(uf.UpdateFeaturesRequest(feature_updates=[update]))
+
+    assert "Controller 101 does not support level 1 of group.version" in (answer.error_message or "")
 
 
 def test_a_new_controller_aborts_a_group_that_was_never_ended() -> None:

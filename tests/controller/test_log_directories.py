@@ -13,6 +13,7 @@ from replog.wire.messages import alter_partition as ap
 from replog.wire.messages import assign_replicas_to_dirs as m
 from replog.wire.messages import broker_heartbeat as bh
 from replog.wire.messages import describe_topic_partitions as dtp
+from replog.wire.messages import update_features as uf
 from tests.cases.controllers import Box
 from tests.cases.partitions import TOPIC_ID, partition
 
@@ -183,6 +184,18 @@ def test_who_holds_no_replica_assigns_none() -> None:
     box = Box().features().broker(1, log_dirs=(A, B)).broker(2).topic(partition({"replicas": [2]})).activate()
 
     assert assign(box, A, 0) == [Error.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_directories_are_forgotten_with_the_metadata_version_that_brought_them() -> None:
+    box = two_disks()
+    assign(box, A, 0)
+    lowered = {"eligible.leader.replicas.version": 0, "metadata.version": 16}
+    updates = [uf.FeatureUpdateKey(feature=n, max_version_level=v, upgrade_type=3) for n, v in lowered.items()]
+
+    answer = box.send(uf.UpdateFeaturesRequest(feature_updates=updates))
+
+    assert answer.error_code is Error.NONE
+    assert box.partition(0).directories == ()
 
 
 def test_directories_need_their_metadata_version() -> None:
