@@ -21,6 +21,7 @@ from harness.cli.explain import explain
 from harness.cli.findings import findings
 from harness.cli.histories import export_history, import_history
 from harness.cli.night import nightly
+from harness.cli.pages import report, serve
 from harness.cli.safety import clean, doctor, heal
 from harness.cli.screen import one_screen
 from harness.cli.session import conduct
@@ -90,19 +91,8 @@ def check(
     raise typer.Exit(worst(verdict.verdict for verdict in verdicts).exit_code(strict=strict))
 
 
-@app.command()
-def report(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    json: Json = False,
-) -> None:
-    """Write a run's report.html from its verdict and its recording."""
-    from harness.cli.session import write_report
-
-    (folder,) = _existing([run])
-    path = write_report(folder)
-    typer.echo(msgspec.json.encode({"report": str(path)}).decode() if json else str(path))
-
-
+app.command()(report)
+app.command()(serve)
 app.command()(sweep)
 for command in (power, replay, shrink, demo, explain):
     app.command()(command)

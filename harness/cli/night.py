@@ -16,6 +16,7 @@ from harness.cli.simulate import fast_folder
 from harness.nightly import Nightly, Shard, Terms, first_seed_of, read_config, trend
 from harness.schedule import BadScenario, duration
 from results import night as nights
+from results.report.index import write as write_index
 
 
 def nightly(  # noqa: PLR0917 - options
@@ -56,9 +57,10 @@ def nightly(  # noqa: PLR0917 - options
     if former is not None:
         tonight.trend = trend(former, tonight)
     nights.save(tonight, out)
+    write_index(out, None if config.findings is None else file.parent / config.findings)
     typer.echo(msgspec.json.encode(tonight).decode() if json else nights.summary(tonight))
     if not json:
-        typer.echo(f"→ {out / 'junit.xml'}  {out / 'summary.md'}  {out / 'nightly.json'}")
+        typer.echo(f"→ {out / 'junit.xml'}  {out / 'summary.md'}  {out / 'index.html'}")
     raise typer.Exit(tonight.exit_code)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from axe import complaints, script
 from browser import CHROMIUM, Browser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,3 +96,15 @@ def test_it_prints(browser, report):
     browser.open(report.as_uri())
 
     assert browser.pdf().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("dark", [pytest.param(False, id="light"), pytest.param(True, id="dark")])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_has_no_grave_accessibility_problem(browser, report, width, dark):
+    text = script()
+    if text is None:
+        pytest.skip("axe-core is neither cached nor to be had by npm")
+    browser.look(width, dark=dark)
+    browser.open(report.as_uri())
+
+    assert complaints(browser, text) == []

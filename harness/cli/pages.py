@@ -1,0 +1,130 @@
+"""The commands that show: report (a run's page, or the index of a folder) and serve."""
+
+import http.server
+import threading
+import webbrowser
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+import typer
+
+from clusters.api import ClusterError
+from harness.findings import FOLDER
+
+SHOWN: Final = {".html": "text/html; charset=utf-8", ".json": "application/json", ".xml": "application/xml",
+                ".md": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8", ".jsonl": "text/plain; charset=utf-8"}  # fmt: skip
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or a folder of runs.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Write a run's report.html; for a folder of runs, its index.html, with the report of each run that has none."""
+    path = _index(run) if _holds_runs(run) else _one(run)
+    typer.echo(msgspec.json.encode({"report": str(path)}).decode() if json else str(path))
+
+
+def serve(
+    folder: Annotated[Path, typer.Argument(help="Folder of runs.")] = Path("runs"),
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8_090,
+    browser: Annotated[bool, typer.Option(help="Open a browser.")] = False,
+) -> None:
+    """Show a folder of runs on this machine's loopback address, always as it is now."""
+    if not folder.is_dir():
+        raise ClusterError(f"{folder}: no such folder of runs")
+    with server(folder, port) as serving:
+        address = f"http://127.0.0.1:{serving.server_address[1]}/"
+        typer.echo(f"{address}   (Ctrl+C ends it)")
+        if browser:
+            threading.Timer(0.3, webbrowser.open, (address,)).start()
+        serving.serve_forever()
+
+
+def server(folder: Path, port: int) -> http.server.ThreadingHTTPServer:
+    """Return a server of a folder on loopback; `ClusterError` when the port is taken."""
+    try:
+        return _Loopback(("127.0.0.1", port), partial(_Pages, folder.resolve()))
+    except OSError as problem:
+        raise ClusterError(f"port {port} of 127.0.0.1: {problem.strerror}; give another --port, or 0") from None
+
+
+class _Loopback(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = False
+
+
+class _Pages(http.server.BaseHTTPRequestHandler):
+    """Answers GET: the index at /, files of known kinds below the folder, nothing else."""
+
+    server_version = "tribunal"
+    sys_version = ""
+
+    def __init__(self, folder: Path, *args: Any) -> None:
+        self._folder = folder
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        """Answer."""
+        # Another name for this address in the Host header is a page of somebody else's that reaches in.
+        if self.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
+            return
+        place = unquote(urlsplit(self.path).path).lstrip("/")
+        if place in ("", "index.html"):
+            from results.report.index import index, render
+
+            self._send(render(index(self._folder, FOLDER if FOLDER.is_dir() else None)).encode(), ".html")
+            return
+        if "\0" in place:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        path = (self._folder / place).resolve()
+        if not path.is_relative_to(self._folder) or path.suffix not in SHOWN:
+            self._refuse(HTTPStatus.NOT_FOUND)
+        elif path.name == "report.html" and not path.is_file() and (path.parent / "verdict.json").is_file():
+            self._send(_one(path.parent).read_bytes(), ".html")
+        elif path.is_file():
+            self._send(path.read_bytes(), path.suffix)
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND)
+
+    def _send(self, content: bytes, suffix: str) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", SHOWN[suffix])
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        self.send_error(status, explain="tribunal serves runs only")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Say nothing: what was asked for is the reader's business."""
+
+
+def _holds_runs(folder: Path) -> bool:
+    own = (folder / "recording").is_dir() or (folder / "verdict.json").is_file() or (folder / "plan.json").is_file()
+    return folder.is_dir() and not own and any(folder.rglob("verdict.json"))
+
+
+def _one(run: Path) -> Path:
+    from harness.cli.session import write_report
+
+    if not run.is_dir():
+        raise typer.BadParameter(f"no run in {str(run)!r}: no such folder")
+    return write_report(run)
+
+
+def _index(folder: Path) -> Path:
+    from results.report.index import write
+
+    for verdict in sorted(folder.rglob("verdict.json")):
+        if not (verdict.parent / "report.html").is_file():
+            _one(verdict.parent)
+    return write(folder, FOLDER if FOLDER.is_dir() else None)

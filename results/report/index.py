@@ -1,0 +1,308 @@
+"""The page over many runs: what is new, what green is worth, and every run with its verdict.
+
+Read from a folder as runs, nights and sweeps left it: `verdict.json` and `manifest.json` of each run, `nightly.json` of
+each night, `power.json` as `tribunal power --json` prints it. What cannot be read is named on the page and left out.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from results import night as nights
+from results.night import Night
+from results.report import embedded, environment
+from results.verdict import RunVerdict, Verdict, load
+
+MOST_RUNS: Final = 2_000
+MOST_MARKS: Final = 40
+DEPTH: Final = 4
+KNOWN_FINDING_KEYS: Final = ("name", "signature", "state")
+LETTERS: Final[Mapping[str, str]] = {
+    "PASS": "P", "PERMITTED": "L", "INCONCLUSIVE": "?", "VIOLATION": "V", "ERROR": "E",
+}  # fmt: skip
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One run; `place` is the path of its folder below the page's own."""
+
+    run_id: str
+    place: str
+    has_report: bool
+    verdict: str
+    claim: str
+    scenario: str
+    cluster: str
+    seed: int | None
+    began: str
+    mutants: list[str]
+    signatures: list[str]
+    probes: dict[str, int]
+
+
+class ScenarioRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario's verdicts by number, and the latest of them in order of time."""
+
+    scenario: str
+    runs: int
+    counts: dict[str, int]
+    latest: list[RunRow]
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding over all runs that showed it."""
+
+    signature: str
+    state: str
+    known_as: str
+    count: int
+    first: str
+    last: str
+    scenarios: list[str]
+    example: RunRow | None
+    again: str = ""
+
+
+class PowerCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A known bug sought with a scenario; `shade` 0 (missed) to 5 (found within seconds)."""
+
+    mutant: str
+    scenario: str
+    found: bool
+    seconds: float
+    seeds: int
+    seen_by: str
+    shade: int
+
+
+class Index(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the page needs."""
+
+    title: str
+    runs: list[RunRow]
+    left_out: int
+    scenarios: list[ScenarioRow]
+    signatures: list[Signature]
+    power: list[PowerCell]
+    probes: list[tuple[str, int]]
+    cold: list[str]
+    nights: list[Night]
+    unreadable: list[str]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many runs got each verdict, worst first."""
+        found = {str(verdict): sum(run.verdict == verdict for run in self.runs) for verdict in Verdict}
+        return {name: count for name, count in found.items() if count}
+
+
+def write(folder: Path, findings: Path | None = None) -> Path:
+    """Write index.html into a folder of runs; return its path."""
+    path = folder / "index.html"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(render(index(folder, findings)), encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def render(content: Index) -> str:
+    """Return the page's HTML."""
+    shown = [name for name in (str(verdict) for verdict in Verdict) if content.counts.get(name)]
+    template = environment().get_template("index.html.j2")
+    return template.render(
+        index=content,
+        verdicts=shown,
+        clusters=sorted({run.cluster for run in content.runs}),
+        letters=LETTERS,
+        mutants=_ordered(cell.mutant for cell in content.power),
+        sought_with=_ordered(cell.scenario for cell in content.power),
+        cells={(cell.mutant, cell.scenario): cell for cell in content.power},
+        **embedded("index.js"),
+    )
+
+
+def index(folder: Path, findings: Path | None = None) -> Index:
+    """Read a folder; `findings` is the folder of past failures, which says what is known."""
+    unreadable: list[str] = []
+    runs = sorted(_runs(folder, unreadable), key=lambda run: (run.began, run.run_id), reverse=True)
+    found_nights = sorted(_nights(folder, unreadable), key=lambda night: night.began, reverse=True)
+    probes = _probes(runs, found_nights)
+    return Index(
+        title=folder.resolve().name,
+        runs=runs[:MOST_RUNS],
+        left_out=max(0, len(runs) - MOST_RUNS),
+        scenarios=_scenarios(runs),
+        signatures=_signatures(runs, found_nights, _kept(findings, unreadable)),
+        power=_power(folder, found_nights, unreadable),
+        probes=sorted(probes.items(), key=lambda item: (-item[1], item[0])),
+        cold=sorted({name for night in found_nights for name in night.cold if not probes.get(name)}),
+        nights=found_nights,
+        unreadable=unreadable,
+    )
+
+
+def _files(folder: Path, name: str) -> Iterator[Path]:
+    """Yield files of a name, without going into recordings and disks."""
+    for place, folders, files in os.walk(folder):
+        depth = len(Path(place).relative_to(folder).parts)
+        folders[:] = sorted(one for one in folders if one not in ("recording", "nodes", "logs") and depth < DEPTH)
+        if name in files:
+            yield Path(place) / name
+
+
+def _runs(folder: Path, unreadable: list[str]) -> Iterator[RunRow]:
+    for path in _files(folder, "verdict.json"):
+        try:
+            yield _row(folder, path.parent, load(path))
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+            unreadable.append(f"{path.relative_to(folder)}: {problem}")
+
+
+def _row(folder: Path, run_dir: Path, verdict: RunVerdict) -> RunRow:
+    manifest, simulation = _json(run_dir / "manifest.json"), _json(run_dir / "simulation.json")
+    seed, mutants = manifest.get("seed"), manifest.get("mutants")
+    probes = simulation.get("probes")
+    signatures = {f"{one.property_name}/{one.kind}" for one in verdict.violations}
+    if simulation.get("invariant"):
+        signatures.add(f"{simulation['invariant']}")
+    return RunRow(
+        run_id=verdict.run_id,
+        place=run_dir.relative_to(folder).as_posix(),
+        has_report=(run_dir / "report.html").is_file(),
+        verdict=str(verdict.verdict),
+        claim=verdict.claim,
+        scenario=str(manifest.get("scenario", "unknown")),
+        cluster=str(manifest.get("cluster", "unknown")),
+        seed=seed if isinstance(seed, int) else None,
+        began=_began(verdict.run_id),
+        mutants=[str(one) for one in mutants] if isinstance(mutants, list) else [],
+        signatures=sorted(signatures),
+        probes={str(name): int(count) for name, count in probes.items()} if isinstance(probes, dict) else {},
+    )
+
+
+def _began(run_id: str) -> str:
+    """Return a run's start as its name tells it, `20261121T062120Z`; nothing for other names."""
+    stamp = run_id[:16]
+    return stamp if len(stamp) == 16 and stamp[8] == "T" and stamp[15] == "Z" and stamp[:8].isdigit() else ""
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _nights(folder: Path, unreadable: list[str]) -> Iterator[Night]:
+    for path in _files(folder, "nightly.json"):
+        try:
+            yield nights.load(path)
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+            unreadable.append(f"{path.relative_to(folder)}: {problem}")
+
+
+def _kept(findings: Path | None, unreadable: list[str]) -> dict[str, tuple[str, str]]:
+    """Return what is kept of past failures: signature -> (name, state)."""
+    kept = {}
+    for path in sorted(findings.glob("*.json")) if findings is not None else ():
+        content = _json(path)
+        if all(isinstance(content.get(key), str) for key in KNOWN_FINDING_KEYS):
+            kept[content["signature"]] = (content["name"], content["state"])
+        else:
+            unreadable.append(f"{path.name}: not a finding")
+    return kept
+
+
+def _scenarios(runs: Sequence[RunRow]) -> list[ScenarioRow]:
+    by_name: dict[str, list[RunRow]] = {}
+    for run in reversed(runs):
+        by_name.setdefault(run.scenario, []).append(run)
+    return [
+        ScenarioRow(
+            scenario=name,
+            runs=len(own),
+            counts={str(verdict): sum(run.verdict == verdict for run in own) for verdict in Verdict},
+            latest=own[-MOST_MARKS:],
+        )
+        for name, own in sorted(by_name.items())
+    ]
+
+
+def _signatures(
+    runs: Sequence[RunRow], found_nights: Sequence[Night], kept: Mapping[str, tuple[str, str]]
+) -> list[Signature]:
+    """Group what runs and nights found; known bugs that were switched on on purpose are power, not findings."""
+    by_name: dict[str, list[RunRow]] = {}
+    for run in reversed(runs):
+        for name in run.signatures if not run.mutants else ():
+            by_name.setdefault(name, []).append(run)
+    told = {found.signature: (found, night) for night in reversed(found_nights) for found in night.found}
+    result = []
+    for name in sorted({**by_name, **told}):
+        own, (found, night) = by_name.get(name, []), told.get(name, (None, None))
+        known_as, state = kept.get(name, ("", ""))
+        result.append(
+            Signature(
+                signature=name,
+                state={"fixed": "regressed", "known": "known", "": "new"}[state] if found is None else found.state,
+                known_as=known_as or ("" if found is None else found.known_as),
+                count=max(len(own), 0 if found is None else found.count),
+                first=own[0].began if own else "" if night is None else night.began,
+                last=own[-1].began if own else "" if night is None else night.began,
+                scenarios=_ordered([*(run.scenario for run in own), *([] if found is None else found.scenarios)]),
+                example=own[-1] if own else None,
+                again="" if found is None else found.again,
+            )
+        )
+    gone = [(name, one) for name, one in kept.items() if name not in {entry.signature for entry in result}]
+    result += [
+        Signature(
+            signature=name, state=state, known_as=known_as, count=0, first="", last="", scenarios=[], example=None
+        )
+        for name, (known_as, state) in gone
+    ]
+    order = {"new": 0, "regressed": 1, "known": 2, "fixed": 3}
+    return sorted(result, key=lambda one: (order.get(one.state, 9), -one.count, one.signature))
+
+
+def _power(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -> list[PowerCell]:
+    """Return each mutant sought with each scenario once, the latest first seen wins."""
+    cells: dict[tuple[str, str], PowerCell] = {}
+    rows = [msgspec.to_builtins(canary) for night in found_nights for canary in night.canaries]
+    for path in _files(folder, "power.json"):
+        try:
+            rows += msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]])
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+            unreadable.append(f"{path.relative_to(folder)}: {problem}")
+    for row in rows:
+        try:
+            cell = PowerCell(
+                mutant=row["mutant"], scenario=row["scenario"], found=row["found"], seconds=float(row["seconds"]),
+                seeds=int(row["seeds"]), seen_by="; ".join(row["seen_by"]), shade=_shade(row["seconds"] if row["found"] else None),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError) as problem:
+            unreadable.append(f"a row of power: {problem!r}")
+        else:
+            cells.setdefault((cell.mutant, cell.scenario), cell)
+    return [cells[key] for key in sorted(cells)]
+
+
+def _shade(seconds: float | None) -> int:
+    """Return how dark a cell is: 0 for a bug that was not found."""
+    return 0 if seconds is None else 1 + sum(seconds <= limit for limit in (600, 120, 30, 10))
+
+
+def _probes(runs: Iterable[RunRow], found_nights: Iterable[Night]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for probes in [run.probes for run in runs] + [night.probes for night in found_nights]:
+        for name, count in probes.items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    return sorted(dict.fromkeys(names))
