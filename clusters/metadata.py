@@ -105,6 +105,11 @@ class MetadataView:
             for key, partition in self._image.partitions()
         }
 
+    def setting(self, topic: str, name: str) -> str | None:
+        """Return what the committed metadata say of a topic's setting; None: what the nodes were started with."""
+        own = self._image.topic_config(topic, name)
+        return own if own is not None else self._image.cluster_config(name)
+
     def drain(self) -> list[MetadataEntry]:
         """Hand over what was applied since the last call."""
         taken, self._entries = self._entries, []

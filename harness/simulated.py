@@ -38,6 +38,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     quorum_epoch:   at the end: it grows only by elections, so it says how stable the quorum was (I15, I16).
     leader_epochs:  the sum over all partitions at the end, the same figure for brokers (M24).
+    isolated_epoch_growth, isolated_leader_ms, needless_elections:  I15 and I16, see `clusters/simulated/stability.py`.
     checkpoints:    the running trace hash after each block of events: where two runs part can be seen from them.
     """
 
@@ -53,6 +54,9 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     probes: dict[str, int]
     quorum_epoch: int = 0
     leader_epochs: int = 0
+    isolated_epoch_growth: int = 0
+    isolated_leader_ms: int = 0
+    needless_elections: int = 0
     checkpoints: list[str] = []
 
 
@@ -110,7 +114,9 @@ def known_of(run_dir: Path) -> SimulatedRun:
 
 def _known(plan: Plan, simulation: Simulation, cpu_ns: int) -> SimulatedRun:
     violation = _violation(simulation)
-    state = simulation.cluster.committed.state if isinstance(simulation.cluster, SimulatedCluster) else None
+    cluster = simulation.cluster if isinstance(simulation.cluster, SimulatedCluster) else None
+    state = cluster.committed.state if cluster else None
+    stability = cluster.watch.stability if cluster else None
     probes: dict[str, int] = {}
     for (name, _), count in sorted(simulation.probes.counts.items()):
         probes[name] = probes.get(name, 0) + count
@@ -127,6 +133,9 @@ def _known(plan: Plan, simulation: Simulation, cpu_ns: int) -> SimulatedRun:
         probes=probes,
         quorum_epoch=state.quorum_epoch if state else 0,
         leader_epochs=sum(partition.leader_epoch for partition in state.partitions.values()) if state else 0,
+        isolated_epoch_growth=stability.isolated_epoch_growth if stability else 0,
+        isolated_leader_ms=stability.isolated_leader_ms if stability else 0,
+        needless_elections=stability.needless_elections if stability else 0,
         checkpoints=list(simulation.loop.trace.checkpoints),
     )
 

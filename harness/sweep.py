@@ -25,6 +25,9 @@ from results.verdict import Verdict
 
 SEED_TIMEOUT_S: Final = 600
 POLL_S: Final = 0.02
+FIGURES: Final = (
+    *("quorum_epoch", "leader_epochs", "isolated_epoch_growth", "isolated_leader_ms", "needless_elections"),
+)
 NUMBERS: Final = re.compile(r"\d+")
 
 
@@ -215,7 +218,7 @@ def run_seed(plan: Plan, run_dir: Path) -> SeedResult:
         event_count=known.event_count,
         simulated_ms=known.simulated_ns // 1_000_000,
         probes=known.probes,
-        figures={"quorum_epoch": known.quorum_epoch, "leader_epochs": known.leader_epochs},
+        figures={name: getattr(known, name) for name in FIGURES},
         run_dir=str(run_dir) if found else "",
     )
     if not found:

@@ -120,7 +120,8 @@ class SimulatedCluster(Powers):
 
     def _committed_state(self, machines: Mapping[int, Machine]) -> CommittedMetadata:
         if not self.spec.is_zookeeper_mode:
-            return CommittedMetadata({node: machine.disk for node, machine in machines.items()}, EPOCH_MS)
+            disks = {node: machine.disk for node, machine in machines.items()}
+            return CommittedMetadata(disks, EPOCH_MS, min_insync_replicas=self.spec.min_insync_replicas)
         znodes = CommittedZnodes(self.clock.now_ns)
         self.model.on_commit = znodes.committed
         return znodes
@@ -279,6 +280,7 @@ class SimulatedCluster(Powers):
         """Cut links."""
         pairs = self.pairs(links)
         self.simulation.network.cut(pairs, mode)
+        self.watch.stability.links_changed()
         facts = {str(link): self._is_cut(pair) for link, pair in zip(links, pairs, strict=True)}
         return Proof(holds=all(facts.values()), facts={"cut": facts, "mode": mode.value})
 
@@ -286,6 +288,7 @@ class SimulatedCluster(Powers):
         """Undo cuts."""
         pairs = self.pairs(links)
         self.simulation.network.heal(pairs)
+        self.watch.stability.links_changed()
         facts = {str(link): not self._is_cut(pair) for link, pair in zip(links, pairs, strict=True)}
         return Proof(holds=all(facts.values()), facts={"passes": facts})
 

@@ -5,17 +5,31 @@ committed record is held against the invariants of SPEC 7 that speak of metadata
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from clusters.api import ClusterState, MetadataEntry, PartitionState
 from clusters.metadata import MetadataView
 from clusters.simulated.disk import SimulatedDisk
 from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
 from clusters.simulated.violation import Violated
-from replog.types import METADATA_TOPIC, TopicPartition
+from replog.config import Endpoint
+from replog.types import METADATA_TOPIC, NodeId, QuorumEpoch, TopicPartition
 
 Life = tuple[int, int]  # node id, incarnation of its process
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
+MIN_ISR: Final = "min.insync.replicas"
+
+
+class IsrState(NamedTuple):
+    """A committed ISR as far as it decides whether the high watermark may move.
+
+    end_offset:  of the metadata batch with which it began.
+    """
+
+    end_offset: int
+    leader_epoch: int
+    size: int
+    effective_min_isr: int
 
 
 class QuorumSeat(Protocol):
@@ -26,17 +40,27 @@ class QuorumSeat(Protocol):
         """First offset that it does not know to be committed."""
 
     @property
+    def applied_offset(self) -> int:
+        """How far its node knows the metadata."""
+
+    @property
     def is_leading(self) -> bool:
         """Whether it leads and acts."""
+
+    @property
+    def leader(self) -> tuple[NodeId, QuorumEpoch, Endpoint | None]:
+        """Who leads, by its knowledge, and in which epoch."""
 
 
 class CommittedMetadata:
     """Follows the committed prefix of the metadata log."""
 
-    def __init__(self, disks: Mapping[int, SimulatedDisk], wall_start_ms: float) -> None:
+    def __init__(
+        self, disks: Mapping[int, SimulatedDisk], wall_start_ms: float, *, min_insync_replicas: int = 1
+    ) -> None:
         self.state = ClusterState()
         self.unclean: dict[TopicPartition, int] = {}  # the leader epoch of the last unclean election
-        self.effective_min_isr = 1
+        self.changed: dict[TopicPartition, None] = {}  # partitions, until somebody has looked at them
         self._disks = disks
         self._view = MetadataView(self.state, wall_start_ms)
         self._marks: list[BatchMark] = []
@@ -45,6 +69,8 @@ class CommittedMetadata:
         self._watermarks: dict[Life, int] = {}
         self._broker_epochs: dict[int, int] = {}
         self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._min_insync_replicas = min_insync_replicas  # where nothing else is committed
+        self._isr_states: dict[TopicPartition, list[IsrState]] = {}
 
     def drain(self) -> list[MetadataEntry]:
         """Hand over committed records since the last call."""
@@ -60,6 +86,17 @@ class CommittedMetadata:
         other = self._leaders.setdefault(epoch, leader)
         if other != leader:
             raise Violated("I1", f"quorum epoch {epoch} is led by {other}, and by {leader} according to {node}")
+
+    def high_watermark_may_move(self, partition: TopicPartition, leader_epoch: int, since_offset: int) -> bool:
+        """Tell whether the leader of an epoch may have known an ISR of at least min ISR (I13).
+
+        since_offset:  how far it knew the metadata when it last said how far its partition is committed. What was
+            committed later it may have learned from an answer to its own proposal, before its metadata tell.
+        """
+        states = self._isr_states.get(partition, [])
+        first = max((index for index, state in enumerate(states) if state.end_offset <= since_offset), default=0)
+        possible = [state for state in states[first:] if state.leader_epoch == leader_epoch]
+        return not possible or any(state.size >= state.effective_min_isr for state in possible)
 
     def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[Life, QuorumSeat]) -> None:
         """Take what has been committed since the last call.
@@ -122,11 +159,25 @@ class CommittedMetadata:
             self._broker_epochs[broker] = registration.broker_epoch
         for partition, now in state.partitions.items():
             before = self._partitions.get(partition)
+            min_isr = self._effective_min_isr(partition, now)
             if before is not now and before != now:
-                self._hold_partition(partition, before, now)
+                self.changed[partition] = None
+                self._hold_partition(partition, before, now, min_isr)
+            self._remember(partition, IsrState(mark.last_offset + 1, now.leader_epoch, len(now.isr), min_isr))
         self._partitions = dict(state.partitions)
 
-    def _hold_partition(self, partition: TopicPartition, before: PartitionState | None, now: PartitionState) -> None:
+    def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
+        configured = int(self._view.setting(partition.topic, MIN_ISR) or self._min_insync_replicas)
+        return min(configured, len(now.replicas))
+
+    def _remember(self, partition: TopicPartition, now: IsrState) -> None:
+        states = self._isr_states.setdefault(partition, [])
+        if not states or states[-1][1:] != now[1:]:
+            states.append(now)
+
+    def _hold_partition(
+        self, partition: TopicPartition, before: PartitionState | None, now: PartitionState, min_isr: int
+    ) -> None:
         if before is not None:
             for name in ("leader_epoch", "partition_epoch"):
                 if getattr(now, name) < getattr(before, name):
@@ -134,6 +185,8 @@ class CommittedMetadata:
         problem = _shape(now)
         if problem:
             raise Violated(problem, f"{partition}: {now}")
+        if now.elr and len(now.isr) >= min_isr and (before is None or now.elr != before.elr or now.isr != before.isr):
+            raise Violated("I7", f"{partition}: an ELR beside an ISR of min ISR {min_isr}: {now}")
         for newcomer in _newcomers(before, now):
             broker = self.state.brokers.get(newcomer)
             if broker is None or broker.fenced:

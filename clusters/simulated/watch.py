@@ -10,18 +10,18 @@ an unclean election was committed, the committed prefix of that partition begins
 
 | kept here | by |
 |---|---|
-| I1, I2, I3, I7 (but for ELR and min ISR), I10, I11, I12 | `committed.py` |
+| I1, I2, I3, I7, I10, I11, I12 | `committed.py` |
 | I4, I5, I9 | `CommittedPrefix`: what was below a high watermark that a leader exposed; I9 also sees who joins without its log |
+| I8 | the same prefix: who is in the ELR holds it, when it enters and as long as it stays |
+| I13 | every high watermark that moves, against the ISRs that its leader may have known (`high_watermark_may_move`) |
 | I14 | `Batches`: one (epoch, offset), one batch |
+| I15, I16 | `stability.py`: figures, no violations |
 | I17 | `Sequences` of each replica |
 | I18 | last stable offsets per leader epoch |
 | I20 | clean-shutdown files of running brokers |
 
-I15 and I16 are figures, not violations: `quorum_epoch` and `leader_epochs` in simulation.json, compared by `tribunal power`
-with the same seed without a mutant. I11 is kept as far as committed metadata tell: who enters an ISR is registered and not
-fenced; a former life that enters is seen by I9. I13 needs to know when a leader learned of its ISR: what it permits
-wrongly is seen by I4 or I5 once another leads. I8 is not kept by itself: an ELR member that lacks something is seen by I4 when it
-leads. I6, I19 and the readers' half of I18 are claims about clients; they are checked in the recording.
+I11 is kept as far as committed metadata tell: who enters an ISR is registered and not fenced; a former life that enters
+is seen by I9. I6, I19 and the readers' half of I18 are claims about clients; they are checked in the recording.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,6 +29,7 @@ from typing import Final
 
 from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from clusters.simulated.stability import Stability
 from clusters.simulated.violation import Violated
 from clusters.simulated.world import Machine, Simulation, Told
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
@@ -56,6 +57,7 @@ class Watch:
         seats:  the living nodes' places in the quorum.
         """
         self.committed = committed
+        self.stability = Stability(simulation.loop, simulation.network, machines, seats)
         self.replicas = {node: ReplicaLogs(machine.disk, data_directory) for node, machine in machines.items()}
         self._simulation = simulation
         self._machines = machines
@@ -73,6 +75,7 @@ class Watch:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._stable: dict[tuple[TopicPartition, int], int] = {}
         self._damaged: dict[int, None] = {}
+        self._exposures: dict[tuple[TopicPartition, int], tuple[int, int]] = {}  # high watermark, metadata known then
         for node, machine in machines.items():
             machine.disk.watcher = self.replicas[node]
             self.replicas[node].on_change = self._schedule
@@ -115,10 +118,19 @@ class Watch:
             if logs.changed:
                 for partition in logs.catch_up():
                     self._log_changed(node, partition)
-        self.committed.advance(self.replicas, self._seats())
+        seats = self._seats()
+        self.committed.advance(self.replicas, seats)
+        self._changed_by_commits()
+        self.stability.look(seats)
         told, self._told = self._told, []
         for one in told:
             self._judge(one)
+
+    def _changed_by_commits(self) -> None:
+        changed, self.committed.changed = self.committed.changed, {}
+        for partition in changed:
+            if partition in self._prefixes:
+                self._eligible_hold(partition, self._prefixes[partition])
 
     # what wakes it
 
@@ -168,6 +180,7 @@ class Watch:
             case "high_watermark":
                 self._exposed(node, told)
             case "quorum_leader":
+                self.stability.claimed(told.fields["leader"], told.fields["epoch"])
                 self.committed.claimed(told.fields["leader"], told.fields["epoch"], node)
             case "registered":
                 self._registered(told.fields["node"])  # the controller tells of it
@@ -181,6 +194,7 @@ class Watch:
         epoch, high_watermark = fields["leader_epoch"], fields["high_watermark"]
         self._one_leader(partition, epoch, node)
         self._stable_grows(partition, epoch, fields.get("last_stable_offset"))
+        self._moved_by_right(node, partition, epoch, high_watermark)
         log = self.replicas[node].logs.get(partition)
         if log is None:
             return
@@ -189,6 +203,21 @@ class Watch:
             prefix.begin_anew(log)
         prefix.exposed(node, log, epoch, high_watermark)
         self._members_hold(partition, epoch, prefix)
+        self._eligible_hold(partition, prefix)
+
+    def _moved_by_right(self, node: int, partition: TopicPartition, epoch: int, high_watermark: int) -> None:
+        """I13: nothing is committed while fewer than min ISR are in sync."""
+        seat = self._seats().get((node, self._machines[node].incarnations))
+        if seat is None:
+            return
+        before, known_offset = self._exposures.get((partition, epoch), (high_watermark, 0))
+        self._exposures[partition, epoch] = (high_watermark, seat.applied_offset)
+        if high_watermark > before and not self.committed.high_watermark_may_move(partition, epoch, known_offset):
+            raise Violated(
+                "I13",
+                f"{partition}: {node} moves the high watermark of epoch {epoch} from {before} to {high_watermark}, and "
+                f"has known no ISR of min ISR members since metadata offset {known_offset}",
+            )
 
     def _may_have_lost(self, node: int, partition: TopicPartition, prefix: "CommittedPrefix") -> bool:
         """Tell whether a loss of committed records by this new leader may be permitted (rules R1-R4, roughly)."""
@@ -227,6 +256,18 @@ class Watch:
                 )
             if log is not None:
                 prefix.compare(member, log)
+
+    def _eligible_hold(self, partition: TopicPartition, prefix: "CommittedPrefix") -> None:
+        """I8: who is in the committed ELR holds what is committed."""
+        state = self.committed.state.partitions.get(partition)
+        for member in state.elr if state is not None else ():
+            log = self.replicas[member].logs.get(partition)
+            end_offset = log.end_offset if log is not None else 0
+            if member not in prefix.doubtful and end_offset < prefix.end_offset:
+                raise Violated(
+                    "I8",
+                    f"{partition}: {member} is in the ELR with log end {end_offset}, committed is {prefix.end_offset}",
+                )
 
     def _registered(self, node: int) -> None:
         for prefix in self._prefixes.values():

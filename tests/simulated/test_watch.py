@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from clusters.api import BrokerState, PartitionState
-from clusters.simulated.committed import CommittedMetadata
+from clusters.simulated.committed import CommittedMetadata, IsrState
 from clusters.simulated.disk import SimulatedDisk
 from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
 from clusters.simulated.violation import Violated
@@ -161,19 +161,41 @@ def state(**changes):
         pytest.param("I2", state(partition_epoch=6), id="partition epoch goes back"),
         pytest.param("I7", state(isr=(1, 4)), id="stranger in the ISR"),
         pytest.param("I7", state(elr=(2,)), id="in ISR and ELR"),
+        pytest.param(None, state(isr=(1,), elr=(3,)), id="an ELR below min ISR"),
+        pytest.param("I7", state(elr=(3,)), id="an ELR beside a full ISR"),
         pytest.param("I10", state(leader=3), id="leader outside of the ISR"),
         pytest.param("I12", state(recovering=True), id="recovering with company"),
     ],
 )
 def test_committed_partition_states(invariant, now):
     committed = CommittedMetadata({}, 0)
-    committed._hold_partition(P, None, state())
+    committed._hold_partition(P, None, state(), 2)
 
     if invariant is None:
-        committed._hold_partition(P, state(), now)
+        committed._hold_partition(P, state(), now, 2)
     else:
         with violates(invariant):
-            committed._hold_partition(P, state(), now)
+            committed._hold_partition(P, state(), now, 2)
+
+
+@pytest.mark.parametrize(
+    ("states", "since_offset", "may"),
+    [
+        pytest.param([(5, 1, 2), (9, 1, 1)], 9, False, id="knows that it is alone"),
+        pytest.param([(5, 1, 2), (9, 1, 1)], 8, True, id="has not heard of the shrink"),
+        pytest.param([(5, 1, 1), (9, 1, 2)], 5, True, id="may have heard of the growth by an answer"),
+        pytest.param([(5, 1, 1), (9, 2, 2)], 5, False, id="what grew in another epoch"),
+        pytest.param([(5, 1, 1)], 5, False, id="alone all along"),
+        pytest.param([], 5, True, id="nothing is known"),
+    ],
+)
+def test_the_high_watermark_needs_min_isr(states, since_offset, may):
+    """I13."""
+    committed = CommittedMetadata({}, 0)
+    for end_offset, epoch, size in states:
+        committed._remember(P, IsrState(end_offset, epoch, size, 2))
+
+    assert committed.high_watermark_may_move(P, 1, since_offset) is may
 
 
 def test_a_quorum_epoch_has_one_leader():
@@ -277,4 +299,4 @@ def test_who_enters_the_isr_is_not_fenced(fenced):
     committed.state.brokers[3] = BrokerState(broker_epoch=7, incarnation="a", fenced=fenced)
 
     with violates("I11") if fenced else nullcontext():
-        committed._hold_partition(P, state(), state(isr=(1, 2, 3)))
+        committed._hold_partition(P, state(), state(isr=(1, 2, 3)), 2)

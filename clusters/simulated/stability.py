@@ -1,0 +1,111 @@
+"""How calm the quorum is: I15 and I16 of SPEC section 7 as figures, because slowness is no violation.
+
+- *isolated epoch growth*: by how much voters raised their quorum epoch while no other voter could talk with them. With
+  pre-votes that is 0 (KIP-996).
+- *isolated leader*: how long a leader went on leading that no majority could hear; 1.5 fetch time-outs are allowed.
+- *needless elections*: a leader was replaced although it ran and was cut off from nobody. A voter that comes back with
+  an epoch of its own making forces one; late messages may, too, so this figure says something only beside another one.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from clusters.simulated.committed import Life, QuorumSeat
+from clusters.simulated.loop import SimulatedLoop
+from clusters.simulated.network import SimulatedNetwork
+from clusters.simulated.process import NS_PER_MS
+from clusters.simulated.world import Machine
+
+FIRST_CONTROLLER: Final = 101
+RECENTLY_NS: Final = 5_000 * NS_PER_MS
+
+
+class Isolated:
+    """A voter that nobody can talk with, since when, and what it knew then."""
+
+    def __init__(self, since_ns: int, incarnation: int, epoch: int, *, leads: bool) -> None:
+        self.since_ns = since_ns
+        self.incarnation = incarnation
+        self.epoch = epoch
+        self.leads = leads
+
+
+class Stability:
+    """Figures of one simulation."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        network: SimulatedNetwork,
+        machines: Mapping[int, Machine],
+        seats: Callable[[], Mapping[Life, QuorumSeat]],
+    ) -> None:
+        self.isolated_epoch_growth = 0
+        self.isolated_leader_ms = 0
+        self.needless_elections = 0
+        self._loop = loop
+        self._network = network
+        self._voters = {node: machine for node, machine in machines.items() if node >= FIRST_CONTROLLER}
+        self._seats = seats
+        self._isolated: dict[int, Isolated] = {}
+        self._was_isolated_ns: dict[int, int] = {}
+        self._leader: tuple[int, int, int] = (-1, -1, 0)  # node, quorum epoch, incarnation
+
+    def links_changed(self) -> None:
+        """Look who can talk with whom now."""
+        for node, machine in self._voters.items():
+            if not self._is_cut_off(node):
+                self._returned(node)
+            elif node not in self._isolated:
+                seat = self._seats().get((node, machine.incarnations))
+                if seat is not None:
+                    self._isolated[node] = Isolated(
+                        self._loop.now_ns, machine.incarnations, seat.leader[1], leads=seat.is_leading
+                    )
+
+    def look(self, seats: Mapping[Life, QuorumSeat]) -> None:
+        """Note isolated leaders that have resigned."""
+        for node, isolated in self._isolated.items():
+            if isolated.leads:
+                seat = seats.get((node, isolated.incarnation))
+                isolated.leads = seat is not None and seat.is_leading
+                self._led_until_now(isolated)
+
+    def claimed(self, leader: int, epoch: int) -> None:
+        """Hear of a leader."""
+        former, former_epoch, incarnation = self._leader
+        if leader < 0 or epoch <= former_epoch:
+            return
+        if former in self._voters and self._was_fine(former, incarnation):
+            self.needless_elections += 1
+        self._leader = (leader, epoch, self._voters[leader].incarnations if leader in self._voters else 0)
+
+    def _returned(self, node: int) -> None:
+        isolated = self._isolated.pop(node, None)
+        if isolated is None:
+            return
+        self._was_isolated_ns[node] = self._loop.now_ns
+        seat = self._seats().get((node, isolated.incarnation))
+        if seat is not None:
+            self.isolated_epoch_growth += max(0, seat.leader[1] - isolated.epoch)
+        if isolated.leads:
+            self._led_until_now(isolated)
+
+    def _led_until_now(self, isolated: Isolated) -> None:
+        led_ms = (self._loop.now_ns - isolated.since_ns) // NS_PER_MS
+        self.isolated_leader_ms = max(self.isolated_leader_ms, led_ms)
+
+    def _was_fine(self, node: int, incarnation: int) -> bool:
+        machine = self._voters[node]
+        if not machine.running or machine.incarnations != incarnation or machine.process is None:
+            return False
+        last_ns = self._loop.now_ns if node in self._isolated else self._was_isolated_ns.get(node, -RECENTLY_NS)
+        return not machine.process.paused and self._loop.now_ns - last_ns >= RECENTLY_NS
+
+    def _is_cut_off(self, node: int) -> bool:
+        own = self._voters[node].host
+        others = [machine.host for other, machine in self._voters.items() if other != node]
+        return bool(others) and all(
+            self._network.link(own, other).cut is not None or self._network.link(other, own).cut is not None
+            for other in others
+        )
