@@ -78,8 +78,8 @@ def obstacle() -> Obstacle | None:
 class Namespaces:
     """The namespaces of one run."""
 
-    def __init__(self, run_dir: Path) -> None:
-        found = way_in()
+    def __init__(self, run_dir: Path, unshared: tuple[str, ...] | None = None) -> None:
+        found = way_in() if unshared is None else unshared
         if isinstance(found, str):
             raise ClusterError(found)
         self._unshared = found

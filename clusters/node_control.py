@@ -33,10 +33,11 @@ WRITES: Final = {"fine": WRITES_FINE, "full": WRITES_FULL, "read-only": WRITES_R
 class NodeControl:
     """One node's page."""
 
-    def __init__(self, path: Path) -> None:
-        fresh_page(path)
+    def __init__(self, path: Path, *, fresh: bool = True) -> None:
+        if fresh:
+            fresh_page(path)
         self._page = ControlPage(str(path))
-        self._wanted = Wanted()
+        self._wanted = self._page.wanted()
 
     def _ask(self, **changes: int) -> Wanted:
         self._wanted = msgspec.structs.replace(self._wanted, number=self._wanted.number + 1, **changes)

@@ -142,8 +142,7 @@ class ProcessCluster(LinkPowers):
         )
         for node in self.spec.node_ids:
             self._prepare(node)
-        for node in self.spec.node_ids:
-            self._format(node)
+        await self._format_all()
         controllers = {node: self.links.endpoint(node) for node in self.spec.controller_ids}
         self._observer = MetadataObserver(self._view, controllers, self.cluster_id)
         for node in self.spec.node_ids:
@@ -200,6 +199,10 @@ class ProcessCluster(LinkPowers):
             "tribunal.mutants": list(self.spec.mutants),
             **self.spec.node_settings(),
         }
+
+    async def _format_all(self) -> None:
+        for node in self.spec.node_ids:
+            self._format(node)
 
     def _format(self, node: int) -> None:
         """Prepare the node's log directory as `python -m replog format` does."""

@@ -54,6 +54,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     mutants: tuple[str, ...] = ()
     base_port: int | None = None  # None: any that is free
     mode: str = "kraft"
+    hosts: str = "hosts.toml"  # of the kind ssh
     isolation: Literal["auto", "namespaces", "proxies"] = "auto"  # of local processes: where packets can be stopped
 
     @property

@@ -27,6 +27,8 @@ class Collector:
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
         self._cluster = cluster
         self._recorder = recorder
+        # Where harness and nodes read one clock, the machine's, there is no such method.
+        self._clock_offset_ns: Callable[[int], int] = getattr(cluster, "clock_offset_ns", lambda _: 0)
         self._task: asyncio.Task[None] | None = None
         self._by_event: dict[str, Callable[[NodeEvent], None]] = {
             "high_watermark": self._watermark,
@@ -85,7 +87,7 @@ class Collector:
             pid=fields.get("pid"),
             node_ns=event.node_ns,
             at_ns=event.at_ns,
-            clock_offset_ns=0,  # harness and nodes read one clock: the machine's
+            clock_offset_ns=self._clock_offset_ns(event.node),
         )
 
     def _watermark(self, event: NodeEvent) -> None:

@@ -1,0 +1,60 @@
+"""A cluster over ssh, told from within the network that reaches the hosts: `ssh_story.py HOSTS FOLDER FAULTS`, answers JSON."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from clusters import ssh
+from clusters.api import ClusterError
+from clusters.clock import RunClock
+from clusters.spec import ClusterSpec
+from harness.catalog import faults
+from tests.nemesis.living_cluster import LivingCluster, broken, hurt
+
+SMALL = {"brokers": 3, "controllers": 1, "settings": {"broker.session.timeout.ms": 5000}}
+
+
+def told(hosts, folder, wanted):
+    living = LivingCluster.launched(ssh, folder, ClusterSpec(hosts=hosts, **SMALL))
+    found = {}
+    try:
+        for name, node, options in wanted:
+            effect = living.run(lambda cluster, name=name, node=node, options=options: hurt(
+                cluster, faults()[name], node, 0.3, **options))  # fmt: skip
+            holds = effect.proof.holds and effect.heal is not None and effect.heal.holds
+            found[name] = True if holds else [broken(effect.proof.facts), effect.heal and broken(effect.heal.facts)]
+        living.runner.run(living.cluster.shut_down())
+        found["records"] = sum(entry.value is not None for entry in living.cluster.final_logs())
+        found["events"] = sorted({event.name for event in living.cluster.drain_events()})
+        found["acknowledged"] = living.acknowledged
+        found["offset_ms"] = max(abs(living.cluster.clock_offset_ns(node)) for node in (1, 2, 3)) / 1e6
+    finally:
+        living.close()
+    return {**found, "leftovers": ssh.leftovers(folder)}
+
+
+async def up(hosts, folder):
+    cluster = await ssh.launch(ClusterSpec(hosts=hosts, **SMALL), folder, RunClock(), "A" * 22)
+    print("up", flush=True)
+    await asyncio.sleep(60)
+    await cluster.close()
+
+
+def main():
+    hosts, folder, wanted = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+    try:
+        if wanted == "up":
+            asyncio.run(up(hosts, folder))
+        elif wanted == "leftovers":
+            print(json.dumps(ssh.leftovers(folder)))
+        elif wanted == "sweep":
+            print(json.dumps(ssh.sweep(folder)))
+        else:
+            print(json.dumps(told(hosts, folder, wanted)))
+    except ClusterError as problem:
+        print(json.dumps({"refused": str(problem)}))
+
+
+if __name__ == "__main__":
+    main()

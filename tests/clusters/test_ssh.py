@@ -1,0 +1,212 @@
+"""Hosts over ssh, for real: several sshd, each in a network namespace of this machine, hurt and left clean."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clusters.api import CLIENTS, ClusterError
+from clusters.namespaces import WITH_ROOT, Namespaces, search_path, way_in
+from clusters.netns import address, lay_out
+from clusters.ssh_hosts import HostEntry, Shell, read_hosts
+
+ROOT = Path(__file__).parents[2]
+NODES = (1, 2, 3, 101)
+SSHD = shutil.which("sshd", path=search_path())
+KEYGEN = shutil.which("ssh-keygen")
+SSHD_CONFIG = """
+ListenAddress {address}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/user.pub
+UsePAM no
+StrictModes no
+PermitRootLogin yes
+PasswordAuthentication no
+PidFile none
+LogLevel ERROR
+"""
+
+
+def why_not():
+    if os.geteuid() != 0:
+        return "only root's sshd can change users"
+    if SSHD is None or KEYGEN is None:
+        return "no sshd: apt-get install openssh-server"
+    return way_in() if isinstance(way_in(), str) else ""
+
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "there are hosts"),
+]
+
+
+def a_key(path):
+    subprocess.run([KEYGEN, "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return " ".join(path.with_suffix(".pub").read_text().split()[:2])
+
+
+class Town:
+    """Hosts with an sshd each, and a place from where they are reached."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.spaces = Namespaces(folder, WITH_ROOT)
+        self.daemons = []
+
+    def __enter__(self):
+        self.spaces.open()
+        lay_out(self.spaces, [*NODES, CLIENTS])
+        self.spaces.run(["sh", "-c", "mount -t tmpfs tmpfs /run && mkdir /run/sshd"])
+        self.host_key = a_key(self.folder / "host")
+        a_key(self.folder / "user")
+        for node in NODES:
+            config = self.folder / f"sshd-{node}.conf"
+            config.write_text(SSHD_CONFIG.format(address=address(node), folder=self.folder))
+            self.daemons.append(self.start(str(node), SSHD, "-D", "-e", "-f", str(config)))
+        self.hosts = self.write_hosts("hosts.toml", self.host_key)
+        return self
+
+    def start(self, place, *command, **options):
+        return subprocess.Popen([*self.spaces.command(place), *command], **options)
+
+    def write_hosts(self, name, host_key, **changes):
+        lines = [f'relay = "{address(CLIENTS)}"']
+        for node in NODES:
+            entry = {
+                "address": address(node),
+                "key": str(self.folder / "user"),
+                "host_key": host_key,
+                "python": sys.executable,
+                "directory": str(self.folder / "remote"),
+            } | changes
+            lines += ["[[node]]", f"id = {node}", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
+        path = self.folder / name
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def story(self, wanted, hosts=None, run="run", **options):
+        return self.start(
+            str(CLIENTS), sys.executable, "-m", "tests.clusters.ssh_story", str(hosts or self.hosts),
+            str(self.folder / run), json.dumps(wanted),
+            cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, **options,
+        )  # fmt: skip
+
+    def told(self, wanted, **options):
+        with self.story(wanted, **options) as story:
+            said = story.stdout.read()
+        return json.loads(said.splitlines()[-1])
+
+    def __exit__(self, *error):
+        for daemon in self.daemons:
+            daemon.kill()
+            daemon.wait()
+        self.spaces.close()
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    with Town(tmp_path_factory.mktemp("town")) as town:
+        for node in NODES:
+            wait_for_sshd(town, node)
+        yield town
+
+
+def wait_for_sshd(town, node):
+    for _ in range(200):
+        knock = subprocess.run(
+            [*town.spaces.command(str(CLIENTS)), "bash", "-c", f"exec 3<>/dev/tcp/{address(node)}/22"],
+            check=False, capture_output=True,
+        )  # fmt: skip
+        if knock.returncode == 0:
+            return
+        time.sleep(0.05)  # noqa: TID251
+    raise AssertionError(f"no sshd on {address(node)}")
+
+
+THREE = [["kill", 1, {}], ["isolate", 2, {"others": "nodes"}], ["power-loss", 3, {}]]
+
+
+def test_three_faults_bite_and_heal_on_hosts_and_nothing_is_left(town):
+    told = town.told(THREE)
+
+    assert {name: told[name] for name, _, _ in THREE} == dict.fromkeys(("kill", "isolate", "power-loss"), True), told
+    assert told["leftovers"] == []
+    assert told["records"] >= told["acknowledged"] > 0
+    assert {"start", "registered", "unfenced"} <= set(told["events"])
+    assert told["offset_ms"] < 20  # one machine: one clock
+    assert not list((town.folder / "remote").rglob("*"))
+
+
+def test_a_host_that_shows_another_key_is_refused(town):
+    other = a_key(town.folder / "other")
+
+    told = town.told([], hosts=town.write_hosts("other.toml", other), run="other-key")
+
+    assert "shows another key than the pinned one" in told["refused"]
+
+
+def test_a_host_that_does_not_answer_is_named(town):
+    told = town.told([], hosts=town.write_hosts("silent.toml", town.host_key, ssh=f"{address(1)}:2222"), run="silent")
+
+    assert f"host {address(1)}:2222 of node" in told["refused"]
+    assert "does not answer" in told["refused"]
+
+
+def test_a_host_whose_python_lacks_packages_says_which(town):
+    told = town.told([], hosts=town.write_hosts("bare.toml", town.host_key, python="python3 -S"), run="bare")
+
+    assert "needs msgspec" in told["refused"]
+    assert not list((town.folder / "remote").rglob("*"))
+
+
+def test_a_killed_harness_leaves_daemons_that_a_sweep_ends(town):
+    with town.story("up", run="killed") as story:
+        assert story.stdout.readline() == "up\n"
+        story.kill()
+
+    left = town.told("leftovers", run="killed")
+    done = town.told("sweep", run="killed")
+
+    assert len([line for line in left if "process" in line]) >= len(NODES)
+    assert len(done) == len(NODES)
+    assert town.told("leftovers", run="killed") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("relay = 7", "Expected `str`", id="wrong type"),
+        pytest.param("relay = ", "Invalid value", id="no TOML"),
+        pytest.param('relay = "a"\nnode = []\nnodes = 3', "unknown field `nodes`", id="unknown word"),
+        pytest.param(
+            'relay = "a"\n[[node]]\nid = 1\naddress = "b"\nhost_key = "k"\n[[node]]\nid = 2\naddress = "b"\nhost_key = "k"',
+            "two nodes on b",
+            id="address twice",
+        ),
+    ],
+)
+def test_a_bad_file_of_hosts_is_refused_in_one_line(tmp_path, text, complaint):
+    path = tmp_path / "hosts.toml"
+    path.write_text(text)
+
+    with pytest.raises(ClusterError, match=complaint) as refused:
+        read_hosts(path)
+
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_file_of_hosts_says_how_to_name_another(tmp_path):
+    with pytest.raises(ClusterError, match=r"--set cluster\.hosts=FILE"):
+        read_hosts(tmp_path / "none.toml")
+
+
+def test_a_pinned_key_that_is_none_is_refused():
+    with pytest.raises(ClusterError, match="host_key of node 1 is no public key"):
+        Shell(HostEntry(id=1, address="127.0.0.1", host_key="nonsense")).open()
