@@ -12,84 +12,105 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from random import Random
+
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from checkers.graphs import list_append, send_poll
-from checkers.graphs.operations import Operation
+from checkers.graphs.columns import ListSteps, Numbering, Transactions
+from checkers.graphs.send_poll import LogHistory, Messages
 
 CLIENTS = 10
 APPENDS_A_KEY = 32
 LIVE_KEYS = 8
 
 
-def list_transactions(count: int) -> list[Operation]:
+def transactions(count: int) -> Transactions:
+    """Ten clients at once: a transaction overlaps with those of the nine others."""
+    number = np.arange(count)
+    return Transactions(
+        2 * number + 1, number % CLIENTS, np.zeros(count, np.int8), 2 * number, 2 * number + 2 * CLIENTS - 1
+    )
+
+
+def list_transactions(count: int) -> ListSteps:
     """Return a strictly serializable history: each transaction takes effect at one moment between its ends."""
-    random = Random(7)
-    lists: dict[int, tuple[int, ...]] = {}
-    keys, newest = list(range(LIVE_KEYS)), LIVE_KEYS
-    operations = []
-    for number in range(count):
-        steps = []
-        for _ in range(random.randrange(1, 5)):
-            place = random.randrange(LIVE_KEYS)
-            key = keys[place]
-            held = lists.get(key, ())
-            if random.random() < 0.5:
-                steps.append(("r", key, list(held)))
-                continue
-            lists[key] = (*held, len(held) + 1)
-            steps.append(("append", key, len(held) + 1))
-            if len(held) + 1 == APPENDS_A_KEY:
-                keys[place], newest = newest, newest + 1
-        operations.append(_operation(number, number % CLIENTS, "ok", steps))
-    return operations
+    random = np.random.default_rng(7)
+    sizes = random.integers(1, 5, count)
+    txn = np.repeat(np.arange(count), sizes)
+    slot = random.integers(0, LIVE_KEYS, txn.size)
+    is_read = random.random(txn.size) < 0.5
+    held = np.zeros(txn.size, np.int64)
+    for live in range(LIVE_KEYS):
+        own = slot == live
+        held[own] = np.cumsum(~is_read[own]) - ~is_read[own]
+    length = np.where(is_read, held % APPENDS_A_KEY, 0)
+    first = np.cumsum(length) - length
+    elements = ranges(length) + 1
+    key = slot + LIVE_KEYS * (held // APPENDS_A_KEY)
+    names = range(int(key.max()) + 1)
+    value = held % APPENDS_A_KEY + 1
+    return ListSteps(transactions(count), txn, is_read, key, value, first, length, elements, names, Numbering())
 
 
-def log_transactions(count: int) -> list[Operation]:
+def ranges(lengths: np.ndarray) -> np.ndarray:
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+
+
+def log_transactions(count: int) -> LogHistory:
     """Return send/poll operations: every client polls all partitions in turn, 15 messages an operation on average."""
-    random = Random(7)
-    logs: list[list[list[int]]] = [[] for _ in range(LIVE_KEYS)]
-    positions = [[0] * LIVE_KEYS for _ in range(CLIENTS)]
-    operations = []
-    for number in range(count):
-        process, steps = number % CLIENTS, []
-        for _ in range(2):
-            key = random.randrange(LIVE_KEYS)
-            logs[key].append([len(logs[key]), number * 4 + len(steps)])
-            steps.append(("send", str(key), logs[key][-1]))
-        place = number // CLIENTS % LIVE_KEYS
-        read = logs[place][positions[process][place] :][:160]
-        # What it sends itself it may not read in the same transaction.
-        read = [message for message in read if message[1] < number * 4]
-        positions[process][place] += len(read)
-        steps.append(("poll", {str(place): read}))
-        operations.append(_operation(number, process, "ok", steps))
-    return operations
-
-
-def _operation(number: int, process: int, outcome: str, steps: list) -> Operation:
-    """Ten clients at once: an operation overlaps with those of the nine others."""
-    return Operation(
-        index=2 * number + 1, process=process, outcome=outcome, function="txn", invoked=2 * number,
-        completed=2 * number + 2 * CLIENTS - 1, steps=tuple(steps),
-    )  # fmt: skip
+    random = np.random.default_rng(7)
+    sizes = random.integers(1, 3, count)
+    txn = np.repeat(np.arange(count), sizes)
+    key = random.integers(0, LIVE_KEYS, txn.size)
+    offset = np.zeros(txn.size, np.int64)
+    value = 4 * txn + ranges(sizes)
+    polled = np.arange(count) // CLIENTS % LIVE_KEYS
+    low, high = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    places = []
+    for live in range(LIVE_KEYS):
+        own = np.flatnonzero(key == live)
+        offset[own] = np.arange(own.size)
+        places.append(own)
+        # What it sends itself an operation may not read: only what was sent before it.
+        for client in range(CLIENTS):
+            polls = np.flatnonzero((polled == live) & (np.arange(count) % CLIENTS == client))
+            high[polls] = np.searchsorted(txn[own], polls)
+            low[polls] = np.concatenate([[0], high[polls][:-1]])
+    lengths = high - low
+    operation = np.repeat(np.arange(count), lengths)
+    read_key = polled[operation]
+    read_offset = np.repeat(low, lengths) + ranges(lengths)
+    read_value = np.zeros(operation.size, np.int64)
+    for live in range(LIVE_KEYS):
+        chosen = read_key == live
+        read_value[chosen] = value[places[live]][read_offset[chosen]]
+    names = {live: str(live) for live in range(LIVE_KEYS)}
+    sends, reads = Messages(txn, key, value, offset), Messages(operation, read_key, read_value, read_offset)
+    return lambda: LogHistory(transactions(count), sends, reads, names), operation.size
 
 
 KINDS = {
-    "list-append": (list_transactions, list_append.check),
-    "send-poll": (log_transactions, send_poll.check),
+    "list-append": lambda size: listing(list_transactions(size)),
+    "send-poll": lambda size: polling(*log_transactions(size)),
 }
 
 
+def listing(history):
+    return lambda: list_append.check(history), None
+
+
+def polling(history, messages: int):
+    return lambda: send_poll.check(history(), ww=True), messages
+
+
 def measure(kind: str, size: int) -> dict[str, object]:
-    make, check = KINDS[kind]
-    operations = make(size)
-    messages = sum(len(m) for o in operations for s in o.steps if s[0] == "poll" for m in s[1].values())
+    judge, messages = KINDS[kind](size)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     start, cpu = time.perf_counter(), time.process_time()
-    found = check(operations)
+    found = judge()
     row = {
         "kind": kind,
         "transactions": size,
@@ -101,6 +122,7 @@ def measure(kind: str, size: int) -> dict[str, object]:
     }
     wrong = found.anomalies - {"unseen", "G0", "G0-realtime", "int-send-skip"}
     assert not wrong, (kind, {name: found.witnesses[name][:1] for name in wrong})
+    assert not found.undecided
     return row
 
 

@@ -6,6 +6,8 @@ A property is one module of this package; its name is the module's. It has
 - `KINDS: dict[str, Kind]`: the anomalies it can find, each with its sentence and what it means,
 - `kernel(rows, context) -> Found` for one partition's rows, `timeline_kernel(timeline) -> Found` for its committed history,
   or `run_kernel(run, history) -> Found` for a whole run: pure, vectorised where there are many rows,
+- `fold(summaries, context) -> Folded`, if something can only be said of all partitions together: the kernel's summaries,
+  partition by partition, become anomalies of the run and figures for the report,
 - `detail(anomaly) -> str`, if there is more to say of an anomaly than its columns tell,
 - `SQL`: the same as a query that runs in Spark SQL and in DuckDB: the definition for readers, the oracle in tests.
 The engine discovers modules by having `KINDS`. Nothing else has to be touched to add one.
@@ -51,6 +53,20 @@ ANOMALY: Final = pa.schema(
 )
 
 
+STEPS: Final = pa.schema(
+    [
+        ("txn", pa.int64()),
+        ("process", pa.int32()),
+        ("outcome", pa.int8()),
+        ("begin_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("kind", pa.int8()),
+        ("log_offset", pa.int64()),
+        ("value", pa.int64()),
+    ]
+)
+
+
 class Meaning(StrEnum):
     """What it means when an anomaly of a kind is found."""
 
@@ -73,18 +89,34 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     complete:   the run came to its end; otherwise sends in flight were never written down.
     can_lead:   replicas whose final logs decide when there is no complete final read.
     committed:  values of committed transactions; None when there are no transactions.
+    leaders:    (leader epoch, leader) as committed in the metadata log.
+    settings:   what every node was started with, by Kafka's names.
+    of_run:     a small table of the whole run (`phases`, `faults`, ...), read when it is asked for.
+    steps:      the steps of transactions in this partition (`checkers.steps`), read when they are asked for.
     """
 
     complete: bool
     can_lead: tuple[int, ...] = ()
-    committed: tuple[int, ...] | None = None
+    committed: Array | None = None
+    leaders: tuple[tuple[int, int], ...] = ()
+    settings: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    of_run: Callable[[str], pa.Table] = lambda name: TABLES[name].arrow.empty_table()
+    steps: "Callable[[], Columns]" = lambda: Columns("steps", STEPS.empty_table())
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A kernel's answer: anomaly rows and small figures that are added up over partitions."""
+    """A kernel's answer: anomaly rows, small figures that are added up over partitions, a summary for the fold."""
 
     anomalies: pa.Table
     figures: dict[str, int] = msgspec.field(default_factory=dict)
+    summary: dict[str, Any] | None = None
+
+
+class Folded(msgspec.Struct, frozen=True):
+    """What a fold makes of all partitions' summaries: anomalies of the run, and figures for the report as they are."""
+
+    anomalies: pa.Table
+    figures: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Columns(dict[str, Array]):
@@ -257,5 +289,20 @@ def properties() -> dict[str, ModuleType]:
 
 
 _MACHINERY: Final = frozenset(
-    {"api", "engine", "spark", "spark_daemon", "java", "guarantees", "timeline", "work", "sql", "evidence", "histories"}
+    {
+        "api",
+        "engine",
+        "spark",
+        "spark_daemon",
+        "java",
+        "guarantees",
+        "timeline",
+        "work",
+        "sql",
+        "sql_views",
+        "steps",
+        "ranges",
+        "evidence",
+        "histories",
+    }
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from checkers.work import ROW, Row, item_bytes, judge_item, work_items
+from checkers.work import FOLDED, ROW, Row, folded, item_bytes, judge_item, work_items
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,13 +40,13 @@ def findings(
     """
     items = [item for run_dir in run_dirs for item in work_items(run_dir)]
     if engine == "inline":
-        return in_order(row for item in items for row in judge_item(*item))
+        return in_order(folded(in_order(row for item in items for row in judge_item(*item))))
     if prepared is not None:
-        return in_order(with_spark(prepared.session(), engine, items))
+        return with_spark(prepared.session(), engine, items)
     from checkers.spark import session
 
     with session(master) as spark:
-        return in_order(with_spark(spark, engine, items))
+        return with_spark(spark, engine, items)
 
 
 def with_spark(spark: "SparkSession", engine: str, items: Sequence[tuple[str, str]]) -> list[Row]:
@@ -55,15 +55,17 @@ def with_spark(spark: "SparkSession", engine: str, items: Sequence[tuple[str, st
         from checkers.sql import findings_by_sql
 
         spark.conf.set("spark.sql.adaptive.enabled", "true")
-        return [row.asDict() for row in findings_by_sql(spark, items).collect()]
+        return in_order(row.asDict() for row in findings_by_sql(spark, items).collect())
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     # Compiling generated code takes longer than to interpret a plan of two steps.
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return [row.asDict() for row in dataframe(spark, items).collect()]
+    return in_order(folded(in_order(row.asDict() for row in dataframe(spark, items).collect())))
 
 
-def dataframe(spark: "SparkSession", items: Sequence[tuple[str, str]]) -> "DataFrame":
+def dataframe(
+    spark: "SparkSession", items: Sequence[tuple[str, str]], without: frozenset[str] = frozenset()
+) -> "DataFrame":
     """Return the findings of work items as a DataFrame: stages 2 to 4, nothing computed yet."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -72,7 +74,7 @@ def dataframe(spark: "SparkSession", items: Sequence[tuple[str, str]]) -> "DataF
         return spark.createDataFrame([], schema)
     dealt = _dealt(items)
     # The items travel with the code: one stage, no shuffle, one task a partition of this range.
-    return spark.range(0, len(dealt), 1, len(dealt)).mapInArrow(partial(_judge_batches, dealt), schema)
+    return spark.range(0, len(dealt), 1, len(dealt)).mapInArrow(partial(_judge_batches, dealt, without), schema)
 
 
 def _dealt(items: Sequence[tuple[str, str]]) -> list[list[tuple[str, str]]]:
@@ -85,11 +87,13 @@ def _dealt(items: Sequence[tuple[str, str]]) -> list[list[tuple[str, str]]]:
     return tasks
 
 
-def _judge_batches(tasks: list[list[tuple[str, str]]], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _judge_batches(
+    tasks: list[list[tuple[str, str]]], without: frozenset[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for task in batch.column(0).to_pylist():
             for item in tasks[task]:
-                yield pa.RecordBatch.from_pylist(judge_item(*item), schema=ROW)
+                yield pa.RecordBatch.from_pylist(judge_item(*item, without=without), schema=ROW)
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
@@ -109,3 +113,8 @@ def figures(rows: Iterable[Row]) -> dict[str, int]:
             for name, count in json.loads(row["detail"]).items():
                 total[name] = total.get(name, 0) + count
     return dict(sorted(total.items()))
+
+
+def folded_figures(rows: Iterable[Row]) -> dict[str, Any]:
+    """Return what the folds have to say for the report, by property."""
+    return {row["property"]: json.loads(row["detail"]) for row in rows if row["kind"] == FOLDED}

@@ -116,7 +116,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     """
     sends, reads = rows.columns("sends"), rows.columns("reads")
     log = FinalLog(rows, context)
-    acknowledged = _acknowledged(sends, context)
+    acknowledged = acknowledged_sends(sends, context)
     origin = rows.derived(sends_of_reads)
     found = [
         _foreign(reads, origin, context),
@@ -138,17 +138,18 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     return Found(pa.concat_tables(found), figures)
 
 
-def _acknowledged(sends: Columns, context: Context) -> Array:
-    """Offset and no error; in a transaction the commit has to be answered too (VERDICTS.md, facts)."""
+def acknowledged_sends(sends: Columns, context: Context) -> Array:
+    """Tell which sends were acknowledged. Offset and no error; in a transaction the commit has to be answered too (VERDICTS.md, facts)."""
     acknowledged = (sends["outcome"] == OK) & (sends["acks"] != 0)
-    return np.asarray(acknowledged & ~_uncommitted(sends, context))
+    return np.asarray(acknowledged & ~uncommitted_sends(sends, context))
 
 
-def _uncommitted(sends: Columns, context: Context) -> Array:
+def uncommitted_sends(sends: Columns, context: Context) -> Array:
+    """Tell which sends belong to a transaction that nobody knows to be committed."""
     in_transaction = sends["txn_id"] != UNKNOWN
     if not in_transaction.any():
         return np.asarray(in_transaction)
-    committed = distinct(np.asarray(context.committed or (), np.int64))
+    committed = np.zeros(0, np.int64) if context.committed is None else context.committed
     return np.asarray(in_transaction & ~is_among(sends["value"], committed))
 
 
@@ -185,7 +186,7 @@ def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, co
     order = gone[np.lexsort((reads["log_offset"][gone], reads["value"][gone]))]
     values, first = np.unique(reads["value"][order], return_index=True)
     read, send = order[first], rows.derived(sends_of_reads)[order[first]]
-    told = acknowledged | _uncommitted(sends, context)
+    told = acknowledged | uncommitted_sends(sends, context)
     open_ = ~(told[send] & (send != UNKNOWN)) if told.size else np.ones(send.size, bool)
     values, read, send = values[open_], read[open_], send[open_]
     return anomalies(

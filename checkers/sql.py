@@ -1,8 +1,8 @@
-"""The properties as SQL: views over a recording's tables, in Spark SQL and in DuckDB.
+"""The properties as SQL: the same text runs in Spark SQL and in DuckDB, over a recording's tables and a few small views.
 
-Besides the recording's tables a property's SQL may use three small views: `can_lead` (run_id, topic, partition, node:
-final ISR and ELR), `committed` (run_id, value: sent in a committed transaction) and `complete_runs` (run_id). The
-anomalies are then judged by the very code that judges the kernels' anomalies, partition by partition.
+Besides the tables (`commits` calls its column `group` `group_id`: a reserved word) a property's SQL uses the views of
+`sql_views`. What comes out is judged by the very code that judges the kernels' anomalies, partition by partition. The graphs
+of transactions are not found by SQL; their edges are (`checkers.graphs.sql_edges`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,48 +13,35 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from checkers.api import ANOMALY, Found, PartitionRows, properties
-from checkers.work import ROW, PartitionJudge, Row, committed_values, history_of, judge_item
+from checkers.sql_views import VIEWS, small_views, view_schema
+from checkers.work import DAMAGED, ROW, PartitionJudge, Row, judge_item, judged_of_run
 from results.recording import NO_PARTITION, TABLES, DamagedRecording
 from results.store import Recording, partition_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CAN_LEAD: Final = pa.schema(
-    [("run_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("node", pa.int32())]
-)
-COMMITTED: Final = pa.schema([("run_id", pa.string()), ("value", pa.int64())])
-COMPLETE_RUNS: Final = pa.schema([("run_id", pa.string())])
-ANSWER: Final = ("log_offset", "value", "acks", "invoke_ns", "at_ns", "leader_epoch", "other_offset")
-VIEWS: Final = ("sends", "polls", "reads", "watermarks", "logs")
+ANSWER: Final = ("kind", "log_offset", "value", "acks", "invoke_ns", "at_ns", "leader_epoch", "other_offset")
+MAY_ANSWER: Final = ("node", "process", "detail")
 
 
-def small_views(run_dir: Path) -> dict[str, pa.Table]:
-    """Return the views that need more than SQL to make, for one run."""
-    recording = Recording.open(run_dir, compare=False)
-    run = recording.run_id
-    history = history_of(recording)
-    leaders = []
-    for name in recording.partitions(*VIEWS):
-        topic, partition = partition_order(name)
-        can_lead = history.timeline(topic, partition).can_lead
-        leaders += [{"run_id": run, "topic": topic, "partition": partition, "node": node} for node in can_lead]
-    committed = [{"run_id": run, "value": value} for value in committed_values(recording.table("txns"))]
-    complete = [{"run_id": run}] if recording.complete else []
-    return {
-        "can_lead": pa.Table.from_pylist(leaders, schema=CAN_LEAD),
-        "committed": pa.Table.from_pylist(committed, schema=COMMITTED),
-        "complete_runs": pa.Table.from_pylist(complete, schema=COMPLETE_RUNS),
-    }
+def defined() -> frozenset[str]:
+    """Return the properties that have a definition in SQL."""
+    return frozenset(name for name, module in properties().items() if hasattr(module, "SQL"))
 
 
-def findings_by_sql(spark: "SparkSession", items: Sequence[tuple[str, str]]) -> "DataFrame":
-    """Return the findings of the SQL definitions; what concerns whole runs and has no SQL is judged as ever."""
+def findings_by_sql(
+    spark: "SparkSession", items: Sequence[tuple[str, str]], names: frozenset[str] | None = None
+) -> "DataFrame":
+    """Return the findings of the SQL definitions; what concerns whole runs and has no SQL is judged as ever.
+
+    names:  the properties to judge; None: all that have a definition.
+    """
     from checkers.engine import dataframe
 
     run_dirs = sorted({Path(run_dir) for run_dir, _ in items})
-    sound = [run_dir for run_dir in run_dirs if not any(row["kind"] == "damaged" for row in _looked_at(run_dir))]
-    whole = dataframe(spark, [(str(run_dir), NO_PARTITION) for run_dir in run_dirs])
+    sound = [run_dir for run_dir in run_dirs if not any(row["kind"] == DAMAGED for row in _looked_at(run_dir))]
+    whole = dataframe(spark, [(str(run_dir), NO_PARTITION) for run_dir in run_dirs], without=defined())
     if not sound:
         return whole
     recordings = {recording.run_id: recording for recording in (Recording.open(d, compare=False) for d in sound)}
@@ -62,22 +49,24 @@ def findings_by_sql(spark: "SparkSession", items: Sequence[tuple[str, str]]) -> 
         raise DamagedRecording("", None, "two runs have the same run_id: judge them one by one")
     _make_views(spark, list(recordings.values()))
     folders = {run_id: str(recording.run_dir) for run_id, recording in recordings.items()}
-    names = [name for name, module in properties().items() if hasattr(module, "kernel")]
-    parts = [whole, *(_by_property(spark, name, folders) for name in names)]
+    parts = [whole, *(_by_property(spark, name, folders) for name in sorted(names if names is not None else defined()))]
     return reduce(lambda left, right: left.unionByName(right), parts)
 
 
 def _looked_at(run_dir: Path) -> list[Row]:
-    return judge_item(str(run_dir), NO_PARTITION)
+    return judge_item(str(run_dir), NO_PARTITION, without=frozenset(properties()))
 
 
 def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     for name in VIEWS:
-        plain = pa.schema([_plain(field) for field in TABLES[name].arrow])
+        schema = view_schema(name)
+        stored = pa.schema(
+            [pa.field(was.name, field.type) for was, field in zip(TABLES[name].arrow, schema, strict=True)]
+        )
         paths = [str(path) for recording in recordings for part in recording.files[name].values() for path in part]
-        rows = spark.read.schema(from_arrow_schema(plain)).parquet(*paths)
+        rows = spark.read.schema(from_arrow_schema(stored)).parquet(*paths).toDF(*schema.names)
         # Every common table expression is computed anew wherever it is named: read the files once.
         rows.coalesce(spark.sparkContext.defaultParallelism).cache().createOrReplaceTempView(name)
     small = [small_views(recording.run_dir) for recording in recordings]
@@ -85,10 +74,6 @@ def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
         together = pa.concat_tables([views[name] for views in small])
         frame = spark.createDataFrame(together.to_pylist(), from_arrow_schema(together.schema))
         frame.createOrReplaceTempView(name)
-
-
-def _plain(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, pa.string()) if pa.types.is_dictionary(field.type) else field
 
 
 def _by_property(spark: "SparkSession", name: str, folders: Mapping[str, str]) -> "DataFrame":
@@ -103,7 +88,8 @@ def _judge(name: str, folders: Mapping[str, str]) -> Callable[[pa.Table], pa.Tab
 
     def judge(rows: pa.Table) -> pa.Table:
         first = rows.slice(0, 1).to_pylist()[0]
-        answered = judged_answer(Path(folders[first["run_id"]]), f"{first['topic']}-{first['partition']}", name, rows)
+        place = NO_PARTITION if first["topic"] is None else f"{first['topic']}-{first['partition']}"
+        answered = judged_answer(Path(folders[first["run_id"]]), place, name, rows)
         return pa.Table.from_pylist(answered, schema=ROW)
 
     return judge
@@ -112,19 +98,21 @@ def _judge(name: str, folders: Mapping[str, str]) -> Callable[[pa.Table], pa.Tab
 def judged_answer(run_dir: Path, topic_partition: str, name: str, rows: pa.Table) -> list[Row]:
     """Tell violations from permitted losses among one partition's answer of a property's SQL."""
     module = properties()[name]
-    recording = Recording.open(run_dir, compare=False)
-    own = PartitionRows({table: recording.table(table, topic_partition) for table in VIEWS})
-    judge = PartitionJudge(recording, topic_partition, own)
-    topic, partition = partition_order(topic_partition)
-    place = dict.fromkeys(ROW.names) | {"run_dir": str(run_dir), "topic": topic, "partition": partition}
     found = Found(as_anomalies(rows))
-    judged = judge.explained(module, found)
+    topic, partition = (None, None) if topic_partition == NO_PARTITION else partition_order(topic_partition)
+    place = dict.fromkeys(ROW.names) | {"run_dir": str(run_dir), "topic": topic, "partition": partition}
+    if topic is None or not hasattr(module, "kernel"):
+        judged = judged_of_run(name, found)
+    else:
+        recording = Recording.open(run_dir, compare=False)
+        own = PartitionRows({table: recording.table(table, topic_partition) for table in VIEWS})
+        judged = PartitionJudge(recording, topic_partition, own).explained(module, found)
     return [place | {"property": name} | row for row in judged if row["kind"] != "figures"]
 
 
 def as_anomalies(rows: pa.Table) -> pa.Table:
     """Bring a SQL answer into the shape of a kernel's anomalies."""
-    columns = {"kind", *ANSWER}
+    columns = {*ANSWER, *(name for name in MAY_ANSWER if name in rows.column_names)}
     arrays = [
         rows[field.name].cast(field.type) if field.name in columns else pa.nulls(rows.num_rows, field.type)
         for field in ANOMALY

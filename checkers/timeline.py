@@ -126,6 +126,14 @@ class Timeline:
         """Replicas that may lead in the end: the final ISR and ELR."""
         return tuple(sorted({*self.entries[-1].state.isr, *self.entries[-1].state.elr})) if self.entries else ()
 
+    @property
+    def leaders(self) -> tuple[tuple[int, int], ...]:
+        """(leader epoch, leader) of every epoch in which somebody led, as committed."""
+        led = {
+            entry.state.leader_epoch: entry.state.leader for entry in self.entries if entry.state.leader != NO_LEADER
+        }
+        return tuple(sorted(led.items()))
+
     def leader_epoch_at(self, at_ns: int) -> int | None:
         """Return the leader epoch committed at that time, as far as it was observed."""
         position = bisect_right(self._times, at_ns)

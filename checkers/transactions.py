@@ -6,21 +6,20 @@ transactions that only send (G0), and a subscriber's positions may move when par
 violations. What was lost for everybody is `lost_writes`' business.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 import pyarrow as pa
 
 from checkers.api import Found, Kind, Meaning, PartitionRows, anomalies, nothing
 from checkers.graphs import list_append, send_poll
+from checkers.graphs.columns import ListSteps
 from checkers.graphs.findings import Findings
 from checkers.graphs.models import RULES_OUT, ruled_out
-from checkers.graphs.operations import OPEN_END, Operation, Outcome
+from checkers.graphs.send_poll import LogHistory
 from checkers.timeline import History
 
 TABLES: Final = ("txns",)
-OUTCOMES: Final[Mapping[str, Outcome]] = {"committed": "ok", "aborted": "fail", "info": "info"}
 NOTES: Final = {
     "G0": "transactions' writes interleave, which Kafka allows",
     "G0-realtime": "transactions' writes stand in another order than they were made in, which Kafka allows",
@@ -60,62 +59,19 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     returns:  one row per example; its detail names the transactions by row (T12), and the models that are ruled out.
     source:   Adya 1999; Alvaro and Kingsbury 2020; KIP-98, "Guarantees".
     """
-    rows = run.table("txns").to_pylist()
-    lists = list(operations(rows, ("append", "read")))
-    messages = list(operations(rows, ("send", "poll")))
+    txns = run.table("txns")
+    if txns.num_rows == 0:
+        return Found(nothing(), {"transactions": 0})
+    lists, messages = ListSteps.recorded(txns), LogHistory.recorded(txns)
     found = []
-    if lists:
-        listed = list_append.check(lists)
-        found.append(_anomalies(listed, rows, {"G0": "list-G0"}))
-    if messages:
-        found.append(_anomalies(send_poll.check(messages, ww=False), rows, {}))
-    return Found(pa.concat_tables(found) if found else nothing(), {"transactions": len(rows)})
+    if lists.txn.size:
+        found.append(_anomalies(list_append.check(lists), txns, {"G0": "list-G0"}))
+    if messages.sends.operation.size or messages.reads.operation.size:
+        found.append(_anomalies(send_poll.check(messages, ww=False), txns, {}))
+    return Found(pa.concat_tables(found) if found else nothing(), {"transactions": txns.num_rows})
 
 
-def operations(rows: Sequence[Mapping[str, Any]], kinds: tuple[str, str]) -> Iterator[Operation]:
-    """Return the transactions with steps of these kinds; their index is their row."""
-    for number, row in enumerate(rows):
-        steps = [step for step in row["operations"] or () if step["kind"] in kinds]
-        if steps:
-            outcome = OUTCOMES[row["outcome"]]
-            ended = OPEN_END if outcome == "info" or row["end_ns"] is None else row["end_ns"]
-            yield Operation(
-                index=number,
-                process=row["process"],
-                outcome=outcome,
-                function="txn",
-                invoked=row["begin_ns"],
-                completed=ended,
-                steps=tuple(_steps(steps)),
-            )
-
-
-def _steps(steps: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    """Consecutive rows of one poll, or of one list that was read, are one step."""
-    for (kind, key), group in groupby(steps, _what):
-        members = list(group)
-        if kind == "poll":
-            polled: dict[str, list[list[int | None]]] = {}
-            for step in members:
-                polled.setdefault(_key(step), []).append([step["log_offset"], step["value"]])
-            yield "poll", polled
-        elif kind == "read":
-            yield "r", key, [step["value"] for step in members if step["value"] is not None]
-        elif kind == "append":
-            yield from (("append", key, step["value"]) for step in members)
-        else:
-            yield from (("send", key, [step["log_offset"], step["value"]]) for step in members)
-
-
-def _what(step: Mapping[str, Any]) -> tuple[str, str]:
-    return step["kind"], "" if step["kind"] == "poll" else _key(step)
-
-
-def _key(step: Mapping[str, Any]) -> str:
-    return f"{step['topic']}-{step['partition']}"
-
-
-def _anomalies(found: Findings, rows: Sequence[Mapping[str, Any]], renamed: Mapping[str, str]) -> pa.Table:
+def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> pa.Table:
     tables = []
     for name, witnesses in found.witnesses.items():
         kind = renamed.get(name, name)
@@ -131,8 +87,8 @@ def _anomalies(found: Findings, rows: Sequence[Mapping[str, Any]], renamed: Mapp
             anomalies(
                 kind,
                 detail=details,
-                at_ns=[-1 if row is None else rows[row]["begin_ns"] for row in first],
-                process=[-1 if row is None else rows[row]["process"] for row in first],
+                at_ns=[-1 if row is None else txns["begin_ns"][row].as_py() for row in first],
+                process=[-1 if row is None else txns["process"][row].as_py() for row in first],
             )
         )
     if found.undecided:

@@ -6,7 +6,7 @@ capped witnesses with counts, figures, damages.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -20,6 +20,7 @@ from checkers.api import Context, Found, Kind, Meaning, PartitionRows, propertie
 from checkers.evidence import Evidence
 from checkers.guarantees import RULES, VIOLATIONS
 from checkers.histories import judge_history
+from checkers.steps import committed_values, of_partition
 from checkers.timeline import History, Judgement, Record, Timeline
 from results.history import is_history
 from results.recording import NO_PARTITION, TABLES, DamagedRecording
@@ -30,6 +31,8 @@ WITNESSES: Final = 20
 FACT_TABLES: Final = ("metadata", "nodes", "faults", "admin")
 RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
 FIGURES: Final = "figures"
+SUMMARY: Final = "summary"
+FOLDED: Final = "folded"
 DAMAGED: Final = "damaged"
 FAILED: Final = "failed"
 
@@ -73,14 +76,17 @@ def item_bytes(run_dir: str, topic_partition: str) -> int:
     return sum(path.stat().st_size for table in TABLES for path in (folder / table / f"tp={name}").glob("part-*"))
 
 
-def judge_item(run_dir: str, topic_partition: str) -> list[Row]:
-    """Judge one work item; every row names its run."""
+def judge_item(run_dir: str, topic_partition: str, *, without: frozenset[str] = frozenset()) -> list[Row]:
+    """Judge one work item; every row names its run.
+
+    without:  properties of whole runs that somebody else judges.
+    """
     where = _place(run_dir, topic_partition)
     try:
         if is_history(Path(run_dir)):
             return [where | row for row in judge_history(Path(run_dir))]
         if topic_partition == NO_PARTITION:
-            return [where | row for row in _judge_run(Path(run_dir))]
+            return [where | row for row in _judge_run(Path(run_dir), without)]
         return [where | row for row in _judge_partition(Path(run_dir), topic_partition)]
     except DamagedRecording as damage:
         row = {"property": damage.table, "kind": DAMAGED, "severity": DAMAGED, "detail": str(damage), "count": 1}
@@ -92,13 +98,15 @@ def _place(run_dir: str, topic_partition: str) -> Row:
     return dict.fromkeys(ROW.names) | {"run_dir": run_dir, "topic": topic, "partition": partition}
 
 
-def _judge_run(run_dir: Path) -> Iterator[Row]:
+def _judge_run(run_dir: Path, without: frozenset[str]) -> Iterator[Row]:
     recording = Recording.open(run_dir)
     tables = {name: _sound(recording, name, NO_PARTITION) for name in RUN_TABLES}
     _check_values_unique(recording)
     run = PartitionRows(tables)
     history = history_of(recording, tables)
     for name, module in properties().items():
+        if name in without:
+            continue
         if hasattr(module, "run_kernel"):
             yield from _attempt(name, partial(_judged_run, module, run, history))
         if hasattr(module, "timeline_kernel"):
@@ -175,8 +183,16 @@ class PartitionJudge:
         self._rows = rows
         self._log_start_may_move = _log_start_may_move(recording, topic)
         self._evidence: Evidence | None = None
+        of_run = cache(recording.table)
+        in_transactions = bool((rows.columns("sends")["txn_id"] >= 0).any())
         self.context = Context(
-            complete=recording.complete, can_lead=self.timeline.can_lead, committed=_committed(recording, rows)
+            complete=recording.complete,
+            can_lead=self.timeline.can_lead,
+            committed=committed_values(of_run("txns")) if in_transactions else None,
+            leaders=self.timeline.leaders,
+            settings=(recording.manifest or {}).get("settings") or {},
+            of_run=of_run,
+            steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),
         )
 
     def judged(self, module: ModuleType) -> list[Row]:
@@ -221,21 +237,6 @@ def _log_start_may_move(recording: Recording, topic: str) -> bool:
     return any("retention" in text or "cleanup.policy" in text for text in texts)
 
 
-def _committed(recording: Recording, rows: PartitionRows) -> tuple[int, ...] | None:
-    if not (rows.columns("sends")["txn_id"] >= 0).any():
-        return None
-    return tuple(committed_values(recording.table("txns")))
-
-
-def committed_values(txns: pa.Table) -> Iterator[int]:
-    """Return the values that committed transactions sent."""
-    for row in txns.select(["outcome", "operations"]).to_pylist():
-        if row["outcome"] == "committed":
-            for operation in row["operations"] or ():
-                if operation["kind"] in ("send", "append") and operation["value"] is not None:
-                    yield operation["value"]
-
-
 def _rows(module: ModuleType, found: Found, judgements: Mapping[int, Judgement]) -> Iterator[Row]:
     """Group anomalies that are alike, keep the lowest offsets as witnesses; counts of a group add up to all of it."""
     groups: dict[tuple[str, str, str, int | None], list[int]] = {}
@@ -256,6 +257,42 @@ def _rows(module: ModuleType, found: Found, judgements: Mapping[int, Judgement])
     yield from _self_evident(judgements)
     figures = msgspec.json.encode(found.figures).decode()
     yield {"kind": FIGURES, "severity": FIGURES, "detail": figures, "count": 1}
+    if found.summary is not None:
+        summary = msgspec.json.encode(found.summary).decode()
+        yield {"kind": SUMMARY, "severity": FIGURES, "detail": summary, "count": 1}
+
+
+def folded(rows: Sequence[Row]) -> list[Row]:
+    """Stage 4: put the partitions' summaries together, property by property; other rows stay as they are.
+
+    rows:  findings in order; those of one run's partition stand in the order of partitions.
+    """
+    summaries: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["kind"] == SUMMARY:
+            place = {"topic": row["topic"], "partition": row["partition"]}
+            summaries.setdefault((row["run_dir"], row["property"]), []).append(
+                msgspec.json.decode(row["detail"]) | place
+            )
+    kept = [row for row in rows if row["kind"] != SUMMARY]
+    for (run_dir, name), parts in summaries.items():
+        kept += [_place(run_dir, NO_PARTITION) | row for row in _attempt(name, partial(_folded, name, parts))]
+    return kept
+
+
+def _folded(name: str, summaries: Sequence[dict[str, Any]]) -> list[Row]:
+    module = properties()[name]
+    told = module.fold(summaries, Context(complete=True))
+    figures = msgspec.json.encode(told.figures).decode()
+    rows = [row for row in _rows(module, Found(told.anomalies), {}) if row["kind"] != FIGURES]
+    if told.figures:
+        rows.append({"kind": FOLDED, "severity": FIGURES, "detail": figures, "count": 1})
+    return rows
+
+
+def judged_of_run(name: str, found: Found) -> list[Row]:
+    """Return rows of a property's anomalies that concern a run as a whole, or its committed metadata."""
+    return [row for row in _rows(properties()[name], found, {}) if row["kind"] != FIGURES]
 
 
 def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:

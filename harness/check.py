@@ -85,6 +85,7 @@ def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
         reasons=[*errors, *doubts],
         judged=judged,
         test=test,
+        figures=engine.folded_figures(rows),
         engine=engine_name,
     )
 

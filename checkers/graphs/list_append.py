@@ -10,14 +10,20 @@ Besides cycles: G1a (an element of a failed transaction was read), G1b (a list t
 non-final append was read), internal (a read contradicts the transaction's own earlier steps), duplicate-elements,
 incompatible-order (two reads, neither a prefix of the other), dirty-update (a committed append behind an aborted one),
 lost-update (two transactions read the same version and both appended), phantom (an element that nobody appended).
+
+Everything is done on columns. A key is *regular* if all its reads are prefixes of the longest, whose elements differ and were
+each appended once, by a transaction that did not fail; nothing but cycles can be wrong with it. The few keys that are not are looked
+at read by read, and so are the transactions whose own steps may contradict each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from checkers.graphs.columns import FAIL, OK, Integers, ListSteps, Transactions
 from checkers.graphs.cycles import Cycle, Edge, Graph, process_chain, realtime_barriers, search
 from checkers.graphs.findings import Findings
 from checkers.graphs.models import forbidden, implied_by, suffixes_of
@@ -25,12 +31,250 @@ from checkers.graphs.operations import Operation
 
 Key = Any
 Element = Any
+CHUNK: Final = 1 << 22  # elements compared at once
+UNREAD: Final = -1
+
+
+def check(history: Sequence[Operation] | ListSteps, model: str = "strict-serializable") -> Findings:
+    """Return the anomalies of a list-append history that the model forbids.
+
+    history:  paired operations with steps ("append", key, element) and ("r", key, list or None), or their columns.
+    model:    a consistency model of `checkers.graphs.models`.
+    """
+    steps = history if isinstance(history, ListSteps) else ListSteps.of(history)
+    found = Findings()
+    lists = Lists(steps)
+    graph = Graph(len(steps.transactions))
+    lists.add_edges(graph)
+    _look_closely(found, graph, steps, lists)
+    for number in lists.doubtful_transactions().tolist():
+        _internal(found, steps.operation(number))
+    add_time(graph, steps.transactions, suffixes_of(model))
+    result = search(graph, suffixes_of(model), implied_by)
+    for cycle in result.cycles:
+        index = steps.transactions.index
+        places = tuple(int(index[step.source]) for step in cycle.steps)
+        found.add(cycle.anomaly, places, words(cycle, steps.transactions))
+    found.undecided += result.undecided
+    return forbidden(found, model)
+
+
+class Lists:
+    """The version order of every key at once: its longest read, and which keys keep it up."""
+
+    def __init__(self, steps: ListSteps) -> None:
+        self.steps = steps
+        self.count = int(steps.key.max(initial=-1)) + 1
+        outcome = steps.transactions.outcome
+        self.reads = np.flatnonzero(steps.is_read & (outcome[steps.txn] == OK))
+        self.appends = np.flatnonzero(~steps.is_read)
+        self.live = self.appends[outcome[steps.txn[self.appends]] != FAIL]
+        self._take_longest()
+        self._find_writers()
+        self.irregular = self._irregular()
+
+    def _take_longest(self) -> None:
+        """Lay the longest reads of all keys one behind the other; a key that was never read may have one append."""
+        steps, reads = self.steps, self.reads
+        key, length = steps.key[reads], steps.length[reads]
+        # Of equally long reads the first counts.
+        order = np.lexsort((-np.arange(reads.size), length, key))
+        last = order[np.append(key[order][1:] != key[order][:-1], True)[: order.size]]
+        self.longest = np.zeros(self.count, np.int64)
+        source = np.zeros(self.count, np.int64)
+        self.longest[key[last]] = length[last]
+        source[key[last]] = steps.first[reads[last]]
+        own = np.bincount(steps.key[self.live], minlength=self.count)
+        single = self.live[((own == 1) & (self.longest == 0))[steps.key[self.live]]]
+        self.size = self.longest.copy()
+        self.size[steps.key[single]] = 1
+        self.start = np.concatenate([[0], np.cumsum(self.size)])
+        self.order = np.zeros(int(self.start[-1]), np.int64)
+        read_keys = np.flatnonzero(self.longest)
+        place = _ranges(self.longest[read_keys])
+        owner = np.repeat(read_keys, self.longest[read_keys])
+        self.order[self.start[owner] + place] = steps.elements[source[owner] + place]
+        self.order[self.start[steps.key[single]]] = steps.value[single]
+
+    def _find_writers(self) -> None:
+        """Find for each place in the orders the append that filled it, and for each append its place."""
+        steps = self.steps
+        owner = np.repeat(np.arange(self.count), self.size)
+        placed, asked = pair_codes((owner, self.order), (steps.key[self.appends], steps.value[self.appends]))
+        by_place = np.argsort(placed, kind="stable")
+        ordered = placed[by_place]
+        at = np.minimum(np.searchsorted(ordered, asked), max(ordered.size - 1, 0))
+        hit = ordered[at] == asked if ordered.size else np.zeros(asked.size, bool)
+        self.place = np.full(steps.key.size, UNREAD, np.int64)  # of appends: where in all orders
+        self.place[self.appends[hit]] = by_place[at[hit]]
+        self.writer = np.full(self.order.size, -1, np.int64)
+        self.writer[by_place[at[hit]]] = steps.txn[self.appends[hit]]
+        self._owner, self._placed, self._ordered, self._asked = owner, placed, ordered, asked
+
+    def _irregular(self) -> NDArray[np.bool_]:
+        steps, outcome = self.steps, self.steps.transactions.outcome
+        odd = np.zeros(self.count, bool)
+        odd[self._owner[(self.writer < 0) | (outcome[self.writer] == FAIL)]] = True
+        twice = np.unique(self._ordered[1:][self._ordered[1:] == self._ordered[:-1]])
+        if twice.size:
+            odd[self._owner[np.isin(self._placed, twice)]] = True
+        again = np.sort(self._asked)
+        if (again[1:] == again[:-1]).any():
+            doubled = np.unique(again[1:][again[1:] == again[:-1]])
+            odd[steps.key[self.appends][np.isin(self._asked, doubled)]] = True
+        odd[steps.key[self.reads[~self._are_prefixes()]]] = True
+        odd[self._intermediate_reads()] = True
+        odd[self._lost_updates()] = True
+        return odd
+
+    def _are_prefixes(self) -> NDArray[np.bool_]:
+        """Compare every read with the order of its key, a few million elements at a time."""
+        steps, sound = self.steps, np.ones(self.reads.size, bool)
+        lengths = steps.length[self.reads]
+        ends = np.cumsum(lengths)
+        low = 0
+        while low < self.reads.size:
+            before = int(ends[low - 1]) if low else 0
+            high = max(low + 1, int(np.searchsorted(ends, before + CHUNK, "right")))
+            rows, own = self.reads[low:high], lengths[low:high]
+            place = _ranges(own)
+            same = (
+                steps.elements[np.repeat(steps.first[rows], own) + place]
+                == self.order[np.repeat(self.start[steps.key[rows]], own) + place]
+            )
+            if not same.all():
+                sound[low + np.unique(np.repeat(np.arange(own.size), own)[~same])] = False
+            low = high
+        return sound
+
+    def _last_read(self) -> tuple[Integers, Integers]:
+        """Return the reads that saw something, and the place in the orders of the last element that they saw."""
+        rows = self.reads[self.steps.length[self.reads] > 0]
+        return rows, np.minimum(
+            self.start[self.steps.key[rows]] + self.steps.length[rows] - 1, max(self.order.size - 1, 0)
+        )
+
+    def _intermediate_reads(self) -> Integers:
+        """Return keys with a read that ends in an append which its transaction followed by another one."""
+        steps = self.steps
+        txn, key = steps.txn[self.appends], steps.key[self.appends]
+        order = np.lexsort((np.arange(txn.size), key, txn))
+        followed = order[:-1][(txn[order][1:] == txn[order][:-1]) & (key[order][1:] == key[order][:-1])]
+        places = self.place[self.appends[followed]]
+        is_intermediate = np.zeros(self.order.size, bool)
+        is_intermediate[places[places != UNREAD]] = True
+        rows, last = self._last_read()
+        if not is_intermediate.any() or rows.size == 0:
+            return np.zeros(0, np.int64)
+        return np.unique(steps.key[rows[is_intermediate[last] & (self.writer[last] != steps.txn[rows])]])
+
+    def _lost_updates(self) -> Integers:
+        """Return keys of which two transactions read the same version first and then appended."""
+        steps = self.steps
+        chosen = np.union1d(self.reads, self.appends[steps.transactions.outcome[steps.txn[self.appends]] == OK])
+        order = chosen[np.lexsort((chosen, steps.key[chosen], steps.txn[chosen]))]
+        txn, key = steps.txn[order], steps.key[order]
+        head = np.append(True, (txn[1:] != txn[:-1]) | (key[1:] != key[:-1]))[: order.size]
+        group = np.cumsum(head) - 1
+        # The first read of a group, and whether an append comes behind it.
+        is_read = steps.is_read[order]
+        first = np.full(int(group[-1]) + 1 if order.size else 0, order.size, np.int64)
+        np.minimum.at(first, group[is_read], np.flatnonzero(is_read))
+        updates = np.unique(group[~is_read & (np.arange(order.size) > first[group])]) if order.size else group
+        read = order[first[updates]]
+        pairs = np.stack([steps.key[read], steps.length[read]], axis=1)
+        same, counts = np.unique(pairs, axis=0, return_counts=True)
+        return np.asarray(same[counts > 1, 0])
+
+    def doubtful_transactions(self) -> Integers:
+        """Return committed transactions that touch a key several times and may contradict themselves."""
+        steps = self.steps
+        rows = np.flatnonzero(steps.transactions.outcome[steps.txn] == OK)
+        order = rows[np.lexsort((rows, steps.key[rows], steps.txn[rows]))]
+        before, after = order[:-1], order[1:]
+        same = (steps.txn[before] == steps.txn[after]) & (steps.key[before] == steps.key[after])
+        before, after = before[same], after[same]
+        # What the state's length is after each step, by what the key's order says; -1: cannot be said.
+        length = np.where(steps.is_read, steps.length, self.place - self.start[steps.key] + 1)
+        length = np.where(~steps.is_read & (self.place == UNREAD), -1, length)
+        grows = (length[after] == length[before] + 1) & (length[before] >= 0) & (length[after] > 0)
+        agrees = np.where(steps.is_read[after], length[after] == length[before], grows)
+        # Appends alone need no order that anybody saw.
+        unseen = ~steps.is_read[before] & ~steps.is_read[after] & (length[before] < 0) & (length[after] < 0)
+        newest = ~steps.is_read[after] & (length[after] < 0)  # an append that nobody read says nothing by itself
+        doubtful = ~(agrees | unseen | newest)
+        doubtful |= self.irregular[steps.key[after]]
+        return np.unique(steps.txn[after[doubtful]])
+
+    def add_edges(self, graph: Graph) -> None:
+        """Add the edges of all regular keys."""
+        steps, regular = self.steps, ~self.irregular
+        owner = self._owner
+        next_ = np.flatnonzero((owner[1:] == owner[:-1]) & regular[owner[1:]])
+        graph.add(Edge.WW, self.writer[next_], self.writer[next_ + 1])
+        unread = self.live[(self.place[self.live] == UNREAD) & regular[steps.key[self.live]]]
+        tail = unread[self.size[steps.key[unread]] > 0]
+        graph.add(Edge.WW, self.writer[self.start[steps.key[tail] + 1] - 1], steps.txn[tail])
+        rows, last = self._last_read()
+        chosen = regular[steps.key[rows]]
+        graph.add(Edge.WR, self.writer[last[chosen]], steps.txn[rows[chosen]])
+        reads = self.reads[regular[steps.key[self.reads]]]
+        following = self.start[steps.key[reads]] + steps.length[reads]
+        behind = steps.length[reads] < self.size[steps.key[reads]]
+        graph.add(Edge.RW, steps.txn[reads[behind]], self.writer[following[behind]])
+        self._add_unread(graph, reads[~behind], unread)
+
+    def _add_unread(self, graph: Graph, reads: Integers, unread: Integers) -> None:
+        """Whoever read all there was to read comes before every append that nobody read."""
+        steps = self.steps
+        by_key = unread[np.argsort(steps.key[unread], kind="stable")]
+        low = np.searchsorted(steps.key[by_key], steps.key[reads], "left")
+        counts = np.searchsorted(steps.key[by_key], steps.key[reads], "right") - low
+        targets = by_key[np.repeat(low, counts) + _ranges(counts)]
+        graph.add(Edge.RW, np.repeat(steps.txn[reads], counts), steps.txn[targets])
+
+
+def _ranges(lengths: Integers) -> Integers:
+    """Return 0..n-1 for each length n, one behind the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(ends[-1]) if ends.size else 0) - np.repeat(ends - lengths, lengths)
+
+
+def pair_codes(*pairs: tuple[Integers, Integers]) -> list[Integers]:
+    """Return one number a (key, value) pair, comparable across all given columns."""
+    low = min((int(value.min()) for _, value in pairs if value.size), default=0)
+    high = max((int(value.max()) for _, value in pairs if value.size), default=0)
+    keys = max((int(key.max()) for key, _ in pairs if key.size), default=0) + 1
+    if keys * (high - low + 1) < 1 << 62:
+        return [key * (high - low + 1) + (value - low) for key, value in pairs]
+    ranks = np.unique(np.concatenate([value for _, value in pairs]), return_inverse=True)[1]
+    width, place, codes = int(ranks.max()) + 1, 0, []
+    for key, value in pairs:
+        codes.append(key * width + ranks[place : place + value.size])
+        place += value.size
+    return codes
+
+
+def _look_closely(found: Findings, graph: Graph, steps: ListSteps, lists: Lists) -> None:
+    """Judge the irregular keys read by read."""
+    if not lists.irregular.any():
+        return
+    rows = np.flatnonzero(lists.irregular[steps.key])
+    numbers = np.unique(steps.txn[rows]).tolist()
+    keys = dict.fromkeys(steps.names[int(key)] for key in steps.key[rows])
+    history = ListHistory({number: steps.operation(number) for number in numbers}, keys)
+    orders = {key: _order(found, history, key) for key in keys}
+    for key, order in orders.items():
+        _dirty_updates(found, history, key, order)
+        _lost_updates(found, history, key)
+        _edges(graph, history, key, order)
+    _reads_of_others(found, history, orders)
 
 
 class ListHistory:
-    """Appends and reads of a history by key; transactions are numbered by their place in `operations`."""
+    """Appends and reads of some keys, as objects; transactions by their number."""
 
-    def __init__(self, operations: Sequence[Operation]) -> None:
+    def __init__(self, operations: Mapping[int, Operation], keys: Mapping[Hashable, None]) -> None:
         self.operations = operations
         self.writer: dict[tuple[Key, Element], int] = {}
         self.intermediate: set[tuple[Key, Element]] = set()
@@ -38,13 +282,15 @@ class ListHistory:
         self.reads: dict[Key, list[tuple[int, tuple[Element, ...]]]] = {}
         # Transactions that read a key and later appended to it, with what they read first.
         self.updates: dict[Key, list[tuple[int, tuple[Element, ...]]]] = {}
-        for number, operation in enumerate(operations):
-            self._take(number, operation)
+        for number, operation in operations.items():
+            self._take(number, operation, keys)
 
-    def _take(self, number: int, operation: Operation) -> None:
+    def _take(self, number: int, operation: Operation, keys: Mapping[Hashable, None]) -> None:
         last: dict[Key, Element] = {}
         first_read: dict[Key, tuple[Element, ...]] = {}
         for function, key, value in operation.steps:
+            if key not in keys:
+                continue
             if function == "append":
                 self.writer[key, value] = number
                 if operation.outcome != "fail":
@@ -60,50 +306,19 @@ class ListHistory:
                 first_read.setdefault(key, seen)
 
 
-def check(operations: Sequence[Operation], model: str = "strict-serializable") -> Findings:
-    """Return the anomalies of a list-append history that the model forbids.
-
-    operations: paired operations with steps ("append", key, element) and ("r", key, list or None).
-    model:      a consistency model of `checkers.graphs.models`.
-    """
-    history = ListHistory(operations)
-    found = Findings()
-    for operation in operations:
-        if operation.outcome == "ok":
-            _internal(found, operation)
-    graph = Graph(len(operations))
-    orders = {key: _order(found, history, key) for key in _keys(history)}
-    for key, order in orders.items():
-        _dirty_updates(found, history, key, order)
-        _lost_updates(found, history, key)
-        _edges(graph, history, key, order)
-    _reads_of_others(found, history, orders)
-    add_time(graph, operations, suffixes_of(model))
-    result = search(graph, suffixes_of(model), implied_by)
-    for cycle in result.cycles:
-        found.add(cycle.anomaly, tuple(operations[step.source].index for step in cycle.steps), words(cycle, operations))
-    found.undecided += result.undecided
-    return forbidden(found, model)
-
-
-def add_time(graph: Graph, operations: Sequence[Operation], suffixes: Sequence[str]) -> None:
+def add_time(graph: Graph, transactions: Transactions, suffixes: Sequence[str]) -> None:
     """Add the edges of clients' own order and of real time that the model asks for."""
-    taking_part = np.array([operation.outcome != "fail" for operation in operations], dtype=bool)
-    invoked = np.array([operation.invoked for operation in operations], dtype=np.int64)
-    ok = np.array([operation.outcome == "ok" for operation in operations], dtype=bool)
     if "-process" in suffixes:
-        processes = np.array([operation.process for operation in operations], dtype=np.int64)
-        chosen = np.flatnonzero(taking_part)
+        chosen = np.flatnonzero(transactions.outcome != FAIL)
         chain = Graph(len(chosen))
-        process_chain(chain, processes[chosen], invoked[chosen])
+        process_chain(chain, transactions.process[chosen], transactions.invoked[chosen])
         sources, targets, _ = chain.arrays()
         graph.add(Edge.PROCESS, chosen[sources], chosen[targets])
     if "-realtime" in suffixes:
-        completed = np.array([operation.completed for operation in operations], dtype=np.int64)
-        realtime_barriers(graph, invoked, completed, ok)
+        realtime_barriers(graph, transactions.invoked, transactions.completed, transactions.outcome == OK)
 
 
-def words(cycle: Cycle, operations: Sequence[Operation]) -> str:
+def words(cycle: Cycle, transactions: Transactions) -> str:
     """Tell a cycle as one sentence an edge."""
     said = {
         Edge.WW: "wrote a version that {target} replaced",
@@ -112,14 +327,10 @@ def words(cycle: Cycle, operations: Sequence[Operation]) -> str:
         Edge.PROCESS: "was issued before {target} by the same process",
         Edge.REALTIME: "completed before {target} was invoked",
     }
+    index = transactions.index
     return "; ".join(
-        f"T{operations[step.source].index} " + said[step.kind].format(target=f"T{operations[step.target].index}")
-        for step in cycle.steps
+        f"T{index[step.source]} " + said[step.kind].format(target=f"T{index[step.target]}") for step in cycle.steps
     )
-
-
-def _keys(history: ListHistory) -> list[Key]:
-    return list(dict.fromkeys([*history.appends, *history.reads]))
 
 
 def _internal(found: Findings, operation: Operation) -> None:

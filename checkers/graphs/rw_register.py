@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import networkx as nx
 
+from checkers.graphs.columns import Transactions
 from checkers.graphs.cycles import Edge, Graph, search
 from checkers.graphs.findings import Findings
 from checkers.graphs.list_append import add_time, words
@@ -87,10 +88,13 @@ def check(
         _edges(graph, history, key, versions)
     _read_edges(graph, history)
     suffixes = suffixes_of(model)
-    add_time(graph, operations, suffixes)
+    transactions = Transactions.of(operations)
+    add_time(graph, transactions, suffixes)
     result = search(graph, suffixes, implied_by)
     for cycle in result.cycles:
-        found.add(cycle.anomaly, tuple(operations[step.source].index for step in cycle.steps), words(cycle, operations))
+        found.add(
+            cycle.anomaly, tuple(operations[step.source].index for step in cycle.steps), words(cycle, transactions)
+        )
     found.undecided += result.undecided
     return forbidden(found, model)
 

@@ -16,12 +16,18 @@ Columns instead of objects: a history of 1.5 million messages read is five integ
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from checkers import steps as flat_steps
+from checkers.api import is_ascending
+from checkers.graphs.columns import FAIL, INFO, OK, Numbering, Transactions, key_numbers
 from checkers.graphs.cycles import Edge, Graph, search
 from checkers.graphs.findings import Findings
 from checkers.graphs.list_append import add_time, words
@@ -33,8 +39,6 @@ Integers = NDArray[np.int64]
 SENDS_ALLOWED: Final = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
 SUBSCRIBE_ALLOWED: Final = frozenset({"poll-skip", "nonmonotonic-poll"})
 WW_ALLOWED: Final = frozenset({"G1c", "G1c-process", "G1c-realtime"})
-OK, FAIL, INFO = 0, 1, 2
-OUTCOMES: Final = {"ok": OK, "fail": FAIL, "info": INFO}
 
 
 class Messages(msgspec.Struct):
@@ -47,51 +51,101 @@ class Messages(msgspec.Struct):
 
 
 class LogHistory:
-    """A send/poll history as columns. Values and offsets are whole numbers, keys are numbered by first use."""
+    """A send/poll history as columns. Values and offsets are whole numbers, keys are numbered by first use.
 
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        self.operations = operations
-        self.keys: dict[Any, int] = {}
-        self._words: dict[Any, int] = {}  # values that are not whole numbers, numbered downwards from -2
+    extras:  what only imported histories have, by transaction: keys that were rebalanced meanwhile.
+    resets:  when a process changed its partitions, and which it kept or got, by process.
+    """
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        sends: Messages,
+        reads: Messages,
+        names: Mapping[int, Any],
+        numbering: Numbering | None = None,
+        rebalanced: Mapping[int, frozenset[int]] = MappingProxyType({}),
+        resets: Mapping[int, list[tuple[int, frozenset[int]]]] = MappingProxyType({}),
+    ) -> None:
+        self.transactions, self.sends, self.reads, self.names = transactions, sends, reads, names
+        self.outcome = transactions.outcome
+        self.rebalanced, self.resets = rebalanced, resets
+        self._numbering = numbering or Numbering()
+        self._number_messages()
+
+    @classmethod
+    def of(cls, operations: Sequence[Operation]) -> "LogHistory":
+        """Take paired operations apart; assign and subscribe among them only say when a process changed its partitions."""
+        chosen = [operation for operation in operations if operation.function in {"send", "poll", "txn"}]
+        keys: dict[Any, int] = {}
+        numbering = Numbering()
         sends: list[tuple[int, int, int, int]] = []
         reads: list[tuple[int, int, int, int]] = []
-        for number, operation in enumerate(operations):
+        for number, operation in enumerate(chosen):
             for step in operation.steps:
                 if step[0] == "send":
                     value, offset = _sent(step[2])
-                    sends.append((number, self._key(step[1]), self._value(value), offset))
+                    sends.append((number, keys.setdefault(step[1], len(keys)), numbering.number(value), offset))
                 elif step[0] == "poll" and len(step) > 1 and step[1]:
                     for key, messages in step[1].items():
-                        place = self._key(key)
+                        place = keys.setdefault(key, len(keys))
                         reads += [
-                            (number, place, self._value(value), -1 if offset is None else offset)
+                            (number, place, numbering.number(value), -1 if offset is None else offset)
                             for offset, value in messages
                         ]
-        self.sends, self.reads = _columns(sends), _columns(reads)
-        self.outcome = np.array([OUTCOMES[operation.outcome] for operation in operations], dtype=np.int8)
-        self._number_messages()
+        rebalanced = {
+            number: frozenset(keys[key] for entry in log for key in entry["keys"] if key in keys)
+            for number, operation in enumerate(chosen)
+            if (log := operation.extra.get("rebalance_log"))
+        }
+        names = {number: key for key, number in keys.items()}
+        resets = _resets(operations, keys)
+        return cls(
+            Transactions.of(chosen), _columns(sends), _columns(reads), names, numbering, rebalanced, resets
+        )  # fmt: skip
 
-    def _key(self, key: Any) -> int:
-        return self.keys.setdefault(key, len(self.keys))
-
-    def _value(self, value: Any) -> int:
-        if type(value) is int:
-            return value
-        return self._words.setdefault(value, -2 - len(self._words))
+    @classmethod
+    def recorded(cls, txns: pa.Table) -> "LogHistory":
+        """Take the table `txns`."""
+        steps = flat_steps.flat(txns)
+        kind = steps["kind"].to_numpy()
+        chosen = np.flatnonzero((kind == flat_steps.SEND) | (kind == flat_steps.POLL))
+        steps, kind = steps.take(chosen), kind[chosen]
+        keys, names = key_numbers(steps)
+        rows, txn = np.unique(steps["txn"].to_numpy(), return_inverse=True)
+        value = steps["value"].fill_null(-1).to_numpy()
+        offset = steps["log_offset"].fill_null(-1).to_numpy()
+        columns = (txn.astype(np.int64), keys, value, offset)
+        is_send = kind == flat_steps.SEND
+        sends, reads = (Messages(*(column[side] for column in columns)) for side in (is_send, ~is_send))
+        return cls(Transactions.recorded(txns, rows), sends, reads, names)
 
     def _number_messages(self) -> None:
         """Give each (key, value) a number: columns `sent` and `seen` point at it."""
         key = np.concatenate([self.sends.key, self.reads.key])
         value = np.concatenate([self.sends.value, self.reads.value])
-        _, first, number = np.unique(packed(key, value), return_index=True, return_inverse=True)
-        self.message_key, self.message_value = key[first], value[first]
+        code = packed(key, value)
+        # Hashing finds the few different ones among many far faster than sorting.
+        number, messages = pd.factorize(code, sort=True)
+        number = number.astype(np.int64)
+        row = np.empty(len(messages), np.int64)
+        row[number] = np.arange(len(code))
+        self.message_key, self.message_value = key[row], value[row]
         self.sent, self.seen = number[: len(self.sends.key)], number[len(self.sends.key) :]
-        self.writer = np.full(len(first), -1, dtype=np.int64)
+        self.writer = np.full(len(messages), -1, dtype=np.int64)
         self.writer[self.sent] = self.sends.operation
+
+    def index(self, number: int) -> int:
+        """Return how a transaction is named."""
+        return int(self.transactions.index[number])
 
     def name(self, key: int) -> str:
         """Return a key as the history calls it."""
-        return str(list(self.keys)[key])
+        return str(self.names[int(key)])
+
+    def value(self, number: int) -> Any:
+        """Return a value as the history has it."""
+        return self._numbering.value(int(number))
 
 
 def packed(*columns: Integers) -> Integers:
@@ -132,11 +186,16 @@ class Order:
         sends, reads = history.sends, history.reads
         known = committed[sends.operation] & (sends.offset >= 0)
         placed = reads.offset >= 0
-        key = np.concatenate([sends.key[known], reads.key[placed]])
-        offset = np.concatenate([sends.offset[known], reads.offset[placed]])
-        message = np.concatenate([history.sent[known], history.seen[placed]])
-        _, once = np.unique(packed(key, offset, message), return_index=True)
-        key, offset, message = key[once], offset[once], message[once]
+        span = int(max(sends.offset.max(initial=0), reads.offset.max(initial=0))) + 1
+        # A message is read at one offset, again and again: hashing leaves few of many.
+        seen = np.concatenate(
+            [history.sent[known] * span + sends.offset[known], history.seen[placed] * span + reads.offset[placed]]
+        )
+        seen = pd.unique(seen)
+        message, offset = seen // span, seen % span
+        key = history.message_key[message]
+        order = np.lexsort((message, offset, key))
+        key, offset, message = key[order], offset[order], message[order]
         new = np.ones(len(key), dtype=bool)
         new[1:] = (key[1:] != key[:-1]) | (offset[1:] != offset[:-1])
         self._contradictions(history, found, key, offset, message, new)
@@ -169,27 +228,26 @@ class Order:
     ) -> None:
         for place in np.flatnonzero(new[:-1] & ~new[1:]) if len(new) else []:
             same = (key == key[place]) & (offset == offset[place])
-            values = history.message_value[message[same]].tolist()
-            writers = tuple(history.operations[w].index for w in history.writer[message[same]] if w >= 0)
+            values = [history.value(number) for number in history.message_value[message[same]]]
+            writers = tuple(history.index(w) for w in history.writer[message[same]] if w >= 0)
             found.add("inconsistent-offsets", writers, f"{history.name(key[place])}@{offset[place]} holds {values}")
         order = np.lexsort((offset, message))
         again = np.flatnonzero(message[order][1:] == message[order][:-1])
         for number in np.unique(message[order][again]):
             places = offset[message == number].tolist()
             writer = history.writer[number]
-            told = f"{history.message_value[number]} of {history.name(history.message_key[number])} stands at {places}"
-            found.add("duplicate", (history.operations[writer].index,) if writer >= 0 else (), told)
+            told = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} stands at {places}"
+            found.add("duplicate", (history.index(writer),) if writer >= 0 else (), told)
 
 
-def check(operations: Sequence[Operation], *, ww: bool = True, rw: bool = False) -> Findings:
+def check(operations: Sequence[Operation] | LogHistory, *, ww: bool = True, rw: bool = False) -> Findings:
     """Return every anomaly of a send/poll history, allowed or not (see `invalid`).
 
-    operations: paired; steps ("send", key, [offset, value] or value) and ("poll", {key: [[offset, value], ...]}).
+    operations: paired; steps ("send", key, [offset, value] or value) and ("poll", {key: [[offset, value], ...]}); or columns.
     ww:         draw edges between the senders of neighbouring messages.
     rw:         draw anti-dependencies too: a transaction that read up to a message comes before the next one's sender.
     """
-    chosen = [operation for operation in operations if operation.function in {"send", "poll", "txn"}]
-    history = LogHistory(chosen)
+    history = operations if isinstance(operations, LogHistory) else LogHistory.of(operations)
     found = Findings()
     read_by_ok = np.zeros(len(history.message_key), dtype=bool)
     read_by_ok[history.seen[history.outcome[history.reads.operation] == OK]] = True
@@ -200,7 +258,7 @@ def check(operations: Sequence[Operation], *, ww: bool = True, rw: bool = False)
     _dirty_reads(found, history)
     _lost(found, history, order, committed, read_by_ok)
     _unseen(found, history, read_by_ok)
-    _positions(found, history, order, operations)
+    _positions(found, history, order)
     _cycles(found, history, order, ww=ww, rw=rw)
     return found
 
@@ -231,24 +289,24 @@ def _dirty_reads(found: Findings, history: LogHistory) -> None:
 def _tell(found: Findings, anomaly: str, history: LogHistory, place: int, what: str) -> None:
     reads = history.reads
     writer = history.writer[history.seen[place]]
-    places = [history.operations[writer].index] if writer >= 0 else []
-    words_ = f"{reads.value[place]} of {history.name(reads.key[place])} at {reads.offset[place]} {what}"
-    found.add(anomaly, (*places, history.operations[reads.operation[place]].index), words_)
+    places = [history.index(writer)] if writer >= 0 else []
+    words_ = f"{history.value(reads.value[place])} of {history.name(reads.key[place])} at {reads.offset[place]} {what}"
+    found.add(anomaly, (*places, history.index(reads.operation[place])), words_)
 
 
 def _lost(
     found: Findings, history: LogHistory, order: Order, committed: NDArray[np.bool_], read_by_ok: NDArray[np.bool_]
 ) -> None:
     """A committed message below the last one read of its key, which nobody read."""
-    bound = np.full(len(history.keys), -1, dtype=np.int64)
+    bound = np.full(len(history.names), -1, dtype=np.int64)
     seen = read_by_ok & (order.first_place >= 0)
     np.maximum.at(bound, history.message_key[seen], order.first_place[seen])
     writer = history.writer
     passed = (order.last_place >= 0) & (order.last_place <= bound[history.message_key]) & ~read_by_ok
     lost = passed & (writer >= 0) & committed[writer]
     for number in np.flatnonzero(lost):
-        told = f"{history.message_value[number]} of {history.name(history.message_key[number])} was passed over by all"
-        found.add("lost-write", (history.operations[writer[number]].index,), told)
+        told = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} was passed over by all"
+        found.add("lost-write", (history.index(writer[number]),), told)
 
 
 def _unseen(found: Findings, history: LogHistory, read_by_ok: NDArray[np.bool_]) -> None:
@@ -256,101 +314,106 @@ def _unseen(found: Findings, history: LogHistory, read_by_ok: NDArray[np.bool_])
     missing = sent_ok & ~read_by_ok[history.sent]
     if missing.any():
         first = int(np.flatnonzero(missing)[0])
-        told = f"{int(missing.sum())} acknowledged messages nobody has read, {history.sends.value[first]} of "
+        told = f"{int(missing.sum())} acknowledged messages nobody has read, {history.value(history.sends.value[first])} of "
         told += f"{history.name(history.sends.key[first])} the first"
-        found.add("unseen", (history.operations[history.sends.operation[first]].index,), told)
+        found.add("unseen", (history.index(history.sends.operation[first]),), told)
 
 
-def _positions(found: Findings, history: LogHistory, order: Order, operations: Sequence[Operation]) -> None:
+def _positions(found: Findings, history: LogHistory, order: Order) -> None:
     read_at, send_at = order.last[history.seen], order.last[history.sent]
     _inside(found, history, history.reads, read_at, "poll")
     _inside(found, history, history.sends, send_at, "send")
-    resets = _resets(history, operations)
-    _between(found, history, history.reads, read_at, "poll", resets)
-    _between(found, history, history.sends, send_at, "send", resets)
+    _between(found, history, history.reads, read_at, "poll")
+    _between(found, history, history.sends, send_at, "send")
 
 
 def _inside(found: Findings, history: LogHistory, messages: Messages, index: Integers, verb: str) -> None:
     """Compare neighbouring messages of one key within one operation."""
-    order = np.lexsort((np.arange(len(index)), messages.key, messages.operation))
+    order = _in_order(messages)
     operation, key, at = messages.operation[order], messages.key[order], index[order]
     pair = (operation[1:] == operation[:-1]) & (key[1:] == key[:-1]) & (at[1:] >= 0) & (at[:-1] >= 0)
     delta = at[1:] - at[:-1]
     for place in np.flatnonzero(pair & ((delta > 1) | (delta <= 0))):
         number = int(operation[place])
-        name = history.name(int(key[place]))
-        if verb == "poll" and name in _rebalanced(history.operations[number]):
+        if verb == "poll" and int(key[place]) in history.rebalanced.get(number, ()):
             continue
         anomaly = _name("int-", verb, int(delta[place]))
-        found.add(anomaly, (history.operations[number].index,), f"{verb} of {name} moves by {int(delta[place])} inside")
+        name = history.name(int(key[place]))
+        found.add(anomaly, (history.index(number),), f"{verb} of {name} moves by {int(delta[place])} inside")
+
+
+def _in_order(messages: Messages) -> Integers:
+    """Return the rows by operation and key; within those as they came."""
+    code = packed(messages.operation, messages.key)
+    return np.arange(len(code)) if is_ascending(code) else np.argsort(code, kind="stable")
 
 
 def _name(prefix: str, verb: str, delta: int) -> str:
     return f"{prefix}{verb}-skip" if delta > 1 else f"{prefix}nonmonotonic-{verb}"
 
 
-def _rebalanced(operation: Operation) -> set[str]:
-    return {str(key) for entry in operation.extra.get("rebalance_log") or () for key in entry["keys"]}
-
-
-def _resets(history: LogHistory, operations: Sequence[Operation]) -> dict[int, list[tuple[int, set[int]]]]:
+def _resets(operations: Sequence[Operation], keys: Mapping[Any, int]) -> dict[int, list[tuple[int, frozenset[int]]]]:
     """Return, for each process, when it changed its partitions and which it kept or got."""
-    changes: dict[int, list[tuple[int, set[int]]]] = {}
+    changes: dict[int, list[tuple[int, frozenset[int]]]] = {}
     for operation in operations:
         if operation.function in {"assign", "subscribe"} and operation.outcome != "fail":
-            kept = {history.keys[key] for key in operation.extra.get("keys") or () if key in history.keys}
+            kept = frozenset(keys[key] for key in operation.extra.get("keys") or () if key in keys)
             changes.setdefault(operation.process, []).append((operation.invoked, kept))
     return changes
 
 
-def _between(
-    found: Findings,
-    history: LogHistory,
-    messages: Messages,
-    index: Integers,
-    verb: str,
-    resets: Mapping[int, list[tuple[int, set[int]]]],
-) -> None:
+def _between(found: Findings, history: LogHistory, messages: Messages, index: Integers, verb: str) -> None:
     """Compare an operation's first message of a key with the last one of the process' operation before."""
-    order = np.lexsort((np.arange(len(index)), messages.key, messages.operation))
+    order = _in_order(messages)
     operation, key, at = messages.operation[order], messages.key[order], index[order]
     if not len(operation):
         return
     head = np.ones(len(operation), dtype=bool)
     head[1:] = (operation[1:] != operation[:-1]) | (key[1:] != key[:-1])
     tail = np.append(head[1:], True)
-    groups = zip(operation[head].tolist(), key[head].tolist(), at[head].tolist(), at[tail].tolist(), strict=True)
+    operation, key, first, last = operation[head], key[head], at[head], at[tail]
+    outcome = history.outcome[operation]
+    process = history.transactions.process[operation]
     # A poll of unknown outcome is compared but moves nothing; a send of unknown outcome counts like an ok one.
-    moves = {OK} if verb == "poll" else {OK, INFO}
-    position: dict[int, dict[int, tuple[int, int]]] = {}
-    pending = {process: list(changes) for process, changes in resets.items()}
-    for number, place, first, last in groups:
-        told = history.operations[number]
-        known = position.setdefault(told.process, {})
-        changes = pending.get(told.process, [])
-        while changes and changes[0][0] < told.invoked:
-            _, kept = changes.pop(0)
-            for forgotten in [k for k in known if k not in kept]:
-                del known[forgotten]
-        outcome = OUTCOMES[told.outcome]
-        if verb == "send" and outcome == FAIL:
-            continue
-        if place in known:
-            before, earlier = known[place]
-            delta = first - before
-            if first >= 0 and before >= 0 and (delta <= 0 or (delta > 1 and verb == "poll")):
-                name = history.name(place)
-                found.add(
-                    _name("", verb, delta),
-                    (history.operations[earlier].index, told.index),
-                    f"{verb} of {name} moves by {delta}",
-                )
-        if outcome in moves:
-            known[place] = (last, number)
+    moves = outcome == OK if verb == "poll" else outcome != FAIL
+    if verb == "send":
+        chosen = np.flatnonzero(moves)
+        operation, key, first, last = operation[chosen], key[chosen], first[chosen], last[chosen]
+        process, moves = process[chosen], moves[chosen]
+    life = _lives(history, process, key, history.transactions.invoked[operation])
+    line = packed(process, key, life)
+    order = np.argsort(line, kind="stable")
+    begins = np.ones(order.size, bool)
+    begins[1:] = line[order][1:] != line[order][:-1]
+    # The place, in that order, of the newest group before each one that moved the position.
+    places = np.arange(order.size)
+    newest = np.maximum.accumulate(np.where(moves[order], places, -1))
+    before = np.concatenate([[-1], newest[:-1]])
+    start = np.maximum.accumulate(np.where(begins, places, 0))
+    known = np.flatnonzero((before >= start) & ~begins)
+    early, late = order[before[known]], order[known]
+    delta = first[late] - last[early]
+    wrong = (first[late] >= 0) & (last[early] >= 0) & ((delta <= 0) | ((delta > 1) & (verb == "poll")))
+    pairs = zip(early[wrong].tolist(), late[wrong].tolist(), delta[wrong].tolist(), strict=True)
+    for one, other, moved in sorted(pairs, key=lambda pair: pair[1]):
+        places_ = (history.index(operation[one]), history.index(operation[other]))
+        found.add(_name("", verb, moved), places_, f"{verb} of {history.name(key[other])} moves by {moved}")
+
+
+def _lives(history: LogHistory, process: Integers, key: Integers, invoked: Integers) -> Integers:
+    """Return how often a process had been told to forget a key by the time of each operation."""
+    lives = np.zeros(process.size, np.int64)
+    for number, changes in history.resets.items():
+        own = np.flatnonzero(process == number)
+        for place in np.unique(key[own]).tolist():
+            rows = own[key[own] == place]
+            forgotten = np.array([at for at, kept in changes if place not in kept], np.int64)
+            lives[rows] = np.searchsorted(forgotten, invoked[rows], "left")
+    return lives
 
 
 def _cycles(found: Findings, history: LogHistory, order: Order, *, ww: bool, rw: bool) -> None:
-    graph = Graph(len(history.operations))
+    graph = Graph(len(history.transactions))
     writer = history.writer
     following = np.flatnonzero(order.key[1:] == order.key[:-1]) if len(order.key) else np.empty(0, dtype=np.int64)
     # A message that stands twice orders nothing: nobody knows which of its places was meant.
@@ -366,11 +429,11 @@ def _cycles(found: Findings, history: LogHistory, order: Order, *, ww: bool, rw:
         successor = np.full(len(writer), -1, dtype=np.int64)
         successor[order.message[following]] = after
         _overwritten(graph, history, order, successor)
-    add_time(graph, history.operations, ("", "-realtime"))
+    add_time(graph, history.transactions, ("", "-realtime"))
     result = search(graph, ("", "-realtime"), implied_by)
     for cycle in result.cycles:
-        places = tuple(history.operations[step.source].index for step in cycle.steps)
-        found.add(cycle.anomaly, places, words(cycle, history.operations))
+        places = tuple(history.index(step.source) for step in cycle.steps)
+        found.add(cycle.anomaly, places, words(cycle, history.transactions))
     found.undecided += result.undecided
 
 

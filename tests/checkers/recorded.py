@@ -19,6 +19,7 @@ class Run:
         self.run_dir = run_dir
         self.settings = SETTINGS | settings
         self.metadata_offset = 0
+        self.metadata_epoch = 1
         self.polls = 0
         for node in (1, 2, 3):
             self.registered(node, at=0, previous=-1, fenced=False)
@@ -29,7 +30,7 @@ class Run:
         self.recorder.row(
             "metadata",
             metadata_offset=self.metadata_offset,
-            quorum_epoch=1,
+            quorum_epoch=self.metadata_epoch,
             at_ns=at * MS,
             record_type=record_type,
             body=json.dumps(body),
@@ -81,9 +82,11 @@ class Run:
         phase: str = "tail",
         process: int = 90,
         epoch: int | None = None,
+        isolation: str = "read_uncommitted",
     ) -> None:
         position = min(records, default=0) if phase == "tail" else 0
-        self.poll(process, phase, position, len(records), at, high_watermark=max(records, default=-1) + 1)
+        end = max(records, default=-1) + 1
+        self.poll(process, phase, position, len(records), at, high_watermark=end, isolation=isolation)
         for offset, value in records.items():
             self.recorder.row(
                 "reads",
@@ -97,19 +100,36 @@ class Run:
                 phase=phase,
             )
 
-    def final_read(self, records: dict[int, int | None], at: int = 900, *, epoch: int | None = None) -> None:
-        self.read(records, at, phase="final", process=99, epoch=epoch)
+    def final_read(
+        self,
+        records: dict[int, int | None],
+        at: int = 900,
+        *,
+        epoch: int | None = None,
+        isolation: str = "read_uncommitted",
+    ) -> None:
+        self.read(records, at, phase="final", process=99, epoch=epoch, isolation=isolation)
         end = max(records, default=-1) + 1
-        self.poll(99, "final", end, 0, at + 1, high_watermark=end)
+        self.poll(99, "final", end, 0, at + 1, high_watermark=end, isolation=isolation)
 
-    def poll(self, process: int, phase: str, position: int, count: int, at: int, *, high_watermark: int) -> None:
+    def poll(
+        self,
+        process: int,
+        phase: str,
+        position: int,
+        count: int,
+        at: int,
+        *,
+        high_watermark: int,
+        isolation: str = "read_uncommitted",
+    ) -> None:
         self.recorder.row(
             "polls",
             process=process,
             poll_index=self.polls,
             topic="t",
             partition=0,
-            isolation="read_uncommitted",
+            isolation=isolation,
             phase=phase,
             position=position,
             invoke_ns=at * MS,
@@ -144,15 +164,24 @@ class Run:
         )
 
     def fault(
-        self, kind: str, at: int, *, node: int, lost_from: int | None = None, bit: bool = True, healed: bool = True
+        self,
+        kind: str,
+        at: int,
+        *,
+        node: int,
+        lost_from: int | None = None,
+        bit: bool = True,
+        healed: bool = True,
+        target: str | None = None,
+        index: int = 0,
     ) -> None:
         lost = [] if lost_from is None else [{"node": node, "topic": "t", "partition": 0, "log_offset": lost_from}]
         self.recorder.row(
             "faults",
-            index=0,
+            index=index,
             kind=kind,
             planned_target="leader",
-            resolved_target=str(node),
+            resolved_target=target or str(node),
             planned_ns=at * MS,
             injected_ns=at * MS,
             healed_ns=(at + 10) * MS,

@@ -8,6 +8,7 @@ import pytest
 
 from checkers import engine
 from checkers.spark import NoSpark, session
+from checkers.sql import defined, findings_by_sql
 from checkers.work import work_items
 from tests.checkers.random_runs import random_run
 
@@ -23,7 +24,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("runs")
-    return [random_run(folder / f"run-{seed}", seed) for seed in range(12)]
+    return [random_run(folder / f"run-{seed}", seed) for seed in range(10)]
 
 
 def without_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -39,17 +40,33 @@ def test_one_spark_job_judges_many_runs_like_the_inline_engine(spark: Any, runs:
     assert len({row["run_dir"] for row in rows}) == len(runs)
 
 
-def test_the_sql_definitions_in_spark_find_the_same(spark: Any, runs: list[Path]) -> None:
-    items = [item for run in runs[:6] for item in work_items(run)]
+def by_spark_sql(spark: Any, runs: list[Path], names: frozenset[str]) -> list[dict[str, Any]]:
+    items = [item for run in runs for item in work_items(run)]
     # Generating and compiling code takes longer than these few rows.
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    rows = engine.in_order(row.asDict() for row in findings_by_sql(spark, items, names).collect())
+    return [row for row in without_figures(rows) if row["property"] in names]
 
-    rows = engine.in_order(engine.with_spark(spark, "spark-sql", items))
 
-    expected = engine.findings(runs[:6], "inline")
-    assert without_figures(rows) == without_figures(expected)
-    assert without_figures(expected)
+def inline(runs: list[Path], names: frozenset[str]) -> list[dict[str, Any]]:
+    return [row for row in without_figures(engine.findings(runs, "inline")) if row["property"] in names]
+
+
+def test_sql_definitions_in_spark_find_the_same(spark: Any, runs: list[Path]) -> None:
+    names = frozenset({"exactly_once", "watermarks", "stale_epochs"})
+
+    assert by_spark_sql(spark, runs, names) == inline(runs, names) != []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", sorted(defined()))
+def test_every_sql_definition_in_spark_finds_the_same(spark: Any, runs: list[Path], name: str) -> None:
+    names = frozenset({name})
+
+    assert by_spark_sql(spark, runs, names) == inline(runs, names)
 
 
 def test_a_master_that_does_not_answer_is_one_line() -> None:

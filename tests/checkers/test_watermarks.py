@@ -16,7 +16,7 @@ def run(tmp_path: Path) -> Run:
 def test_a_new_leader_may_show_a_lower_high_watermark(run: Run) -> None:
     run.watermark(9, 100, epoch=0)
     run.change(200, leader=2, isr=[2, 3])
-    run.watermark(7, 300, epoch=1)
+    run.watermark(7, 300, epoch=1, observer="node-2")
 
     assert found(run.finish()) == []
 

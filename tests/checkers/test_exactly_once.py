@@ -1,0 +1,187 @@
+"""What transactions promise, in pairs: exactly once, whole or not at all, no aborted read, no hanging end, no offset that goes back."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers import engine
+from tests.checkers.recorded import MS, Run
+
+PLACE = {"topic": "t", "partition": 0}
+
+
+class Transactions(Run):
+    """A run whose process 7 sends in transactions."""
+
+    def txn(self, outcome: str, at: int, *steps: tuple[str, int | None, int], process: int = 7) -> None:
+        told = [{"kind": kind, "log_offset": offset, "value": value} | PLACE for kind, offset, value in steps]
+        times = {"begin_ns": at * MS, "end_ns": (at + 10) * MS}
+        self.recorder.row("txns", process=process, txn_id=f"x{process}", outcome=outcome, operations=told, **times)
+
+    def offsets(self, kind: str, offset: int | None, at: int, *, process: int = 7, outcome: str = "ok") -> None:
+        row = {"process": process, "group": "g", "kind": kind, "committed_offset": offset, "outcome": outcome}
+        self.recorder.row("commits", **PLACE, **row, invoke_ns=at * MS, complete_ns=(at + 1) * MS)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Transactions:
+    return Transactions(tmp_path / "run", **{"transaction.max.timeout.ms": 1000})
+
+
+def found(run_dir: Path, *names: str) -> list[tuple[str, str, int | None]]:
+    rows = engine.findings([run_dir], "inline")
+    assert not [row for row in rows if row["severity"] in ("failed", "damaged")]
+    return [
+        (row["kind"], row["severity"], row["log_offset"])
+        for row in rows
+        if row["property"] in names and row["severity"] != "figures"
+    ]
+
+
+def a_transformer(run: Transactions, *inputs: tuple[str, list[int]]) -> dict[int, int | None]:
+    """Four records of input; each transaction polls some of them and commits the group's offset behind them."""
+    values = {offset: run.send(offset, 100 + offset) for offset in range(4)}
+    for number, (outcome, offsets) in enumerate(inputs):
+        at = 200 + 20 * number
+        run.txn(outcome, at, *[("poll", offset, values[offset]) for offset in offsets], process=8 + number)
+        run.offsets("commit", max(offsets) + 1, at + 5, process=8 + number)
+    return dict(values)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        pytest.param([("committed", [0, 1]), ("committed", [2, 3])], [], id="each once"),
+        pytest.param([("committed", [0, 1]), ("committed", [1, 2, 3])], [("processed_twice", 1)], id="one twice"),
+        pytest.param(
+            [("aborted", [0, 1]), ("committed", [0, 1]), ("committed", [2, 3])], [], id="again after an abort"
+        ),
+        pytest.param([("committed", [0, 1]), ("committed", [3])], [("passed_over", 2)], id="one passed over"),
+        pytest.param([("committed", [0, 1]), ("info", [2]), ("committed", [3])], [], id="one perhaps"),
+    ],
+)
+def test_consume_transform_produce(run: Transactions, inputs: list[Any], expected: list[Any]) -> None:
+    run.final_read(a_transformer(run, *inputs))
+
+    assert [(kind, offset) for kind, _, offset in found(run.finish(), "exactly_once")] == expected
+
+
+def test_transactions_without_a_group_consume_as_they_like(run: Transactions) -> None:
+    values = {offset: run.send(offset, 100 + offset) for offset in range(2)}
+    for process in (8, 9):
+        run.txn("committed", 200, ("poll", 0, values[0]), process=process)
+    run.final_read(dict(values))
+
+    assert found(run.finish(), "exactly_once") == []
+
+
+@pytest.mark.parametrize(
+    ("isolation", "outcome", "expected"),
+    [
+        pytest.param("read_committed", "committed", [], id="committed"),
+        pytest.param("read_committed", "aborted", [("aborted_read", "violation", 0)], id="aborted"),
+        pytest.param("read_uncommitted", "aborted", [], id="read_uncommitted may"),
+    ],
+)
+def test_read_committed_never_sees_what_was_aborted(
+    run: Transactions, isolation: str, outcome: str, expected: list[Any]
+) -> None:
+    value = run.send(0, 100, txn_id="x7")
+    run.txn(outcome, 99, ("send", 0, value))
+    run.final_read({0: value}, isolation=isolation)
+
+    assert found(run.finish(), "aborted_reads") == expected
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        pytest.param([0, 1], [], id="whole"),
+        pytest.param([], [], id="not at all"),
+        pytest.param([0], [("torn", "violation", None)], id="half"),
+    ],
+)
+def test_a_transaction_of_unknown_outcome_is_whole_or_not_there(
+    run: Transactions, visible: list[int], expected: list[Any]
+) -> None:
+    values = [run.send(sequence, 100 + sequence, txn_id="x7") for sequence in range(2)]
+    other = run.send(2, 103)
+    run.txn("info", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    run.final_read({offset: values[offset] for offset in visible} | {2: other}, isolation="read_committed")
+
+    assert found(run.finish(), "atomicity") == expected
+
+
+@pytest.mark.parametrize(
+    ("amounts", "read", "expected"),
+    [
+        pytest.param([5, -5], [0, 1], [], id="moved"),
+        pytest.param([5, -4], [0, 1], [("unbalanced", "violation", None)], id="made"),
+        pytest.param([5, -5], [0], [("unbalanced_by_loss", "note", None)], id="lost"),
+        pytest.param([5, -5], None, [("unjudged", "unjudged", None)], id="not read"),
+    ],
+)
+def test_the_bank(run: Transactions, amounts: list[int], read: list[int] | None, expected: list[Any]) -> None:
+    values = [
+        run.send(sequence, 100 + sequence, txn_id="x7", worker_class="transactional-bank", key=f"acct:{amount}")
+        for sequence, amount in enumerate(amounts)
+    ]
+    run.txn("committed", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    if read is not None:
+        run.final_read({offset: values[offset] for offset in read}, isolation="read_committed")
+
+    assert found(run.finish(), "bank") == expected
+
+
+@pytest.mark.parametrize(
+    ("outcome", "stable", "at", "expected"),
+    [
+        pytest.param("committed", 1, 20_000, [], id="moved on"),
+        pytest.param("committed", 0, 9_000, [], id="markers on their way"),
+        pytest.param("committed", 0, 20_000, [("hanging", "violation", 0)], id="committed and still there"),
+        pytest.param("info", 0, 9_000, [("open", "note", 0)], id="open"),
+        pytest.param("info", 0, 20_000, [("hanging", "violation", 0)], id="beyond its time-out"),
+    ],
+)
+def test_no_transaction_hangs(run: Transactions, outcome: str, stable: int, at: int, expected: list[Any]) -> None:
+    value = run.send(0, 100, txn_id="x7")
+    run.txn(outcome, 99, ("send", 0, value))
+    run.watermark(1, at, epoch=0, last_stable_offset=stable)
+
+    assert found(run.finish(), "hanging_transactions") == expected
+
+
+@pytest.mark.parametrize(
+    ("fetched", "expected"),
+    [
+        pytest.param(5, [], id="the newest"),
+        pytest.param(3, [("offset_stale", "violation", 3)], id="an overwritten one"),
+        pytest.param(4, [("offset_invented", "violation", 4)], id="one nobody committed"),
+        pytest.param(None, [("offset_forgotten", "violation", None)], id="none"),
+    ],
+)
+def test_a_committed_offset_is_a_register(run: Transactions, fetched: int | None, expected: list[Any]) -> None:
+    run.offsets("commit", 3, 100)
+    run.offsets("commit", 5, 110)
+    run.offsets("fetch", fetched, 120)
+
+    assert found(run.finish(), "group_offsets") == expected
+
+
+def test_a_commit_in_an_aborted_transaction_has_no_effect(run: Transactions) -> None:
+    run.offsets("commit", 3, 100, process=9)
+    run.txn("aborted", 105, process=7)
+    run.offsets("commit", 5, 110)
+    run.offsets("fetch", 3, 120)
+
+    assert found(run.finish(), "group_offsets") == []
+
+
+def test_a_stale_offset_after_a_disks_loss_is_a_fact_only(run: Transactions) -> None:
+    run.offsets("commit", 3, 100)
+    run.offsets("commit", 5, 110)
+    run.offsets("fetch", 3, 120)
+    run.fault("wipe", 115, node=1, lost_from=0)
+
+    assert found(run.finish(), "group_offsets") == [("offset_stale_after_loss", "note", 3)]

@@ -1,0 +1,138 @@
+"""Leaders, former lives, consumers that stop and figures of availability: pairs of a run that is fine and its neighbour."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.api import properties
+from harness.check import check
+from tests.checkers.recorded import MS, Run
+from tests.checkers.test_exactly_once import found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("observer", "epoch", "expected"),
+    [
+        pytest.param("node-2", 1, [], id="the elected one"),
+        pytest.param("node-2", 0, ["leader_not_elected", "two_leaders"], id="a second one in an epoch"),
+        pytest.param("node-3", 1, ["leader_not_elected"], id="one that was not elected"),
+        pytest.param("node-3", 7, [], id="an epoch nobody wrote down"),
+    ],
+)
+def test_one_leader_per_epoch(run: Run, observer: str, epoch: int, expected: list[str]) -> None:
+    run.change(200, leader=2, isr=[2, 3])
+    run.watermark(1, 100, epoch=0, observer="node-1")
+    run.watermark(1, 300, epoch=epoch, observer=observer)
+
+    assert [kind for kind, _, _ in found(run.finish(), "leaders")] == expected
+
+
+@pytest.mark.parametrize(
+    ("at", "error", "expected"),
+    [
+        pytest.param(150, "NONE", [], id="before it registered anew"),
+        pytest.param(250, "STALE_BROKER_EPOCH", [], id="refused"),
+        pytest.param(250, "NONE", ["stale_request_accepted"], id="carried out"),
+    ],
+)
+def test_requests_of_a_former_life_are_refused(run: Run, at: int, error: str, expected: list[str]) -> None:
+    run.registered(1, at=200, previous=-1)
+    common = {"api_key": 4, "correlation_id": 5, "fate": "delivered"}
+    ask, answer = json.dumps({"broker_epoch": 0}), json.dumps({"error": error})
+    run.recorder.row("requests", **{"from": 101, "to": 1}, **common, direction="request", at_ns=at * MS, summary=ask)
+    late = (at + 1) * MS
+    run.recorder.row("requests", **{"from": 1, "to": 101}, **common, direction="response", at_ns=late, summary=answer)
+
+    assert [kind for kind, _, _ in found(run.finish(), "stale_epochs")] == expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(4, []), (1, ["stale_member_accepted"])])
+def test_a_replica_of_a_former_life_never_joins(run: Run, epoch: int, expected: list[str]) -> None:
+    run.registered(2, at=200, previous=-1)
+    common = {"api_key": 56, "correlation_id": 5, "fate": "delivered"}
+    ask = json.dumps({"broker_id": 1, "broker_epoch": 0, "members": [[1, 0], [2, epoch]]})
+    run.recorder.row("requests", **{"from": 1, "to": 101}, **common, direction="request", at_ns=250 * MS, summary=ask)
+    answer = {"from": 101, "to": 1, "summary": '{"error": "NONE"}'}
+    run.recorder.row("requests", **answer, **common, direction="response", at_ns=251 * MS)
+
+    assert [kind for kind, _, _ in found(run.finish(), "stale_epochs")] == expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(1, []), (2, ["quorum_epoch_raised_by_return"])])
+def test_a_voter_that_comes_back_does_not_disrupt(run: Run, epoch: int, expected: list[str]) -> None:
+    run.fault("isolate", 100, node=101, target="controller 101")
+    run.metadata_epoch = epoch
+    run.metadata("NoOpRecord", 115)
+
+    assert [kind for kind, _, _ in found(run.finish(), "control_plane")] == expected
+
+
+@pytest.mark.parametrize(
+    ("polled", "expected"),
+    [
+        pytest.param([[0, 1], [2, 3]], [], id="everything"),
+        pytest.param([[0, 1], [3]], [("unseen", "note", 2)], id="all but one"),
+        pytest.param([[0, 1]], [], id="not that far"),
+    ],
+)
+def test_what_consumers_passed_over(run: Run, polled: list[list[int]], expected: list[Any]) -> None:
+    values = {offset: run.send(offset, 100 + offset) for offset in range(4)}
+    for number, offsets in enumerate(polled):
+        run.read({offset: values[offset] for offset in offsets}, 200 + number)
+    run.final_read(dict(values))
+
+    assert found(run.finish(), "unseen") == expected
+
+
+@pytest.mark.parametrize(
+    ("until", "high_watermark", "expected"),
+    [
+        pytest.param(10_300, 4, [("stopped", "note", 2)], id="for long"),
+        pytest.param(5_300, 4, [], id="for a moment"),
+        pytest.param(10_300, 2, [], id="at the end"),
+    ],
+)
+def test_a_consumer_that_stopped(run: Run, until: int, high_watermark: int, expected: list[Any]) -> None:
+    values = {offset: run.send(offset, 100 + offset) for offset in range(4)}
+    run.read({0: values[0], 1: values[1]}, 200)
+    for at in (300, until):
+        run.poll(90, "tail", 2, 0, at, high_watermark=high_watermark)
+    run.final_read(dict(values), 20_000)
+
+    assert found(run.finish(), "unseen") == expected
+
+
+def test_figures_of_availability(run: Run) -> None:
+    values = {}
+    for sequence, at in enumerate([100, 110, 2_500, 2_510]):
+        values[sequence] = run.send(sequence, at, complete_ns=(at + 2) * MS)
+    run.send(4, 1_000, outcome="info", complete_ns=None, offset=None, log_offset=None, process=8, value=(8 << 40))
+    run.phase("faults", 0, 3_000)
+    run.fault("kill", 500, node=1)
+    run.final_read(dict(values), 5_000)
+
+    (verdict,) = check([run.finish()], "inline")
+
+    told = verdict.figures["availability"]
+    place = {"topic": "t", "partition": 0, "acks": -1}
+    (unavailable,) = told["unavailable"]
+    assert unavailable == place | {"intervals": 1, "total_ns": 2_390 * MS, "longest_ns": 2_390 * MS}
+    (recovery,) = told["recovery"]
+    assert recovery == place | {"fault": 0, "recovery_ns": 2_002 * MS}
+    (latency,) = told["latency"]
+    assert latency["count"] == 4
+    assert 2 * MS <= latency["p50_ns"] <= latency["p99_ns"] <= 2.3 * MS
+
+
+def test_every_property_has_its_sentences(run: Run) -> None:
+    for name, module in properties().items():
+        assert module.__doc__, name
+        assert all(kind.sentence for kind in module.KINDS.values())
+        assert name == "transactions" or "SELECT" in module.SQL
