@@ -17,6 +17,7 @@ import clusters
 import nemesis
 import replog.mutants
 import workloads
+from results.plugins import FOLDER
 
 SCENARIOS: Final = Path(__file__).resolve().parent.parent / "scenarios"
 KINDS: Final = ("scenarios", "faults", "workloads", "checkers", "mutants", "clusters")
@@ -85,8 +86,9 @@ def mutant_named(name: str) -> str:
 
 
 def scenarios() -> dict[str, Path]:
-    """Return the scenario files that ship with the project."""
-    return {path.stem: path for path in sorted(SCENARIOS.glob("*.yaml"))}
+    """Return the scenario files that ship with the project, and the user's own."""
+    folders = (SCENARIOS, FOLDER / "scenarios")
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
 def scenario_file(name: str) -> Path:

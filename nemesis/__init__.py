@@ -1,1 +1,5 @@
 """What hurts: one file a fault."""
+
+from results.plugins import extend
+
+extend(__path__, __name__)

@@ -20,6 +20,7 @@ from harness.cli.evidence import bisect, bundle, diff, verify
 from harness.cli.explain import explain
 from harness.cli.findings import findings
 from harness.cli.histories import export_history, import_history
+from harness.cli.make import new
 from harness.cli.night import nightly
 from harness.cli.pages import report, serve
 from harness.cli.safety import clean, doctor, heal
@@ -97,6 +98,7 @@ app.command()(sweep)
 for command in (power, replay, shrink, demo, explain):
     app.command()(command)
 app.command()(nightly)
+app.command()(new)
 app.command()(bundle)
 app.command()(verify)
 app.command()(diff)

@@ -1,0 +1,59 @@
+"""`tribunal new`: a file that works, with its test, to be changed into one's own.
+
+Written where the harness finds it: into the project's packages when called from its checkout, else into
+`tribunal_plugins/` beside where `tribunal` is called.
+"""
+
+import keyword
+import re
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import jinja2
+
+from harness import catalog
+from harness.schedule import BadScenario
+from results.plugins import FOLDER
+
+NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+# What can be made: its package, and what there is already.
+KINDS: Final[Mapping[str, tuple[str, Callable[[], Mapping[str, object]]]]] = {
+    "fault": ("nemesis", catalog.faults),
+    "workload": ("workloads", catalog.all_workloads),
+    "checker": ("checkers", catalog.all_checkers),
+    "scenario": ("scenarios", catalog.scenarios),
+}
+
+
+def made(kind: str, name: str, about: str, folder: Path) -> list[Path]:
+    """Write the file of a new thing and its test below a folder; return both. `BadScenario` when it cannot be."""
+    if kind not in KINDS:
+        raise catalog.nearest("kind of thing", kind, KINDS)
+    package, known = KINDS[kind]
+    module = name.replace("-", "_")
+    if not NAME.fullmatch(name) or keyword.iskeyword(module):
+        raise BadScenario(f"name {name!r}: small letters, digits and hyphens, a letter first, no word of Python's")
+    if name in known():
+        raise BadScenario(f"there is a {kind} {name!r} already")
+    own = (folder / package / "api.py").is_file() or (folder / package / "produce-consume.yaml").is_file()
+    place = folder / package if own else folder / FOLDER / package
+    tests = folder / "tests" / package if own else folder / FOLDER / "tests"
+    suffix = "yaml" if kind == "scenario" else "py"
+    target = place / f"{name if kind == 'scenario' else module}.{suffix}"
+    test = tests / f"test_{module}.py"
+    for path in (target, test):
+        if path.exists():
+            raise BadScenario(f"{path}: there already")
+    words = {"name": name, "module": module, "about": about or f"What {name} is: say it here in one sentence."}
+    for path, template in ((target, f"{kind}.{suffix}.j2"), (test, f"{kind}_test.py.j2")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_rendered(template, words), encoding="utf-8")
+    return [target, test]
+
+
+def _rendered(name: str, words: Mapping[str, str]) -> str:
+    text = resources.files("harness").joinpath("templates", "new", name).read_text(encoding="utf-8")
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # noqa: S701 - Python
+    return environment.from_string(text).render(words)
