@@ -5,7 +5,8 @@ high watermark, the last stable offset or the flushed offset is touched, so that
 can lose what it still needs. Offsets never change: batches shrink, and go when nothing of them is left. Records of
 aborted transactions go, and never stand for their key. Some things stay though no reader wants them:
 
-- a segment's last batch (it says where the segment ends, recovery.py) and the last batch of each producer (its sequence);
+- the last batch of each producer (its sequence), without records if need be;
+- the last batch of all while nothing stands behind it: readers are to reach the log's end;
 - tombstones, and end markers of transactions whose records are all gone, until `tombstone_retention_ms` after the first
   cleaning that went over them: a consumer on its way through the log may have read what they end (KIP-534);
 - the last end marker of each producer that is still known (its epoch);
@@ -13,19 +14,21 @@ aborted transactions go, and never stand for their key. Some things stay though 
 
 The work comes in steps, between which the caller may do other things: appends and reads go on, truncation ends it.
 
+No more empty batches stay than these: a client that is sent nothing else, answer after answer, takes its limits for too small.
+
 How far a log was cleaned, and when, stands in `cleaner-offset-checkpoint` in its directory. The file's presence also says
-that the log may have holes: see `Log.expects_gaps`.
+that the log may have holes (see `Log.expects_gaps`), and what it says, up to where whole ends of segments may be missing.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from replog.log.batch import BatchHeader, CorruptBatch, Record, end_transaction, filtered, header_at, records
-from replog.log.checkpoints import CorruptCheckpoint, parsed_lines, rendered
+from replog.log.checkpoints import rendered
 from replog.log.log import Log
-from replog.log.recovery import CLEANER_FILE
+from replog.log.recovery import CLEANER_FILE, Cleaning, cleanings
 from replog.log.segment import SCAN_BYTES, Segment
 from replog.ports import File
 
@@ -48,10 +51,11 @@ class Cleaner:
     def __init__(self, log: Log, *, high_watermark: int, now_ms: int) -> None:
         self.log = log
         self.now_ms = now_ms
+        self.end_offset = NOWHERE
         self.segments = self._cleanable(high_watermark)
         self.last_offsets: dict[bytes, int] = {}
         self.last_markers: dict[int, int] = {}  # by producer id
-        self.cleanings = cleanings(log)
+        self.cleanings = cleanings(log.disk, log.directory)
         # What lies below was cleaned so long ago that every consumer has passed what its end marker or tombstone ends.
         self.horizon = self._horizon()
         self._unended: dict[int, None] = {}  # producers of which records stay, since their last marker
@@ -73,7 +77,7 @@ class Cleaner:
         """
         if not self.log.settings.compacts or not self._is_worth_it():
             return
-        end_offset = self.segments[-1].next_offset
+        end_offset = self.end_offset
         for segment in self.segments:
             yield from self._note_keys(segment)
         before = self.log.size
@@ -92,6 +96,7 @@ class Cleaner:
             if following.base_offset > limit or is_young:
                 break
             segments.append(segment)
+            self.end_offset = following.base_offset
         return segments
 
     def _is_worth_it(self) -> bool:
@@ -193,11 +198,17 @@ class Cleaner:
         has_records = self._unended.pop(header.producer_id, "no") is None
         is_last = self.last_markers[header.producer_id] == header.base_offset
         is_needed = is_last and self.log.producers.get(header.producer_id) is not None
-        ends_segment = header.next_offset == segment.next_offset
-        return content if has_records or is_needed or ends_segment or header.base_offset >= self.horizon else b""
+        if has_records or is_needed or header.base_offset >= self.horizon:
+            return content
+        return content if self._is_last_of_all(segment, header) else b""
+
+    def _is_last_of_all(self, segment: Segment, header: BatchHeader) -> bool:
+        active = self.log.segments[-1]
+        is_last = segment is self.segments[-1] and header.next_offset == segment.next_offset
+        return is_last and active.size == 0 and self.end_offset == active.base_offset
 
     def _is_needed_empty(self, segment: Segment, header: BatchHeader) -> bool:
-        if header.next_offset == segment.next_offset:
+        if self._is_last_of_all(segment, header):
             return True
         producer = self.log.producers.get(header.producer_id)
         return bool(producer and producer.recent and producer.recent[-1].last_offset == header.last_offset)
@@ -230,27 +241,10 @@ class Cleaner:
         self.log.expects_gaps = True
 
 
-class Cleaning(NamedTuple):
-    """One cleaning of the past: up to where, and when."""
-
-    end_offset: int
-    at_ms: int
-
-
-def cleanings(log: Log) -> list[Cleaning]:
-    """Return the cleanings that are remembered, oldest first."""
-    if not log.disk.exists(_path(log)):
-        return []
-    try:
-        lines = parsed_lines(log.disk.read_file(_path(log)), fields=2, numbers=(0, 1))
-    except CorruptCheckpoint:
-        return []
-    return [Cleaning(min(int(end_offset), log.log_end_offset), int(at_ms)) for end_offset, at_ms in lines]
-
-
 def cleaned_to(log: Log) -> int:
     """Return the offset up to which a log was cleaned, 0 if never; truncation may have gone below it."""
-    return max((cleaning.end_offset for cleaning in cleanings(log)), default=NOWHERE)
+    found = cleanings(log.disk, log.directory)
+    return min(max((cleaning.end_offset for cleaning in found), default=NOWHERE), log.log_end_offset)
 
 
 def _path(log: Log) -> str:

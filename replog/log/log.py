@@ -40,6 +40,7 @@ from replog.log.recovery import (
     Cut,
     Opened,
     Recovery,
+    forget_cleanings,
     load_producers,
     snapshot_offsets,
     snapshot_path,
@@ -400,6 +401,8 @@ class Log:
 
     def _truncate_segments(self, offset: int) -> None:
         self.truncation_count += 1
+        if self.expects_gaps:
+            forget_cleanings(self.disk, self.directory, offset)
         kept = self._segment_index(offset)
         for segment in reversed(self.segments[kept + 1 :]):  # newest first: what is left is always a prefix
             segment.remove()
@@ -414,6 +417,8 @@ class Log:
     def restart_at(self, offset: int) -> None:
         """Drop everything; the log is empty and goes on at `offset`."""
         self.truncation_count += 1
+        if self.expects_gaps:
+            forget_cleanings(self.disk, self.directory, 0)
         for segment in reversed(self.segments):
             segment.remove()
         for snapshot in snapshot_offsets(self.disk, self.directory):

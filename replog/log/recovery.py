@@ -15,13 +15,13 @@ again: the same bytes, which no tear can hurt, and which the next flush really w
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from replog.log import batch
 from replog.log.batch import BatchHeader, CorruptBatch, end_transaction, has_valid_crc, header_at
-from replog.log.checkpoints import CorruptCheckpoint
+from replog.log.checkpoints import CorruptCheckpoint, parsed_lines, rendered
 from replog.log.epochs import EpochCache
 from replog.log.producers import CorruptSnapshot, ProducerStates
 from replog.log.segment import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SCAN_BYTES, CorruptIndex, Segment, file_name
@@ -39,6 +39,13 @@ class Cut(msgspec.Struct, frozen=True):
 
     offset: int
     reason: str
+
+
+class Cleaning(NamedTuple):
+    """One compaction of the past: up to where, and when."""
+
+    end_offset: int
+    at_ms: int
 
 
 class Opened:
@@ -142,10 +149,12 @@ class Recovery:
     ) -> list[Segment]:
         """Rebuild what is known of the segments from `first` on; drop everything behind the first bad batch."""
         next_offset = segments[first].base_offset
+        cleaned_to = max((cleaning.end_offset for cleaning in cleanings(self.disk, self.directory)), default=-1)
         for index in range(first, len(segments)):
             segment = segments[index]
-            if segment.base_offset != next_offset:
-                # A new segment begins where the last one ended: something before it is lost.
+            if segment.base_offset != next_offset and not next_offset <= segment.base_offset <= cleaned_to:
+                # A new segment begins where the last one ended: something before it is lost. But compaction, which
+                # touches durable segments only, may have taken the end.
                 self.cut = Cut(next_offset, f"segment {segment.base_offset} comes after {next_offset}")
                 return self._without(segments, index)
             self._scan_segment(segment, epochs, producers)
@@ -229,6 +238,26 @@ def verified(segment: Segment, *, gaps_allowed: bool) -> Iterator[tuple[BatchHea
             inside = header.end
             yield header, view
         position += inside
+
+
+def cleanings(disk: Disk, directory: str) -> list[Cleaning]:
+    """Return the compactions that are remembered, oldest first."""
+    path = f"{directory}/{CLEANER_FILE}"
+    if not disk.exists(path):
+        return []
+    try:
+        lines = parsed_lines(disk.read_file(path), fields=2, numbers=(0, 1))
+    except CorruptCheckpoint:
+        return []
+    return [Cleaning(int(end_offset), int(at_ms)) for end_offset, at_ms in lines]
+
+
+def forget_cleanings(disk: Disk, directory: str, offset: int) -> None:
+    """Remember of compactions only what concerns offsets below this one: those above will mean something else."""
+    known = cleanings(disk, directory)
+    kept = [f"{min(cleaning.end_offset, offset)} {cleaning.at_ms}" for cleaning in known]
+    if any(cleaning.end_offset > offset for cleaning in known):
+        disk.replace_file(f"{directory}/{CLEANER_FILE}", rendered(kept))
 
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:

@@ -14,9 +14,10 @@ from replog.log.batch import (
     records,
     sealed,
 )
-from replog.log.cleaner import Cleaner, cleaned_to, cleanings
+from replog.log.cleaner import Cleaner, cleaned_to
 from replog.log.compression import Codec
 from replog.log.log import Log
+from replog.log.recovery import cleanings
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin
 from tests.log.batches import a_disk, content, opened, state
@@ -120,7 +121,7 @@ def test_the_memory_of_cleanings_stays_small() -> None:
         log.roll(now_ms=0)
         _clean(log, now_ms)
 
-    assert len(cleanings(log)) < 40
+    assert len(cleanings(log.disk, log.directory)) < 40
     assert cleaned_to(log) == log.segments[-1].base_offset
 
 
