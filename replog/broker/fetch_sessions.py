@@ -12,8 +12,7 @@ The asking side is `SessionClient`. A session that the server lost, or of which 
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,6 +20,9 @@ from replog.broker.isr import Contact
 from replog.errors import Error
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, NodeId
 from replog.wire.messages.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from random import Random
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0  # a full fetch that would like a session
@@ -144,7 +146,7 @@ class FetchSessions:
              that is older than that for a larger one; replicas displace consumers, never the other way round.
     """
 
-    def __init__(self, slots: int, random: Random, *, eviction_ms: int = EVICTION_MS) -> None:
+    def __init__(self, slots: int, random: "Random", *, eviction_ms: int = EVICTION_MS) -> None:
         self.slots = slots
         self.eviction_ms = eviction_ms
         self.sessions: dict[int, FetchSession] = {}  # the one used longest ago first
