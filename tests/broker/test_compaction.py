@@ -1,10 +1,13 @@
 """Brokers compact, delete and checkpoint by themselves, while clients go on."""
 
 import asyncio
+from hashlib import sha512
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from replog.log.batch import records
+from replog.log.cleaner import cleaned_to
 from tests.broker.loopback import in_thread, running
 
 OFTEN = {
@@ -98,3 +101,64 @@ def entry(folder, node, name):
     path = folder / f"node-{node}" / name
     lines = path.read_text().splitlines() if path.exists() else []
     return next((int(line.split()[2]) for line in lines if line.startswith("t 0 ")), -1)
+
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+STARTED_MS = 1_700_000_000_000
+TIMES_MS = [STARTED_MS - 5, *(STARTED_MS + index * 10 - index % 3 for index in range(0, 800, 97)), STARTED_MS + 7_985]
+
+
+def produce_packed(bootstrap, codec, entries):
+    """Let librdkafka produce batches of a codec; timestamps are the entries' indexes."""
+    settings = {"bootstrap.servers": bootstrap, "compression.type": codec, "batch.num.messages": 50, "linger.ms": 20}
+    producer = Producer(settings)
+    for index, (key, value) in enumerate(entries):
+        producer.produce(codec, value, key, timestamp=STARTED_MS + index * 10)
+    assert producer.flush(40) == 0
+
+
+def test_batches_of_every_codec_are_compacted_and_found_by_time(tmp_path):
+    """Of real librdkafka batches: the last value of each key stays, and a time look-up names the very record."""
+    entries = [(b"k%d" % (index % 7), sha512(b"%d" % index).hexdigest().encode()) for index in range(800)]
+
+    async def scenario():
+        async with running(tmp_path, controllers=1, brokers=2, **OFTEN) as cluster:
+            for codec in CODECS:
+                await in_thread(
+                    lambda codec=codec: create(
+                        cluster.bootstrap, codec, cleanup_policy="compact", segment_bytes="12000"
+                    )
+                )
+                await in_thread(lambda codec=codec: produce_packed(cluster.bootstrap, codec, entries))
+            logs = {codec: [replica.partition.log for replica in replicas(cluster, codec)] for codec in CODECS}
+            for number, codec in enumerate(CODECS):
+                for log in logs[codec]:
+                    await until(lambda log=log: cleaned_to(log) > 500)
+                    kept = [header for segment in log.segments for header in segment.headers() if header.count]
+                    assert {header.codec for header in kept} == {number}
+                    assert sum(header.count for header in kept) < 500
+                found = await in_thread(lambda codec=codec: read(cluster.bootstrap, codec))
+                assert dict(found) == dict(entries)
+                leader = next(r.partition for r in replicas(cluster, codec) if r.partition.leadership is not None)
+                asked = await in_thread(lambda codec=codec: offsets_at(cluster.bootstrap, codec))
+                assert asked == expected(leader.log)
+
+    asyncio.run(scenario())
+
+
+def offsets_at(bootstrap, topic):
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
+    asked = [consumer.offsets_for_times([TopicPartition(topic, 0, time_ms)], 20)[0].offset for time_ms in TIMES_MS]
+    consumer.close()
+    return asked
+
+
+def expected(log):
+    """The first record that is not older, as a scan finds it."""
+    return [next(r.offset for r in scanned(log) if r.timestamp_ms >= time_ms) for time_ms in TIMES_MS]
+
+
+def scanned(log):
+    for segment in log.segments:
+        for header in segment.headers():
+            yield from records(segment.batch_bytes(header))
