@@ -54,23 +54,29 @@ class ProgramFailed(Exception):
     """The program did not end with a fingerprint; the message is the end of what it said."""
 
 
-def difference(program: str, seed: int) -> Difference | None:
-    """Run a seed twice; return None when the runs are the same."""
-    first, second = fingerprint(program, seed, 0, None), fingerprint(program, seed, 1, None)
+def difference(program: str, seed: int, *, hash_seed: int | None = None) -> Difference | None:
+    """Run a seed twice; return None when the runs are the same.
+
+    hash_seed:  the same PYTHONHASHSEED for both, for code that is not ours and iterates over sets of strings.
+    """
+    first, second = (fingerprint(program, seed, variation, None, hash_seed) for variation in (0, 1))
     if first == second:
         return None
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, f"trace-{variation}") for variation in (0, 1)]
         for variation, path in enumerate(paths):
-            fingerprint(program, seed, variation, path)
+            fingerprint(program, seed, variation, path, hash_seed)
         with paths[0].open() as one, paths[1].open() as other:
             before, lines = first_difference(one, other)
     return Difference(seed, first, second, before, *lines)
 
 
-def fingerprint(program: str, seed: int, variation: int, trace: Path | None) -> Fingerprint:
+def fingerprint(
+    program: str, seed: int, variation: int, trace: Path | None, hash_seed: int | None = None
+) -> Fingerprint:
     """Run a program in a fresh interpreter, the environment varied by number."""
-    environment = dict(os.environ, PYTHONHASHSEED=str(1 + 41 * variation), PADDING="x" * (3333 * variation))
+    pinned = 1 + 41 * variation if hash_seed is None else hash_seed
+    environment = dict(os.environ, PYTHONHASHSEED=str(pinned), PADDING="x" * (3333 * variation))
     environment["PYTHONPATH"] = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     command = [sys.executable, "-m", "clusters.simulated.determinism", program, str(seed), str(trace or "")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603

@@ -74,7 +74,7 @@ def sealed(simulation: Simulation) -> Iterator[Simulation]:
     gc.freeze()
     gc.disable()
     try:
-        with _replaced(_replacements(simulation.loop)):
+        with _replaced(_replacements(simulation.loop)), _module_seeded(simulation.seed):
             yield simulation
     finally:
         _SEAL.loop = None
@@ -106,6 +106,17 @@ def _replacements(loop: SimulatedLoop) -> list[Replacement]:
     ]
     found += [(random, name, chance.function(name)) for name in FUNCTIONS_OF_RANDOM]
     return found
+
+
+@contextlib.contextmanager
+def _module_seeded(seed: int | str) -> Iterator[None]:
+    """Seed the stream behind module `random`: who took a function of it by `from random import` before has the real one."""
+    state = random.getstate()
+    random.seed(f"{seed}/module random, taken before")
+    try:
+        yield
+    finally:
+        random.setstate(state)
 
 
 @contextlib.contextmanager

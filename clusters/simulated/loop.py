@@ -13,6 +13,7 @@ Futures and tasks hash by their number, not by their address: a set of tasks the
 
 import asyncio
 import math
+import socket
 import sys
 from asyncio import Future, Task, TimerHandle, events
 from collections import Counter, deque
@@ -464,6 +465,33 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         except Exception as problem:  # noqa: BLE001  # as an executor: the caller gets it
             future.set_exception(problem)
         return future
+
+    # what foreign clients ask for: connections of their own, from the machine they run on
+
+    async def create_connection(  # type: ignore[override]  # typeshed knows four forms of it
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        **options: Any,
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """Open a simulated connection; TLS, bound and given sockets are refused: they would be real."""
+        asked = sorted(name for name, value in options.items() if value is not None)
+        network = self.current_process().network
+        if asked or network is None or host is None or port is None:
+            self.refuse(f"create_connection({host!r}, {port!r}, {', '.join(asked)})")
+        return await network.connect(host, port, protocol_factory)
+
+    async def getaddrinfo(  # type: ignore[override]  # every machine has one address, whatever is asked for
+        self, host: str | bytes | None, port: str | int | None, **options: int
+    ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]]:
+        """Return where a machine's name leads to."""
+        network = self.current_process().network
+        if network is None or not isinstance(host, str):
+            self.refuse(f"getaddrinfo({host!r})")
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (network.address_of(host), int(port or 0)))
+        ]
 
     def refuse(self, what: str) -> NoReturn:
         """Refuse something real: raise with the caller's place, and end the run even if somebody catches it."""

@@ -270,6 +270,10 @@ class ProcessNetwork:
         """Open a connection from the machine's own address."""
         return await self._network.connect(self._host, self._process, host, port, factory)
 
+    def address_of(self, name: str) -> str:
+        """Return the address of a machine."""
+        return self._network.resolve(name).address
+
 
 Factory = Callable[[], BaseProtocol]
 

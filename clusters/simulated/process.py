@@ -5,10 +5,11 @@ process. A process is killed between two of its callbacks. Nothing of it runs ag
 because everything it had is kept referenced: a collected coroutine would be closed, and that runs code.
 """
 
-from asyncio import Task
+from asyncio import BaseProtocol, BaseTransport, Task
 from collections import deque
+from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from clusters.simulated.loop import SimulatedHandle
@@ -56,6 +57,18 @@ class MonotonicClock:
         self.drift_ppb = drift_ppb
 
 
+class ClientNetwork(Protocol):
+    """Connections from the machine that a process runs on."""
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], BaseProtocol]
+    ) -> tuple[BaseTransport, BaseProtocol]:
+        """Open a connection."""
+
+    def address_of(self, name: str) -> str:
+        """Return the address of a machine; `OSError` when there is none of this name."""
+
+
 class Process:
     """One incarnation of a process on a machine, from start to death."""
 
@@ -71,6 +84,7 @@ class Process:
         self.died_ns = NEVER_NS
         self.deferred: deque[SimulatedHandle] = deque()
         self.graveyard: list[object] = []
+        self.network: ClientNetwork | None = None  # through which what runs here may connect by itself
         self._tasks: dict[int, Task[Any]] = {}
         self._sweep_at = TASKS_BEFORE_FIRST_SWEEP
         self.context: Context = copy_context()

@@ -291,7 +291,8 @@ class SimulatedWorld:
         self.clock: Clock = SimulatedClock(machine, process)
         self.entropy: Entropy = SimulatedEntropy(machine)
         self.disk: Disk = machine.disk
-        self.network: Network = ProcessNetwork(machine.simulation.network, machine.host, process)
+        process.network = ProcessNetwork(machine.simulation.network, machine.host, process)
+        self.network: Network = process.network
         self.journal: Journal = SimulatedJournal(machine)
 
 
