@@ -318,7 +318,7 @@ class Broker:
     # --- requests ------------------------------------------------------------------------
 
     def _handlers(self, cluster: ClusterApi) -> dict[Api, Handle]:
-        fetch = FetchApi(self.replicas, self.config)
+        fetch = FetchApi(self.replicas, self.config, lambda: self.server.unsent_bytes)
         offsets = OffsetsApi(self.replicas, self.tasks, lambda: self.hosting.broker_epoch)
         forwarding = Forwarding(self.world, self.link, self.tasks)
         return {

@@ -7,7 +7,7 @@ Every fetch belongs to a session (`replog.broker.fetch_sessions`), if only for i
 looks at nothing but the partitions that are due (SPEC 3.2.7, KIP-227).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -34,6 +34,8 @@ from replog.wire.messages.fetch import (
 FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_RACK: Final = 11
+UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024  # of answers that slow readers leave in memory, all together
+ANSWER_BYTES_MIN: Final = 64 * 1024
 NO_DIVERGENCE: Final = EpochEndOffset()
 NO_LEADER: Final = LeaderIdAndEpoch()
 
@@ -89,7 +91,8 @@ class Fetch:
         # once only where it may serve readers itself. Else every record would cost each follower two round trips.
         self.heeds_watermarks = self.replica_id < 0 or bool(api.rack)
         limit = api.consumer_bytes_max if self.replica_id < 0 else api.replica_bytes_max
-        self.max_bytes = min(body.max_bytes, limit)
+        # Slow readers of large answers share what is left; each still gets its first batch.
+        self.max_bytes = min(body.max_bytes, limit, max(ANSWER_BYTES_MIN, UNSENT_BYTES_MAX - api.unsent_bytes()))
         self.deadline_ms = now_ms + body.max_wait_ms
         self.session: FetchSession
         self.is_full = True
@@ -259,8 +262,10 @@ class Fetch:
 class FetchApi:
     """Reads for consumers and replicas."""
 
-    def __init__(self, replicas: Replicas, config: NodeConfig) -> None:
+    def __init__(self, replicas: Replicas, config: NodeConfig, unsent_bytes: Callable[[], int]) -> None:
+        """`unsent_bytes`: what of earlier answers is still in memory, because its readers are slow."""
         self.replicas = replicas
+        self.unsent_bytes = unsent_bytes
         self.clock = replicas.world.clock
         self.rack = config.text("broker.rack")
         self.selects_by_rack = config.text("replica.selector.class") == RACK_AWARE

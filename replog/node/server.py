@@ -48,6 +48,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     pending_requests_max: int = 100
     reply_buffer_bytes_max: int = 1024 * 1024
     idle_ms_max: int = 600000
+    farewell_ms: int = 10000  # for the last answers of a connection that we close
 
     @staticmethod
     def of(config: NodeConfig) -> "ServerLimits":
@@ -162,6 +163,7 @@ class Server:
         self.connections: dict[int, ServerConnection] = {}
         self.held_bytes = 0  # of requests that are unfinished or unanswered
         self.unanswered_bytes = 0
+        self._choked: dict[int, ServerConnection] = {}  # their peers do not read what was answered
         self._waiting: dict[int, ServerConnection] = {}  # not reading because of `queued_bytes_max`
         self._unfinished: dict[int, ServerConnection] = {}  # in the middle of a frame, the longest first
         self._next_id = 0
@@ -203,6 +205,19 @@ class Server:
         for other in favoured:
             if self._waiting.pop(other.connection_id, None) is not None:
                 other.go_on()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Answers that slow peers leave in our memory; whoever makes large answers heeds it."""
+        return sum(connection.unsent_bytes for connection in self._choked.values())
+
+    def choke(self, connection: "ServerConnection") -> None:
+        """Note that a peer does not read."""
+        self._choked[connection.connection_id] = connection
+
+    def unchoke(self, connection: "ServerConnection") -> None:
+        """Note that it reads again, or is gone."""
+        self._choked.pop(connection.connection_id, None)
 
     def is_waiting(self, connection: "ServerConnection") -> bool:
         """Tell whether a connection must not read because too much is held already."""
@@ -246,6 +261,11 @@ class ServerConnection(asyncio.Protocol):
         """Bytes of requests that are unfinished or unanswered."""
         return 0 if self._closed else self._frames.held_bytes + self.unanswered_bytes
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of answers that wait in this process for the peer to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -269,17 +289,21 @@ class ServerConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Read no more requests while the peer does not read replies."""
         self._writable = False
+        self._server.choke(self)
         self._adjust_reading()
 
     def resume_writing(self) -> None:
         """Go on."""
         self._writable = True
+        self._server.unchoke(self)
         self._write_answers()
         self._handle_frames()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of everything."""
         self._end()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
 
     # requests
 
@@ -418,10 +442,13 @@ class ServerConnection(asyncio.Protocol):
             self.drop()
 
     def drop(self) -> None:
-        """Close without a word; answers that are written already still leave."""
+        """Close without a word; answers that are written already still leave, if the peer reads them soon."""
+        self._end()
         if self._transport is not None:
             self._transport.close()
-        self._end()
+            # A peer that never reads would keep the descriptor, and the answers, for ever.
+            farewell_ms = self._server.limits.farewell_ms
+            self._idle_timer = asyncio.get_running_loop().call_later(farewell_ms / 1000, self._transport.abort)
 
     def abort(self) -> None:
         """Close at once; what the peer has not read is lost."""
@@ -433,6 +460,7 @@ class ServerConnection(asyncio.Protocol):
         if self._closed:
             return
         self._closed = True
+        self._server.unchoke(self)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for request in self._pending:

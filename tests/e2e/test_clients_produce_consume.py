@@ -383,7 +383,8 @@ def test_every_codec_from_any_offset_and_time(stage: Stage, kind: type[Kind]) ->
     stage.run(client.produce, topic, client.codecs, COUNT)
 
     for partition, codec in enumerate(client.codecs):
-        assert stage.stored_codecs(topic, partition) == {codec}
+        # kafka-python leaves a batch alone that compression would make larger, as one with a single record.
+        assert codec in stage.stored_codecs(topic, partition) <= {codec, "none"}
     partition = len(client.codecs) - 1
     sent = [
         Read(index, key(index), value(index), BASE_MS + index * 1000, str(index) if client.stamps else "0")

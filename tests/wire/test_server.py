@@ -413,6 +413,30 @@ def test_a_peer_that_does_not_read_is_not_read():
     serve(scenario, big, limits=ServerLimits(reply_buffer_bytes_max=65536))
 
 
+def test_a_peer_that_is_refused_and_reads_nothing_is_gone_after_a_while():
+    """Else whoever asks for much, then talks nonsense and never reads, keeps a descriptor and the answer for ever."""
+
+    def big(request: ServerRequest) -> None:
+        request.reply(MetadataResponse(cluster_id="x" * 30_000))
+
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+        one = encode_request(Api.METADATA, 9, 1, "x", MetadataRequest())
+        writer.write(one * 1000 + b"\xff" * 100)
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            while not setup.asked or setup.server.connections:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await reader.readexactly(30_000 * 1000)
+        writer.close()
+
+    serve(
+        scenario, big, limits=ServerLimits(reply_buffer_bytes_max=1 << 30, pending_requests_max=10_000, farewell_ms=50)
+    )
+
+
 def test_an_idle_connection_is_closed():
     async def scenario(setup: Setup) -> None:
         reader, writer = await setup.socket()
