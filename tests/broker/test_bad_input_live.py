@@ -1,0 +1,212 @@
+"""What strangers and broken clients send to a real broker: each is told, nothing is appended, everyone else is served."""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+from replog.__main__ import ClientWorld
+from replog.client.client import Client
+from replog.client.connection import Connection
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.log.batch import NewRecord, build, crc32c
+from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.codec import encode_request
+from replog.wire.messages import list_offsets as lo
+from replog.wire.messages import offset_for_leader_epoch as oe
+from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from replog.wire.messages.metadata import MetadataRequest
+from replog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.loopback import running
+
+FOREIGN = UUID(int=12345)
+ATTRIBUTES, CRC = 21, 17
+NOW_MS = ClientWorld().clock.wall_ms()
+
+
+class Broker:
+    """One broker with the topic `t`, asked by hand."""
+
+    def __init__(self, client: Client, connection: Connection, endpoint: Endpoint, topic_id: UUID) -> None:
+        self.client = client
+        self.connection = connection
+        self.endpoint = endpoint
+        self.topic_id = topic_id
+
+    async def produce(self, records: bytes, *, topic_id: UUID | None = None, partition: int = 0) -> Error:
+        data = [PartitionProduceData(index=partition, records=records)]
+        topic = TopicProduceData(topic_id=topic_id or self.topic_id, partition_data=data)
+        body = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
+        answer = await self.connection.send(Api.PRODUCE, body, timeout_ms=5000)
+        error: Error = answer.responses[0].partition_responses[0].error_code
+        return error
+
+    async def fetch(self, topic_id: UUID, partition: int, offset: int, epoch: int = -1) -> Error:
+        wanted = FetchPartition(
+            partition=partition, fetch_offset=offset, current_leader_epoch=epoch, partition_max_bytes=1000
+        )
+        body = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])])
+        answer = await self.connection.send(Api.FETCH, body, timeout_ms=5000)
+        error: Error = answer.responses[0].partitions[0].error_code
+        return error
+
+    async def offset(self, timestamp: int, topic: str = "t", epoch: int = -1) -> tuple[Error, int, int]:
+        wanted = lo.ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
+        body = lo.ListOffsetsRequest(topics=[lo.ListOffsetsTopic(name=topic, partitions=[wanted])])
+        answer = await self.connection.send(Api.LIST_OFFSETS, body, timeout_ms=5000)
+        found = answer.topics[0].partitions[0]
+        return found.error_code, found.offset, found.timestamp
+
+    async def end_of_epoch(self, epoch: int, known: int = -1) -> tuple[Error, int, int]:
+        wanted = oe.OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=known)
+        body = oe.OffsetForLeaderEpochRequest(topics=[oe.OffsetForLeaderTopic(topic="t", partitions=[wanted])])
+        answer = await self.connection.send(Api.OFFSET_FOR_LEADER_EPOCH, body, timeout_ms=5000)
+        found = answer.topics[0].partitions[0]
+        return found.error_code, found.leader_epoch, found.end_offset
+
+    async def shout(self, data: bytes, *, leave: bool = False) -> bytes:
+        """Send bytes over a connection of their own; return what comes back until it is closed."""
+        reader, writer = await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
+        try:
+            async with asyncio.timeout(10):
+                writer.write(data)
+                if leave:
+                    writer.write_eof()
+                return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.transport.abort()
+
+
+def on_broker(folder: Path, scenario: Callable[[Broker], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with running(folder, controllers=1, brokers=1) as cluster:
+            host, port = cluster.bootstrap.split(":")
+            endpoint = Endpoint(host, int(port))
+            client = Client(ClientWorld(), [endpoint])
+            await client.create_topic("t", partitions=1, replication_factor=1)
+            connection = Connection(ClientWorld(), endpoint, "hand")
+            await connection.open()
+            broker = Broker(client, connection, endpoint, (await client.leader("t", 0)).topic_id)
+            while await broker.produce(batch(b"first")) is not Error.NONE:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)  # its log is being laid down
+            await scenario(broker)
+            connection.close()
+            await client.close()
+
+    asyncio.run(run())
+
+
+def batch(*values: bytes, timestamp_ms: int = NOW_MS) -> bytes:
+    return build([NewRecord(None, value) for value in values], timestamp_ms=timestamp_ms)
+
+
+def changed(position: int, value: bytes, *, sealed: bool) -> bytes:
+    """Return a batch with other bytes at a position. sealed: the checksum fits them."""
+    data = bytearray(batch(b"one", b"two"))
+    data[position : position + len(value)] = value
+    if sealed:
+        data[CRC : CRC + 4] = struct.pack(">I", crc32c(memoryview(data)[ATTRIBUTES:]))
+    return bytes(data)
+
+
+REFUSED = {
+    "magic 0": (changed(16, b"\0", sealed=True), Error.INVALID_RECORD),
+    "magic 1": (changed(16, b"\1", sealed=True), Error.INVALID_RECORD),
+    "magic 3": (changed(16, b"\3", sealed=True), Error.CORRUPT_MESSAGE),
+    "unknown codec 5": (changed(ATTRIBUTES, b"\0\5", sealed=True), Error.UNSUPPORTED_COMPRESSION_TYPE),
+    "unknown codec 7": (changed(ATTRIBUTES, b"\0\7", sealed=True), Error.UNSUPPORTED_COMPRESSION_TYPE),
+    "fewer offsets than records": (changed(23, b"\0\0\0\0", sealed=True), Error.INVALID_RECORD),
+    "offsets that go back": (changed(23, b"\xff\xff\xff\xf0", sealed=True), Error.CORRUPT_MESSAGE),
+    "a length beyond the request": (changed(8, b"\0\0\xff\xff", sealed=False), Error.CORRUPT_MESSAGE),
+    "a negative length": (changed(8, b"\xff\xff\xff\xff", sealed=False), Error.CORRUPT_MESSAGE),
+    "a control batch": (changed(ATTRIBUTES, b"\0\x20", sealed=True), Error.INVALID_RECORD),
+    "too large": (batch(bytes(1_100_000)), Error.MESSAGE_TOO_LARGE),
+    "nothing": (b"", Error.INVALID_RECORD),
+    "half a batch": (batch(b"half")[:30], Error.CORRUPT_MESSAGE),
+    "a batch and a half": (batch(b"one") + batch(b"half")[:40], Error.CORRUPT_MESSAGE),
+    "from the year 2100": (batch(b"x", timestamp_ms=4_102_444_800_000), Error.INVALID_TIMESTAMP),
+}
+
+
+def test_bad_batches_are_refused_and_nothing_is_appended(tmp_path: Path) -> None:
+    random = Random("flips")
+
+    async def scenario(broker: Broker) -> None:
+        said = {name: await broker.produce(records) for name, (records, _) in REFUSED.items()}
+        assert said == {name: error for name, (_, error) in REFUSED.items()}
+
+        good = batch(b"value", b"other")
+        for _ in range(150):
+            bit = random.randrange(16 * 8, len(good) * 8)  # before it stand offset, length and epoch
+            bad = bytearray(good)
+            bad[bit // 8] ^= 1 << bit % 8
+            allowed = {Error.CORRUPT_MESSAGE, Error.INVALID_RECORD} if bit // 8 == 16 else {Error.CORRUPT_MESSAGE}
+            assert await broker.produce(bytes(bad)) in allowed, bit
+
+        assert await broker.offset(-1) == (Error.NONE, 1, -1)
+        # Base offset and leader epoch are the leader's to give, whatever a producer writes there.
+        assert await broker.produce(changed(0, struct.pack(">q", 77), sealed=False)) is Error.NONE
+        assert await broker.offset(-1) == (Error.NONE, 3, -1)
+
+    on_broker(tmp_path, scenario)
+
+
+def test_partitions_that_are_not_there_are_said_so(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        assert await broker.produce(batch(b"x"), topic_id=FOREIGN) is Error.UNKNOWN_TOPIC_ID
+        assert await broker.produce(batch(b"x"), partition=9) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert await broker.fetch(FOREIGN, 0, 0) is Error.UNKNOWN_TOPIC_ID
+        assert await broker.fetch(ZERO_UUID, 0, 0) in (Error.UNKNOWN_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        assert await broker.fetch(broker.topic_id, 9, 0) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert await broker.fetch(broker.topic_id, 0, 2) is Error.OFFSET_OUT_OF_RANGE
+        assert await broker.fetch(broker.topic_id, 0, -5) is Error.OFFSET_OUT_OF_RANGE
+        assert await broker.fetch(broker.topic_id, 0, 0, epoch=99) is Error.UNKNOWN_LEADER_EPOCH
+        assert (await broker.offset(-1, topic="nobody's"))[0] is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await broker.offset(-1, epoch=99))[0] is Error.UNKNOWN_LEADER_EPOCH
+
+    on_broker(tmp_path, scenario)
+
+
+def test_offsets_of_all_kinds(tmp_path: Path) -> None:
+    """Latest -1, earliest -2, latest by timestamp -3, earliest local -4, and the first at or after a time."""
+
+    async def scenario(broker: Broker) -> None:
+        for stamp in (NOW_MS + 30_000, NOW_MS + 10_000, NOW_MS + 20_000):
+            assert await broker.produce(batch(b"x", timestamp_ms=stamp)) is Error.NONE
+
+        assert await broker.offset(-1) == (Error.NONE, 4, -1)
+        assert await broker.offset(-2) == (Error.NONE, 0, -1)
+        assert await broker.offset(-3) == (Error.NONE, 1, NOW_MS + 30_000)
+        assert await broker.offset(-4) == (Error.NONE, 0, -1)
+        assert await broker.offset(0) == (Error.NONE, 0, NOW_MS)
+        assert await broker.offset(NOW_MS + 5_000) == (Error.NONE, 1, NOW_MS + 30_000)
+        assert await broker.offset(NOW_MS + 30_001) == (Error.NONE, -1, -1)
+        assert await broker.end_of_epoch(0) == (Error.NONE, 0, 4)
+        assert await broker.end_of_epoch(5) == (Error.NONE, -1, -1)
+        assert (await broker.end_of_epoch(0, known=9))[0] is Error.UNKNOWN_LEADER_EPOCH
+
+    on_broker(tmp_path, scenario)
+
+
+def test_what_is_no_request_costs_its_sender_the_connection(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        good = encode_request(Api.METADATA, 9, 1, "x", MetadataRequest())
+        assert await broker.shout(struct.pack(">i", 104857601) + b"x" * 100) == b""
+        assert await broker.shout(struct.pack(">i", -1)) == b""
+        assert await broker.shout(struct.pack(">ihhi", 20, 99, 0, 0) + bytes(12)) == b""
+        assert await broker.shout(Random("noise").randbytes(5000), leave=True) == b""
+        for end in (1, 4, 9, len(good) - 1):
+            assert await broker.shout(good[:end], leave=True) == b""
+        assert len(await broker.shout(good, leave=True)) > 40
+        torn = struct.pack(">i", len(good) - 4 - 3) + good[4:-3]
+        assert await broker.shout(torn) == b""
+
+        assert await broker.produce(batch(b"still there")) is Error.NONE
+
+    on_broker(tmp_path, scenario)
