@@ -1,7 +1,8 @@
 """One leader per partition and leader epoch: by what the nodes themselves did, and by what the metadata log committed.
 
-A node writes down the watermarks of a partition only while it leads it, so two nodes with rows of one leader epoch both
-took themselves for its leader, and a node with rows of an epoch that the metadata log gave to another was never elected.
+A node writes down a partition's high watermark only while it leads it (as a follower it tells its log end alone), so two
+nodes with such rows of one leader epoch both took themselves for its leader, and a node with one of an epoch that the
+metadata log gave to another was never elected.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     source:   SPEC I1; KIP-101, KIP-595.
     """
     seen = rows.columns("watermarks")
-    own = np.flatnonzero((seen["source"] == NODE) & (seen["leader_epoch"] != UNKNOWN))
+    told = (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+    own = np.flatnonzero((seen["source"] == NODE) & told)
     if own.size == 0:
         return Found(nothing())
     names = rows.words("watermarks", "observer")
@@ -70,7 +72,7 @@ def detail(anomaly: Mapping[str, Any]) -> str:
 SQL: Final = """
 WITH led AS (
   SELECT run_id, topic, partition, leader_epoch, CAST(SUBSTR(observer, 6) AS INT) AS node, MIN(at_ns) AS at_ns
-  FROM watermarks WHERE source = 'node' AND leader_epoch IS NOT NULL
+  FROM watermarks WHERE source = 'node' AND leader_epoch IS NOT NULL AND high_watermark IS NOT NULL
   GROUP BY run_id, topic, partition, leader_epoch, observer
 ), ranked AS (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, leader_epoch ORDER BY at_ns, node) AS place FROM led

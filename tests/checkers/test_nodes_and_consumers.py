@@ -34,6 +34,15 @@ def test_one_leader_per_epoch(run: Run, observer: str, epoch: int, expected: lis
     assert [kind for kind, _, _ in found(run.finish(), "leaders")] == expected
 
 
+def test_a_follower_that_tells_its_log_end_does_not_lead(run: Run) -> None:
+    run.change(200, leader=2, isr=[2, 3])
+    run.watermark(1, 300, epoch=1, observer="node-2")
+    own = {"observer": "node-3", "source": "node", "topic": "t", "partition": 0}
+    run.recorder.row("watermarks", **own, leader_epoch=1, log_end_offset=4, at_ns=310 * MS)
+
+    assert found(run.finish(), "leaders") == []
+
+
 @pytest.mark.parametrize(
     ("at", "error", "expected"),
     [
