@@ -2,7 +2,7 @@
 
 Exit codes: 0 done or stopped in good order, 1 an error that nobody foresaw (the node ends and says where), 2 usage or
 configuration, 3 a log directory that is not this node's, 4 an address that cannot be had, 5 the cluster said no, 6 no log
-directory can be used.
+directory can be used, 7 the metadata on the disk is damaged.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from replog.node.broker import Broker
 from replog.node.controller import ControllerNode, listener_of
 from replog.node.log_directories import NoDirectory
 from replog.node.meta_properties import ForeignDirectory
+from replog.node.metadata_damage import DamagedMetadata
 from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
 from replog.ports import Clock, Disk, Entropy, Journal, Network, World
 from replog.types import NodeId
@@ -40,6 +41,7 @@ class Exit(IntEnum):
     ADDRESS = 4
     REFUSED = 5
     DISK = 6
+    DAMAGE = 7
 
 
 class Unusable(Exception):
@@ -209,6 +211,9 @@ async def _live(
         stop = await start(world, config)
     except Unusable as problem:
         refused.append(problem)
+        return
+    except DamagedMetadata as problem:
+        refused.append(Unusable(Exit.DAMAGE, str(problem)))
         return
     except (NoDirectory, OSError) as problem:
         # Addresses were tried before: what is left to fail at a start are the directories.

@@ -29,6 +29,7 @@ from replog.log.batch import (
 from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin
+from replog.node.metadata_damage import DamagedMetadata, SyncedEnd, check_beginning, check_synced, reading
 from replog.ports import Disk, World
 from replog.quorum.events import AppendFetched, AppendLeaderChange, AppendRecords, AppendVoters
 from replog.quorum.log_shape import LogShape
@@ -76,6 +77,8 @@ def metadata_directory(config: NodeConfig) -> str:
 def open_metadata_log(world: World, config: NodeConfig) -> Log:
     """Open the metadata log, or create an empty one; what the last life may have torn is cut off.
 
+    Raises `DamagedMetadata`, before anything is changed, when more is missing than a crash can take.
+
     The scan begins at the latest snapshot: everything below it was durable before the snapshot was.
     """
     directory = metadata_directory(config)
@@ -83,19 +86,24 @@ def open_metadata_log(world: World, config: NodeConfig) -> Log:
     # Else a power failure takes the directory with everything that is synced in it.
     world.disk.sync_directory(config.metadata_log_dir)
     known = snapshot_ids(world.disk, directory)
+    snapshot_end = known[-1].offset if known else 0
+    check_synced(world.disk, directory, start=snapshot_end, end=SyncedEnd(world.disk, directory).offset)
     settings = msgspec.structs.replace(LogSettings.of_broker(config), deletes=False, compacts=False)
     log = Log.open(
         world.disk,
         directory,
         settings,
         recover=True,
-        recovery_point=known[-1].offset if known else 0,
+        recovery_point=snapshot_end,
         # The log starts behind the oldest of several snapshots; a single one may lie above the start.
         log_start_offset=known[0].offset if len(known) > 1 else 0,
         now_ms=world.clock.wall_ms(),
     )
     if known and known[-1].offset > log.log_end_offset:
         log.restart_at(known[-1].offset)  # died between taking the snapshot in and emptying the log
+    check_beginning(world.disk, directory, log.log_start_offset, snapshot_end)
+    if log.cut is not None:
+        world.journal.log("warning", f"metadata log: cut at {log.cut.offset} in recovery: {log.cut.reason}")
     if log.topic_id is None:
         log.assign_topic_id(METADATA_TOPIC_ID)
     return log
@@ -134,6 +142,7 @@ class MetadataLog:
         self.log = log
         self._world = world
         self._disk = world.disk
+        self._synced_end = SyncedEnd(world.disk, log.directory)
 
     # the core's view
 
@@ -164,16 +173,28 @@ class MetadataLog:
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
             content = self.read(offset, self.log.log_end_offset)
-            for span in spans(content):
+            with reading(self.log.directory):
+                outline = spans(content)
+            for span in outline:
                 offset = span.end_offset
                 if span.voters is not None:
                     found.append((span.base_offset, span))
         return sorted(found, key=lambda entry: entry[0])
 
     def stored_state(self) -> QuorumState | None:
-        """Return what the quorum-state file says."""
+        """Return what the quorum-state file says, None when there is none; `DamagedMetadata` when it says nothing.
+
+        The released software takes one that it cannot read for missing (SPEC 1.1.4). It holds this member's vote: who
+        forgets that may vote twice in an epoch, so a file that was written and cannot be read stops the node.
+        """
         path = f"{self.log.directory}/{FILE_NAME}"
-        return decode(self._disk.read_file(path)) if self._disk.exists(path) else None
+        if not self._disk.exists(path):
+            return None
+        content = self._disk.read_file(path)
+        state = decode(content)
+        if state is None:
+            raise DamagedMetadata(path, 0, f"not a quorum state: {content[:80]!r}")
+        return state
 
     def store_state(self, state: QuorumState) -> None:
         """Write the quorum-state file durably."""
@@ -231,10 +252,15 @@ class MetadataLog:
         for header in batches(content, self.log.directory):
             yield _committed(content, header)
 
+    def note_synced(self) -> None:
+        """Write down how far the log is durable, for the next life to hold it against."""
+        self._synced_end.raise_to(min(self.log.flushed_offset, self.log.log_end_offset))
+
     # truncating
 
     def truncate(self, end_offset: int) -> int:
         """Cut the log; return where it ended before."""
+        self._synced_end.lower_to(end_offset)
         before = self.log.log_end_offset
         self.log.truncate_to(end_offset)
         assert self.log.log_end_offset == end_offset, f"cut to {self.log.log_end_offset}, not {end_offset}"
@@ -275,6 +301,7 @@ class MetadataLog:
         content = self._disk.read_file(self._path(snapshot, PART_SUFFIX))
         list(snapshot_records(content))
         self._freeze(snapshot)
+        self._synced_end.lower_to(snapshot.offset)
         self.log.restart_at(snapshot.offset)
         self._remove_snapshots_below(snapshot.offset)
 
@@ -322,12 +349,15 @@ class MetadataLog:
 
     def snapshot_voters(self, snapshot: OffsetAndEpoch) -> BatchSpan | None:
         """Return the batch with the voter set that a snapshot names, None when it names none (KIP-853)."""
-        content = self._disk.read_file(self._path(snapshot))
-        return next((span for span in spans(content) if span.voters is not None), None)
+        path = self._path(snapshot)
+        with reading(path):
+            return next((span for span in spans(self._disk.read_file(path)) if span.voters is not None), None)
 
     def snapshot_values(self, snapshot: OffsetAndEpoch) -> Iterator[bytes]:
-        """Yield the record values of a snapshot. Raises `CorruptBatch` when it is not whole."""
-        return snapshot_records(self._disk.read_file(self._path(snapshot)))
+        """Yield the record values of a snapshot. Raises `DamagedMetadata` when it is not whole."""
+        path = self._path(snapshot)
+        with reading(path):
+            yield from snapshot_records(self._disk.read_file(path))
 
 
 def _committed(content: memoryview, header: BatchHeader) -> CommittedBatch:

@@ -363,6 +363,7 @@ class QuorumNode:
         task.result()  # an OSError ends the node: what the disk holds is unknown now
         self._syncing = None
         self._log.log.complete_flush(flush)
+        self._log.note_synced()
         self._take(events.Synced(now_ms=self._now_ms, sync_id=sync_id))
 
     def _on_answer(self, request_id: int, answer: Reply) -> None:
