@@ -29,7 +29,7 @@ from replog.broker.isr import (
 from replog.broker.recovery_state import abort_markers
 from replog.broker.verification import Guard, Verifications, is_transactional
 from replog.errors import Error
-from replog.log.batch import BatchHeader, CorruptBatch, header_at
+from replog.log.batch import BatchHeader, CorruptBatch, has_valid_crc, header_at
 from replog.log.log import Appended, Log
 from replog.log.segment import AbortedTransaction
 from replog.log.validation import Origin
@@ -375,7 +375,9 @@ class Partition:
             header = header_at(records, 0)
         except CorruptBatch:
             return None  # the log will say so
-        return header if self.needs_verification(header.producer_id, header.producer_epoch) else None
+        if not self.needs_verification(header.producer_id, header.producer_epoch):
+            return None
+        return header if has_valid_crc(memoryview(records), header) else None  # likewise
 
     def _end_verification(self, records: Buffer, origin: Origin) -> None:
         """Void the guard when a transaction begins or ends: both kinds of batches are transactional."""
