@@ -34,7 +34,8 @@ IN_ZOOKEEPER_MODE: Final[Mapping[str, Mapping[str, Any]]] = {
     "ci": {"zookeeper.session.timeout.ms": 1800, "zookeeper.connection.timeout.ms": 15000},
     "kafka-defaults": {},
 }
-MODES: Final = ("kraft", "zookeeper")
+ZOOKEEPER: Final = "zookeeper"
+MODES: Final = ("kraft", ZOOKEEPER)
 
 PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {"ci": CI, "kafka-defaults": {}}
 
@@ -70,12 +71,16 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def is_zookeeper_mode(self) -> bool:
         """Whether brokers are told apart and told what to do through ZooKeeper (KIP-380)."""
-        return self.mode == "zookeeper"
+        return self.mode == ZOOKEEPER
 
     @property
     def node_ids(self) -> tuple[int, ...]:
         """Every node, controllers first: the order in which they are started."""
         return self.controller_ids + self.broker_ids
+
+    def powers_of_mode(self) -> frozenset[str]:
+        """Return what faults may need besides a cluster's own capabilities: a mode."""
+        return frozenset({ZOOKEEPER}) if self.is_zookeeper_mode else frozenset()
 
     def node_settings(self) -> dict[str, Any]:
         """Return what all nodes have in common, by Kafka's names."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from clusters.spec import ClusterSpec
+from clusters.spec import ZOOKEEPER, ClusterSpec
 from harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
 from harness.schedule import BadScenario, Scenario, Step
 from nemesis.targets import Target, draw
@@ -74,7 +74,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     """Make all choices."""
     kind = one_of("cluster", cluster, all_clusters())
     for planned in scenario.steps:
-        refused = refusal(one_of("fault", planned.kind, faults()), kind)
+        refused = refusal(one_of("fault", planned.kind, faults()), kind, scenario.spec.powers_of_mode())
         if refused:
             raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {refused}")
     workload = one_of("workload", scenario.workload, all_workloads())
@@ -103,9 +103,12 @@ def _sized(spec: ClusterSpec, cluster: str) -> ClusterSpec:
     return spec
 
 
-def refusal(fault: ModuleType, kind: ModuleType) -> str:
-    """Return what a fault needs and this kind of cluster cannot do, at all or on this machine; empty: nothing."""
-    lacking = sorted(fault.NEEDS - kind.CAPABILITIES)
+def refusal(fault: ModuleType, kind: ModuleType, of_mode: frozenset[str] = frozenset({ZOOKEEPER})) -> str:
+    """Return what a fault needs and this kind of cluster cannot do, at all or on this machine; empty: nothing.
+
+    of_mode:  what the cluster's mode brings with it; by default whatever some mode does.
+    """
+    lacking = sorted(fault.NEEDS - kind.CAPABILITIES - of_mode)
     if not lacking and hasattr(kind, "lacking"):
         here: dict[str, str] = kind.lacking()
         lacking = [f"{need} ({here[need]})" for need in sorted(fault.NEEDS & here.keys())]

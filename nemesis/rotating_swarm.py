@@ -14,6 +14,7 @@ from nemesis import (
     flaky,
     isolate,
     kill,
+    late_news,
     pause,
     power_loss,
     slow,
@@ -51,10 +52,18 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
 
 
+def kinds(cluster: Cluster) -> list[tuple[ModuleType, dict[str, Any]]]:
+    """Return what may happen: in ZooKeeper mode there are no heartbeats to drop, but control requests and late news."""
+    if not cluster.spec.is_zookeeper_mode:
+        return list(KINDS)
+    others = [(module, given) for module, given in KINDS if given.get("api") != "broker-heartbeat"]
+    return [*others, (drop_messages, {"api": "fetch", "limit": 3}), (late_news, {"delay_ms": 450})]
+
+
 def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Bite and heal: every single fault did. One victim of the first period is the target."""
     random = Random(f"{options.seed}/rotating swarm")
-    able = [(module, given) for module, given in KINDS if cluster.capabilities >= module.NEEDS]
+    able = [(module, given) for module, given in kinds(cluster) if cluster.capabilities >= module.NEEDS]
 
     def episode(number: int) -> tuple[Fault, int]:
         if number and random.random() < options.idle_odds:

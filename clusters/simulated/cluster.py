@@ -31,6 +31,7 @@ from clusters.simulated import CAPABILITIES
 from clusters.simulated.clients import SimulatedClients
 from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from clusters.simulated.committed_znodes import CommittedZnodes
+from clusters.simulated.control_watch import ControlWatch
 from clusters.simulated.loop import Failure
 from clusters.simulated.network import Host
 from clusters.simulated.node import SimulatedNode, ZooKeeperNode
@@ -65,6 +66,7 @@ class SimulatedCluster(Powers):
         self.clock = clock
         self.cluster_id = cluster_id
         simulation.network.frames.on = True
+        self.control_watch: ControlWatch | None = None
         self.model = Model()  # of ZooKeeper, where there is one
         self.nodes: dict[int, SimulatedNode] = {node: self._new_node(node) for node in spec.node_ids}
         machines = {node: one.machine for node, one in self.nodes.items()}
@@ -74,6 +76,7 @@ class SimulatedCluster(Powers):
         self.watch.on_violation = self._violated
         if isinstance(self.committed, CommittedZnodes):
             self.committed.on_change = self.watch.look_soon
+            self._watch_control()
         self._client_machine = simulation.add_machine("clients", "10.0.255.1", CLIENTS_RANK)
         self._node_of = {machine.name: node for node, machine in machines.items()}
         self._told_count = 0
@@ -117,6 +120,14 @@ class SimulatedCluster(Powers):
         world = self._client_machine.open_world()
         bootstrap = [Endpoint(self.nodes[broker].machine.host.address, PORT) for broker in self.spec.broker_ids]
         self.clients = SimulatedClients(world, bootstrap, self.state)
+
+    def _watch_control(self) -> None:
+        """Overhear control messages (KIP-380)."""
+        names = {one.machine.name: node for node, one in self.nodes.items()}
+        self.control_watch = ControlWatch(names, self.watch.accuse)
+        self.watch.keeps_hosted = True
+        self.simulation.network.frames.observers.append(self.control_watch.observe)
+        self.simulation.listeners.append(self.control_watch.hear)
 
     def _committed_state(self, machines: Mapping[int, Machine]) -> CommittedMetadata:
         if not self.spec.is_zookeeper_mode:
@@ -180,6 +191,9 @@ class SimulatedCluster(Powers):
 
     async def shut_down(self) -> None:
         """End every node at once; disks stay readable."""
+        if self.control_watch is not None:
+            alive = {node: one.broker_epoch for node, one in self.state.brokers.items() if not one.fenced}
+            self.control_watch.look_at_end(alive, self.simulation.loop.now_ns)
         for node in self.nodes.values():
             if node.machine.running:
                 node.machine.kill()

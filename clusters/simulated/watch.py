@@ -76,10 +76,17 @@ class Watch:
         self._stable: dict[tuple[TopicPartition, int], int] = {}
         self._damaged: dict[int, None] = {}
         self._exposures: dict[tuple[TopicPartition, int], tuple[int, int]] = {}  # high watermark, metadata known then
+        self._accused: list[Violated] = []
+        self.keeps_hosted = False  # a hosted replica's log may not vanish (Z3)
         for node, machine in machines.items():
             machine.disk.watcher = self.replicas[node]
             self.replicas[node].on_change = self._schedule
         simulation.listeners.append(self._heard)
+
+    def accuse(self, problem: Violated) -> None:
+        """Take a violation that somebody else saw."""
+        self._accused.append(problem)
+        self._schedule()
 
     def look_soon(self) -> None:
         """Look once the present event is over: the committed state has changed."""
@@ -125,6 +132,8 @@ class Watch:
         told, self._told = self._told, []
         for one in told:
             self._judge(one)
+        if self._accused:
+            raise self._accused[0]
 
     def _changed_by_commits(self) -> None:
         changed, self.committed.changed = self.committed.changed, {}
@@ -151,6 +160,8 @@ class Watch:
         if log is None:
             self._sequences.pop((node, partition), None)
             self._prefix(partition).verified.pop(node, None)
+            if self.keeps_hosted and partition != METADATA:
+                self._hosted_vanished(node, partition)
             return
         first, log.lowest_change = log.lowest_change, len(log.batches)
         if node not in self._damaged:  # what a flipped bit made of a header proves nothing
@@ -164,6 +175,13 @@ class Watch:
             self._prefix(partition).changed_from(
                 node, log.batches[first].base_offset if first < len(log.batches) else log.end_offset
             )
+
+    def _hosted_vanished(self, node: int, partition: TopicPartition) -> None:
+        """Z3: nobody but a fault takes a replica's log, and its checkpoints, from the broker it is assigned to."""
+        state = self.committed.state.partitions.get(partition)
+        lossy = node in self._prefix(partition).lossy or node in self._damaged
+        if state is not None and node in state.replicas and self._machines[node].running and not lossy:
+            raise Violated("Z3", f"{partition}: {node} hosts it, and its log with its checkpoints is gone")
 
     def _prefix(self, partition: TopicPartition) -> "CommittedPrefix":
         prefix = self._prefixes.get(partition)

@@ -168,7 +168,7 @@ class SourceLoop:
             topics=[FetchTopic(topic_id=topic_id, partitions=wanted) for topic_id, wanted in topics.items()],
             forgotten_topics_data=_forgotten(question.forgotten),
             # KIP-903: the epoch of this very life, so that a fetch of a former one is recognised.
-            replica_state=ReplicaState(replica_id=self.replicas.node_id, replica_epoch=self.fetching.broker_epoch),
+            replica_state=ReplicaState(replica_id=self.replicas.node_id, replica_epoch=self.fetching.told_epoch),
         )
 
     def _replica(self, state: FetchState) -> Replica | None:

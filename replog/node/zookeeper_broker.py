@@ -84,6 +84,7 @@ class ZooKeeperBroker(Broker):
         self._configs_changed = False
         self._session = asyncio.Event()
         self._registered_session = 0
+        self._is_registered = asyncio.Event()
         self._is_stopping = False
 
     # --- life ----------------------------------------------------------------------------
@@ -247,6 +248,7 @@ class ZooKeeperBroker(Broker):
     def _registered_as(self, epoch: BrokerEpoch, session_id: int) -> None:
         previous = self.hosting.broker_epoch
         self._registered_session = session_id
+        self._is_registered.set()
         self.control.registered(epoch)
         self.control.is_complete = False
         self.hosting.broker_epoch = epoch
@@ -324,12 +326,16 @@ class ZooKeeperBroker(Broker):
         return self.seat.is_active or from_peer or request.api in CONTROLLER_APIS
 
     async def _carry_out_control_requests(self) -> None:
+        """Do what controllers say, from the first registration on: before it nobody can tell for which life that is."""
+        await self._is_registered.wait()
         while True:
             self._control_came.clear()
             while self._control_requests:
                 request = self._control_requests.popleft()
-                await self._configure(request)
-                self._carry_out(request)
+                if not request.is_answered:  # its connection may be gone
+                    await self._configure(request)
+                if not request.is_answered:
+                    self._carry_out(request)
             if self._configs_changed:
                 with contextlib.suppress(ConnectionLoss, SessionExpired):
                     await self._read_configs()

@@ -26,6 +26,7 @@ from replog.errors import Error
 from replog.types import NO_NODE, NodeId, TopicIdPartition, TopicPartition
 from replog.wire.messages import (
     allocate_producer_ids,
+    alter_configs,
     alter_partition,
     alter_partition_reassignments,
     controlled_shutdown,
@@ -338,7 +339,7 @@ class ZooKeeperController:
         broker = self.image.brokers.get(NodeId(body.broker_id))
         if broker is None:
             return [Reply(token, _shutdown_answer(Error.BROKER_NOT_AVAILABLE))]
-        if acceptance.is_former_life(body.broker_epoch, broker.epoch):
+        if self._is_over(body.broker_epoch, broker.epoch):
             stale = _shutdown_answer(Error.STALE_BROKER_EPOCH)
             return [Probe("stale_controlled_shutdown_refused"), Reply(token, stale)]
         turn.append(fencing.enter_controlled_shutdown(self.policy, broker))
@@ -354,6 +355,10 @@ class ZooKeeperController:
         left = [named for named in self._named(keys) if self._cannot_go(named, broker.broker_id)]
         effects.append(Reply(token, _shutdown_answer(Error.NONE, left)))
         return effects
+
+    def _is_over(self, broker_epoch: int, registered: int) -> bool:
+        """Tell whether a request is of a life that is known to be over (KIP-380)."""
+        return acceptance.is_former_life(broker_epoch, registered)
 
     def _cannot_go(self, named: Named, node: NodeId) -> bool:
         return named.partition.leader == node and len(named.partition.replicas) > 1
@@ -635,5 +640,6 @@ _HANDLERS: Final[dict[type[msgspec.Struct], _Handler]] = {
     elect_leaders.REQUEST: lambda _, turn, body: admin.on_elect_leaders(turn, body),
     alter_partition_reassignments.REQUEST: lambda _, turn, body: admin.on_alter_partition_reassignments(turn, body),
     list_partition_reassignments.REQUEST: lambda _, turn, body: admin.on_list_partition_reassignments(turn, body),
+    alter_configs.REQUEST: lambda _, turn, body: config_requests.on_alter_configs(turn, body),
     incremental_alter_configs.REQUEST: lambda _, turn, body: config_requests.on_incremental_alter_configs(turn, body),
 }

@@ -5,13 +5,14 @@ import asyncio
 import pytest
 
 from clusters.simulated import CAPABILITIES
+from clusters.spec import ZOOKEEPER, ClusterSpec
 from harness.catalog import faults
 from tests.simulated.cluster_program import Trial, leader
 
 LASTS_S = 2.5
 # A killed broker cannot come back within its session: its registration is refused until that has expired (SPEC 2.2).
 OPTIONS = {"fast-bounce": {"how": "stop"}}
-POSSIBLE = {name: module for name, module in faults().items() if module.NEEDS <= CAPABILITIES}
+POSSIBLE = {name: module for name, module in faults().items() if CAPABILITIES | {ZOOKEEPER} >= module.NEEDS}
 
 
 def test_the_simulator_can_do_every_fault():
@@ -27,7 +28,8 @@ def test_it_bites_and_heals(name):
             effects.append(effect)
             await asyncio.sleep(LASTS_S)
 
-    trial = Trial(f"fault/{name}").run(scenario)
+    spec = ClusterSpec(mode="zookeeper", controllers=1) if ZOOKEEPER in module.NEEDS else None
+    trial = Trial(f"fault/{name}", spec).run(scenario)
 
     assert effects[0].proof.holds, effects[0].proof
     assert effects[0].heal.holds, effects[0].heal

@@ -1,0 +1,122 @@
+"""Control messages of ZooKeeper mode, overheard on the simulated network and held against KIP-380.
+
+Z1  a broker never carries out a control request of a former life: the epoch it registered with is larger.
+Z2  a controller stops the replicas of no life that did not ask to leave: that of a former one is nothing to go by.
+Z4  every life of a broker is told what it hosts: at the end of a healed run none was overlooked.
+
+(Z3, that what a broker hosts does not vanish from its disk, is seen by `Watch`, which follows the disks.) Nothing here
+trusts the code it watches but for the epoch that a broker says it registered with.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from clusters.simulated.frames import Fate, Frame
+from clusters.simulated.violation import Violated
+from clusters.simulated.world import Told
+from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.codec import decode_request, decode_response
+from replog.wire.decoder import MalformedMessage
+from replog.wire.messages.stop_replica import StopReplicaRequest
+
+CONTROL: Final = frozenset({int(Api.LEADER_AND_ISR), int(Api.STOP_REPLICA), int(Api.UPDATE_METADATA)})
+LEAVE: Final = int(Api.CONTROLLED_SHUTDOWN)
+LENGTH_BYTES: Final = 4
+SETTLED_NS: Final = 8_000_000_000
+
+
+class Asked(NamedTuple):
+    """A request that waits for its answer."""
+
+    api: int
+    version: int
+    broker: int
+    broker_epoch: int
+
+
+class ControlWatch:
+    """All control messages of one simulation."""
+
+    def __init__(self, nodes: Mapping[str, int], accuse: Callable[[Violated], None]) -> None:
+        """`nodes` gives a machine's node; `accuse` gets what is wrong."""
+        self._nodes = nodes
+        self._accuse = accuse
+        self._asked: dict[tuple[int, int], Asked] = {}
+        self._registered: dict[int, tuple[int, int]] = {}  # broker -> epoch, since when
+        self._told: dict[tuple[int, int], None] = {}  # broker, epoch: it was sent a control request
+        self._leaving: dict[tuple[int, int], None] = {}  # broker, epoch: it asked to leave (-1: some life of it)
+
+    def hear(self, told: Told) -> None:
+        """Take note of a registration."""
+        node = self._nodes.get(told.machine)
+        if node is None:
+            return
+        if told.name == "registered":
+            self._registered[node] = (int(told.fields["broker_epoch"]), told.at_ns)
+        elif told.name == "start":
+            self._registered.pop(node, None)
+
+    def observe(self, frame: Frame, fate: Fate) -> None:
+        """Take a message as it is written."""
+        if frame.api not in CONTROL and frame.api != LEAVE:
+            return
+        try:
+            if frame.is_request:
+                self._request(frame)
+            elif fate is not Fate.DROPPED:
+                self._answer(frame)
+        except MalformedMessage:
+            return  # the receiver will say so
+
+    def _request(self, frame: Frame) -> None:
+        body = decode_request(memoryview(frame.data)[LENGTH_BYTES:]).body
+        source, target = self._nodes.get(frame.source), self._nodes.get(frame.target)
+        if source is None or target is None:
+            return
+        broker = target if frame.api in CONTROL else body.broker_id
+        self._asked[frame.transport.number, frame.correlation_id] = Asked(
+            frame.api, frame.version, broker, body.broker_epoch
+        )
+        if frame.api == LEAVE:
+            self._leaving[broker, body.broker_epoch] = None
+        else:
+            self._told[broker, body.broker_epoch] = None
+        if frame.api == Api.STOP_REPLICA and body.broker_epoch >= 0 and not _deletes(body):
+            self._stops(source, broker, body.broker_epoch)
+
+    def _stops(self, controller: int, broker: int, broker_epoch: int) -> None:
+        if (broker, broker_epoch) not in self._leaving and (broker, -1) not in self._leaving:
+            self._accuse(
+                Violated(
+                    "Z2", f"controller {controller} stops broker {broker}, whose life {broker_epoch} does not leave"
+                )
+            )
+
+    def _answer(self, frame: Frame) -> None:
+        asked = self._asked.pop((frame.transport.peer.number, frame.correlation_id), None)
+        source = self._nodes.get(frame.source)
+        if asked is None or source is None or asked.broker_epoch < 0:
+            return
+        _, body = decode_response(Api(asked.api), asked.version, memoryview(frame.data)[LENGTH_BYTES:])
+        if body.error_code is not Error.NONE:
+            return
+        epoch, _ = self._registered.get(source, (-1, 0))
+        if asked.api in CONTROL and asked.broker_epoch < epoch:
+            what = f"{Api(asked.api).name} of broker epoch {asked.broker_epoch}"
+            self._accuse(Violated("Z1", f"broker {source} of epoch {epoch} carries out a {what}"))
+
+    def look_at_end(self, registered: Mapping[int, int], now_ns: int) -> None:
+        """Hold the lives that are registered in the end against who was told anything."""
+        if not any(epoch >= 0 for _, epoch in self._told):
+            return  # an old protocol version, or nobody was the controller
+        for broker, epoch in sorted(registered.items()):
+            own, since_ns = self._registered.get(broker, (-1, now_ns))
+            if own == epoch and now_ns - since_ns > SETTLED_NS and (broker, epoch) not in self._told:
+                self._accuse(Violated("Z4", f"broker {broker} lives as {epoch} and was never told what it hosts"))
+
+
+def _deletes(body: StopReplicaRequest) -> bool:
+    return body.delete_partitions or any(
+        state.delete_partition for topic in body.topic_states for state in topic.partition_states
+    )

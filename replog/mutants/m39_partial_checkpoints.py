@@ -1,0 +1,27 @@
+"""M39: the first LeaderAndIsr of a process counts as complete, whatever life it was meant for (PITFALLS M39, `hwm.ckpt_partial`).
+
+Evidence: what it does not name loses its high-watermark checkpoint, and its log is put aside. KAFKA-7235, KAFKA-8333.
+"""
+
+from replog.types import BrokerEpoch
+from replog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from replog.zookeeper.broker import ControlledBroker, ControlRequestBody, Effect
+
+SCENARIO = "zookeeper-early-leader-and-isr"
+
+
+def install() -> None:
+    """Believe the first LeaderAndIsr."""
+    handle = ControlledBroker.handle
+
+    def believing(self: ControlledBroker, request: ControlRequestBody) -> list[Effect]:
+        if isinstance(request, LeaderAndIsrRequest) and not self.is_complete:
+            registered = self.standing
+            self.standing = registered._replace(broker_epoch=BrokerEpoch(request.broker_epoch))
+            try:
+                return handle(self, request)
+            finally:
+                self.standing = self.standing._replace(broker_epoch=registered.broker_epoch)
+        return handle(self, request)
+
+    ControlledBroker.handle = believing  # type: ignore[method-assign]
