@@ -80,6 +80,8 @@ class SimulatedCluster(Powers):
         self._client_machine = simulation.add_machine("clients", "10.0.255.1", CLIENTS_RANK)
         self._node_of = {machine.name: node for node, machine in machines.items()}
         self._told_count = 0
+        self._known_seats: Mapping[Life, QuorumSeat] = {}
+        self._seats_of_life = -1
         self._own_events: list[NodeEvent] = []
         self._failures: list[str] = []
         self.clients: SimulatedClients
@@ -363,11 +365,13 @@ class SimulatedCluster(Powers):
         self._own_events.append(NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields))
 
     def _seats(self) -> Mapping[Life, QuorumSeat]:
-        return {
-            (node, one.machine.incarnations): one.quorum
-            for node, one in self.nodes.items()
-            if one.machine.running and one.quorum is not None
-        }
+        if self._seats_of_life == self.simulation.lives:
+            return self._known_seats
+        running = {(node, one.machine.incarnations): one for node, one in self.nodes.items() if one.machine.running}
+        seats = {life: one.quorum for life, one in running.items() if one.quorum is not None}
+        if len(seats) == len(running):  # until then somebody is still on its way to its seat
+            self._known_seats, self._seats_of_life = seats, self.simulation.lives
+        return seats
 
 
 def _address(node: int) -> str:

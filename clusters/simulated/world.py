@@ -57,6 +57,7 @@ class Simulation:
         self.loop.owner = self
         self.network = SimulatedNetwork(self.loop)
         self.machines: dict[str, Machine] = {}
+        self.lives = 0  # how often a process was started or ended
         self.told: list[Told] = []
         self.probes = Probes()
         self.listeners: list[Callable[[Told], None]] = []
@@ -115,6 +116,7 @@ class Machine:
         assert not self.running
         assert self.host.up
         self.incarnations += 1
+        self.simulation.lives += 1
         loop = self.simulation.loop
         process = loop.new_process(f"{self.name}#{self.incarnations}", rank=self.rank, clock=self.clock)
         if self.process is not None and self.process.busy_until_ns > loop.now_ns:
@@ -144,6 +146,7 @@ class Machine:
         process = self.process
         assert process is not None
         assert process.alive
+        self.simulation.lives += 1
         self.simulation.loop.kill(process)
         self.host.close_sockets_of(process)
 
@@ -161,6 +164,7 @@ class Machine:
         """Lose power: nothing leaves the machine, unsynced data are at the mercy of coins."""
         if self.running:
             assert self.process is not None
+            self.simulation.lives += 1
             self.simulation.loop.kill(self.process)
         self.host.power_fail()
         self.disk.power_fail()
@@ -185,6 +189,7 @@ class Machine:
             loop.call_at_ns(process.busy_until_ns, self._ended, process, task, ended)
             return
         problem = _how_it_ended(task)
+        self.simulation.lives += 1
         loop.kill(process)
         self.host.close_sockets_of(process)
         ended.set_result(problem)
