@@ -1,4 +1,4 @@
-"""How fast is a log? Appends and reads of 100-byte records on a directory of this machine.
+"""How fast is a log? Appends, reads, starts and compaction of 100-byte records on a directory of this machine.
 
 Run: python -m bench.log [directory]. Each figure is the best of several rounds; nothing is synced, as with acks=1.
 """
@@ -13,6 +13,8 @@ from random import Random
 
 from clusters.simulated.disk import SimulatedDisk
 from replog.log.batch import NewRecord, batches, build, has_valid_crc
+from replog.log.cleaner import Cleaner
+from replog.log.compression import Codec
 from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.ports import Buffer, Disk
@@ -52,6 +54,8 @@ def main(directory: str) -> None:
     _idempotent_appends(disk, idempotent)
     _reads(disk, f"{directory}/leader-256")
     _recovery(disk, f"{directory}/leader-256")
+    _growth(disk, directory)
+    _cleaning(disk, f"{directory}/cleaned")
 
 
 def _checksums(name: str, content: bytes, count: int) -> None:
@@ -143,12 +147,71 @@ def _recovery(disk: Disk, directory: str) -> None:
     size = log.size
     settings = log.settings
 
-    def work() -> int:
-        Log.open(disk, directory, settings, recover=True, recovery_point=0, log_start_offset=0, now_ms=0)
-        return 1
+    def recovered(recovery_point: int) -> Callable[[], int]:
+        def work() -> int:
+            Log.open(
+                disk,
+                directory,
+                settings,
+                recover=True,
+                recovery_point=recovery_point,
+                log_start_offset=0,
+                now_ms=0,
+            ).close_files()
+            return 1
 
-    seconds, _ = best(work)
-    show(f"recover {size >> 20} MiB after a crash", seconds, size, 1)
+        return work
+
+    seconds, _ = best(recovered(0))
+    show(f"recover {size >> 20} MiB after a crash, nothing flushed", seconds, size, 1)
+    seconds, _ = best(recovered(log.log_end_offset))
+    show(f"recover {size >> 20} MiB after a crash, all of it flushed", seconds, size, 1)
+
+
+def _growth(disk: Disk, directory: str) -> None:
+    """Opening after a clean stop and after a crash, from 16 to 256 segments: linear, or something is wrong."""
+    content = build([RECORD] * 100, timestamp_ms=0)
+    settings = LogSettings(segment_bytes=1 << 20, timestamp_after_ms_max=1 << 40)
+    for count in (16, 64, 256):
+        path = f"{directory}/growth-{count}"
+        log = Log.open(disk, path, settings, recover=False, recovery_point=0, log_start_offset=0, now_ms=0)
+        while len(log.segments) < count:
+            log.append_as_leader(content, leader_epoch=1, now_ms=0)
+        size, end_offset = log.size, log.log_end_offset
+        log.close()
+        for name, recover in (("a clean stop", False), ("a crash", True)):
+
+            def work(path: str = path, recover: bool = recover, end_offset: int = end_offset) -> int:  # noqa: FBT001
+                opened = Log.open(
+                    disk,
+                    path,
+                    settings,
+                    recover=recover,
+                    recovery_point=end_offset,
+                    log_start_offset=0,
+                    now_ms=0,
+                )
+                opened.close_files()
+                return len(opened.segments)
+
+            seconds, segments = best(work)
+            show(f"open {size >> 20} MiB in {count} segments after {name}", seconds, size, segments)
+
+
+def _cleaning(disk: Disk, directory: str) -> None:
+    settings = LogSettings(segment_bytes=8 << 20, compacts=True, timestamp_after_ms_max=1 << 40)
+    for codec in Codec:
+        path = f"{directory}-{codec.name}"
+        log = Log.open(disk, path, settings, recover=False, recovery_point=0, log_start_offset=0, now_ms=0)
+        for number in range(2_000):
+            entries = [NewRecord(b"key-%d" % ((number * 100 + i) % 5_000), b"x" * 100) for i in range(100)]
+            log.append_as_leader(build(entries, timestamp_ms=0, attributes=codec), leader_epoch=1, now_ms=0)
+        log.roll(0)
+        log.flush()
+        size = log.size
+        start = time.perf_counter()
+        Cleaner(log, high_watermark=log.log_end_offset, now_ms=0).run()
+        show(f"compact 200,000 records, {codec.name.lower()}", time.perf_counter() - start, size, 200_000)
 
 
 def real_disk() -> Disk:
