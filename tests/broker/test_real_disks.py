@@ -10,6 +10,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from replog.client.client import Client
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.messages import describe_log_dirs as dl
+from replog.wire.messages import list_offsets as lo
 from tests.broker.loopback import free_ports, in_thread, running
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
@@ -84,8 +90,31 @@ def test_a_full_file_system_costs_leaderships_and_nothing_else(tmp_path):
                 assert [entry for entry in acknowledged if found.get(entry[:2]) != entry[2]] == []
                 said = await in_thread(lambda: described(admin))
                 assert said == {1: 2, 2: 4, 3: 4}
+                lost = [key.partition for key in cluster.nodes[1].replicas.offline]
+                directories, errors = await asked_of(cluster, 1)
+                assert directories == {
+                    f"{tmp_path}/node-1": Error.NONE,
+                    f"{tmp_path}/node-1/small": Error.KAFKA_STORAGE_ERROR,
+                }
+                assert sorted(p for p, error in errors.items() if error is Error.KAFKA_STORAGE_ERROR) == sorted(lost)
+                assert len(lost) == 2
 
     asyncio.run(scenario())
+
+
+async def asked_of(cluster, node):
+    """What a broker says over the wire of its directories, and of its partitions."""
+    endpoint = Endpoint("127.0.0.1", cluster.ports[node])
+    client = Client(cluster.worlds[node], [endpoint])
+    told = await client.ask_at(endpoint, Api.DESCRIBE_LOG_DIRS, dl.DescribeLogDirsRequest(topics=None))
+    partitions = [lo.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(4)]
+    body = lo.ListOffsetsRequest(replica_id=-1, topics=[lo.ListOffsetsTopic(name="t", partitions=partitions)])
+    offsets = await client.ask_at(endpoint, Api.LIST_OFFSETS, body)
+    await client.close()
+    return (
+        {result.log_dir: result.error_code for result in told.results},
+        {partition.partition_index: partition.error_code for partition in offsets.topics[0].partitions},
+    )
 
 
 def described(admin):
