@@ -37,6 +37,7 @@ __all__ = ["PROBE_REQUEST", "Links", "Traffic"]
 NODE_NET: Final = "127.0.1."
 LINK_NET: Final = "127.0.2."
 CLIENT_HOST: Final = "127.0.0.1"
+SPEAKING_MS: Final = 500
 CLOSING_TURNS: Final = 5
 DELIVERED: Final = "delivered"
 
@@ -220,8 +221,8 @@ class Links:
         finally:
             for channel in channels:
                 channel.close()
-        down = await self._down(before)
-        probed = {answer.link for answer in before if answer.link not in down}
+        # What was silent before (its node is down or paused, another fault has the link) proves nothing about the cut.
+        probed = {answer.link for answer in before if answer.answered}
         return Proof(
             holds=bool(probed)
             and all(answer.answered == answer.sent for answer in before if answer.link in probed)
@@ -354,19 +355,21 @@ class Links:
         return found
 
     async def _down(self, answers: Sequence[ProbeAnswer]) -> set[Link]:
-        """Return the links that cannot be probed, because nobody listens at their end: a dead node speaks for no cut."""
+        """Return the links that cannot be probed, because the node at their end is silent: dead or paused."""
         silent = [answer.link for answer in answers if answer.answered == 0]
-        return {link for link in silent if not await self.listens(link.target)}
+        return {link for link in silent if not await self.speaks(link.target)}
 
-    async def listens(self, node: int) -> bool:
-        """Tell whether anybody listens there, past all faults."""
-        try:
+    async def speaks(self, node: int) -> bool:
+        """Tell whether the node answers when it is asked past all faults."""
+        with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(SILENCE_MS / 1000):
-                _, writer = await asyncio.open_connection(*self.endpoint(node))
-        except (OSError, TimeoutError):
-            return False
-        writer.transport.abort()
-        return True
+                reader, writer = await asyncio.open_connection(*self.endpoint(node))
+            channel = Channel(Link(CLIENTS, node), reader, writer)
+            try:
+                return await channel.round_trip_ms(0, SPEAKING_MS) is not None
+            finally:
+                channel.close()
+        return False
 
     async def _ask(self, channels: Sequence[Channel], wait_ms: int) -> list[ProbeAnswer]:
         questions = []

@@ -171,16 +171,6 @@ class NamespaceLinks(Links):
         sock = await connected(self._spaces.outgoing(str(space)), (address(target), self.ports[target]))
         await asyncio.get_running_loop().create_connection(lambda: far, sock=sock)
 
-    async def listens(self, node: int) -> bool:
-        """Tell whether anybody listens there, past all faults."""
-        try:
-            async with asyncio.timeout(1):
-                sock = await connected(self._spaces.outgoing(str(node)), (address(node), self.ports[node]))
-        except (OSError, TimeoutError):
-            return False
-        sock.close()
-        return True
-
     async def close(self) -> None:
         """Stop listening and end every connection."""
         await super().close()

@@ -171,6 +171,8 @@ async def answers(endpoint: tuple[str, int], *, wait_ms: int) -> bool:
     try:
         async with asyncio.timeout(wait_ms / 1000):
             reader, writer = await asyncio.open_connection(*endpoint)
+            if writer.transport.is_closing():  # reset already; uvloop would call a write a RuntimeError
+                return False
             writer.write(PROBE_REQUEST)
             (length,) = struct.unpack(">i", await reader.readexactly(4))
             await reader.readexactly(length)

@@ -50,7 +50,7 @@ class Channel:
         before = relay.near.delivered_bytes if relay else 0
         answered = 0
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            self.writer.write(PROBE_REQUEST * count)
+            self._write(PROBE_REQUEST * count)
             await self.writer.drain()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
@@ -68,11 +68,17 @@ class Channel:
         began_s = loop.time()
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                self.writer.write(padded_request(size))
+                self._write(padded_request(size))
                 await self._answer()
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return None
         return (loop.time() - began_s) * 1000
+
+    def _write(self, data: bytes) -> None:
+        # (uvloop calls it a RuntimeError to write to what has been reset.)
+        if self.writer.transport.is_closing():
+            raise ConnectionResetError("the probe's connection has gone")
+        self.writer.write(data)
 
     async def _answer(self) -> None:
         (length,) = struct.unpack(">i", await self.reader.readexactly(4))

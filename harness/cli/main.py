@@ -62,13 +62,14 @@ def run(  # noqa: PLR0917 - options
     out: Out = Path("runs"),
     engine: Engine = "spark",
     strict: Strict = False,
+    keep_nodes: Annotated[bool, typer.Option("--keep-nodes", help="Keep nodes' disks also when all is well.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines also on a terminal.")] = False,
     json: Json = False,
 ) -> None:
     """Run a scenario against a cluster, judge what was recorded, and report it."""
     _known_engine(engine)
     chosen = _plan(scenario, cluster, seed, time, mutant or [], in_mode(set_ or [], mode), plan, schedule)
-    judged = conduct(chosen, out, engine, quiet=quiet)
+    judged = conduct(chosen, out, engine, quiet=quiet, keep_nodes=keep_nodes)
     if judged is None:
         raise typer.Exit(EXIT_INTERRUPTED)
     extra = simulation_figures(judged.run_dir) if chosen.cluster == "simulated" else {}

@@ -6,9 +6,11 @@ harness on the spot; nodes die with it (they are on a leash).
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -19,7 +21,9 @@ from harness.fault_journal import FaultJournal, refuse_unless_healed
 from harness.plan import Plan
 from harness.progress import Progress, shown_on
 from harness.run import Ending, Run, new_run_dir
-from results.verdict import EXIT_INTERRUPTED, RunVerdict
+from results.verdict import EXIT_INTERRUPTED, RunVerdict, Verdict
+
+NOTHING_TO_LOOK_INTO: Final = (Verdict.PASS, Verdict.PERMITTED)
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -29,8 +33,8 @@ class Judged(msgspec.Struct, frozen=True):
     verdict: RunVerdict
 
 
-def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool) -> Judged | None:
-    """Run, judge, report; None when interrupted."""
+def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool = False) -> Judged | None:
+    """Run, judge, report; None when interrupted. Nodes' disks stay where there is something to look into, or on demand."""
     refuse_unless_healed(out)
     run_dir = new_run_dir(plan, out)
     title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {plan.spec.brokers} brokers "
@@ -46,6 +50,8 @@ def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool) -> Judged | None
         progress.phase("check", 0)
         verdict = judged(ending, engine, spark)
     write_report(run_dir)
+    if verdict.verdict in NOTHING_TO_LOOK_INTO and not keep_nodes:
+        shutil.rmtree(run_dir / "nodes", ignore_errors=True)
     return Judged(run_dir, verdict)
 
 
