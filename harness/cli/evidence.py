@@ -1,4 +1,4 @@
-"""The commands about runs that exist: bundle, verify, diff, bisect."""
+"""The commands about runs that exist: bundle, verify, publish, diff, bisect."""
 
 import sys
 from pathlib import Path
@@ -51,6 +51,22 @@ def verify(
             typer.echo(f"  {line}")
         typer.echo(f"sha256 {result.sha256}")
     raise typer.Exit(0 if result.is_same else EXIT_ERROR)
+
+
+def publish(
+    folder: Annotated[Path, typer.Argument(help="Folder of judged runs, nights and power.json.")],
+    statement: Annotated[Path, typer.Option(help="campaign.yaml: campaign, system, version, summary, not_covered ...")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the site; must not exist.")],
+    evidence: Annotated[
+        int, typer.Option(min=0, help="Archives of at most so many runs, those with findings first.")
+    ] = 20,
+    json: Json = False,
+) -> None:
+    """Make a static site of a campaign: claims, fault model, volume, power, bound, findings, limits, evidence."""
+    from harness.publish import published
+
+    path = published(folder, statement, out, evidence)
+    typer.echo(msgspec.json.encode({"site": str(path)}).decode() if json else str(path))
 
 
 def diff(

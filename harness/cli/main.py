@@ -16,7 +16,7 @@ import typer
 
 from clusters.api import ClusterError
 from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
-from harness.cli.evidence import bisect, bundle, diff, verify
+from harness.cli.evidence import bisect, bundle, diff, publish, verify
 from harness.cli.explain import explain
 from harness.cli.findings import findings
 from harness.cli.histories import export_history, import_history
@@ -102,6 +102,7 @@ app.command()(nightly)
 app.command()(new)
 app.command()(bundle)
 app.command()(verify)
+app.command()(publish)
 app.command()(diff)
 app.command()(bisect)
 app.command("import")(import_history)

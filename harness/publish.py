@@ -1,0 +1,59 @@
+"""From a folder of runs to a site that others can check: the campaign's page and the evidence of its runs."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from clusters.api import ClusterError
+from harness.bundle import bundle, sha256_of
+from harness.catalog import listing
+from harness.run import commit, lock_sha256
+from harness.schedule import BadScenario
+from harness.sweep import upper_bound
+from results.report.campaign import Statement, clean_and_violating, write
+from results.report.index import RunRow, index
+from results.verdict import PRECEDENCE, Verdict
+
+BUNDLES: Final = "evidence"
+
+
+def published(folder: Path, statement_file: Path, out: Path, most_evidence: int) -> Path:
+    """Write the site into a new folder; return its index.html. Errors name the file and what is wrong with it."""
+    statement = read_statement(statement_file)
+    if not folder.is_dir():
+        raise ClusterError(f"{folder}: no such folder of runs")
+    if out.exists():
+        raise ClusterError(f"{out}: there already")
+    found = index(folder)
+    if not found.runs:
+        raise ClusterError(f"{folder}: no judged run in it; tribunal check RUN...")
+    (out / BUNDLES).mkdir(parents=True)
+    evidence = {}
+    for run in sorted(found.runs, key=_gravity)[:most_evidence]:
+        target = out / BUNDLES / f"{run.run_id}.zip"
+        bundle(folder / run.place, target)
+        evidence[run.run_id] = (f"{BUNDLES}/{target.name}", sha256_of(target))
+    made_with = {
+        "tribunal": commit(), "lock file": lock_sha256(), "Python": sys.version.split()[0], "platform": sys.platform,
+    }  # fmt: skip
+    return write(
+        folder, statement, claims=listing("checkers"), faults=listing("faults"), evidence=evidence,
+        bound=upper_bound(*clean_and_violating(found.runs)), target=out, made_with=made_with,
+    )  # fmt: skip
+
+
+def read_statement(path: Path) -> Statement:
+    """Read campaign.yaml; `BadScenario` in one line says what is wrong with it."""
+    try:
+        return msgspec.convert(yaml.safe_load(path.read_text()), Statement)
+    except OSError as problem:
+        raise BadScenario(f"{path}: {problem.strerror}") from None
+    except (yaml.YAMLError, msgspec.ValidationError) as problem:
+        raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
+
+
+def _gravity(run: RunRow) -> tuple[int, str]:
+    return PRECEDENCE.index(Verdict(run.verdict)), run.run_id

@@ -1,0 +1,144 @@
+"""The page that publishes a campaign: what was claimed of which system, how hard it was tried, what was found, what was not tried.
+
+Everything that can be counted is counted from the runs; what cannot (the system's name, what is not covered) comes from
+a small file, and what it leaves out is said to be unsaid. A reader needs no trust: each run's evidence is beside the page.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from results.report import environment
+from results.report.index import Index, RunRow, index
+from results.verdict import RunVerdict, Verdict, load
+
+MOST_NAMED: Final = 30
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a publisher says of a campaign; plain text, shown as text."""
+
+    campaign: str
+    system: str
+    version: str
+    summary: str = ""
+    configuration: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
+
+
+class FaultCount(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of fault over all runs: how often it was injected, provably bit, provably healed."""
+
+    kind: str
+    about: str
+    injected: int
+    bit: int
+    healed: int
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the page needs; `bound_95`: at most this share of runs has a violation, with 95 % confidence."""
+
+    statement: Statement
+    index: Index
+    claims: list[tuple[str, str]]
+    faults: list[FaultCount]
+    judged: dict[str, int]
+    clusters: dict[str, int]
+    hours: float
+    bound_95: float
+    permitted: dict[str, int]
+    made_with: dict[str, str]
+    evidence: dict[str, tuple[str, str]]
+
+
+def write(
+    folder: Path, statement: Statement, *, claims: Mapping[str, str], faults: Mapping[str, str],
+    evidence: Mapping[str, tuple[str, str]], bound: float, target: Path, made_with: Mapping[str, str],
+) -> Path:  # fmt: skip
+    """Write index.html of a campaign into `target`.
+
+    folder:    the runs.
+    claims:    property -> what it checks, in words; `faults`: kind of fault -> what it does, in words.
+    evidence:  run id -> (bundle's path below the page's folder, its sha256).
+    bound:     the 95 % bound over these runs.
+    """
+    content = campaign(folder, statement, claims, faults, evidence, bound, made_with)
+    path = target / "index.html"
+    template = environment().get_template("campaign.html.j2")
+    path.write_text(template.render(campaign=content, index=content.index, most=MOST_NAMED), encoding="utf-8")
+    return path
+
+
+def campaign(
+    folder: Path, statement: Statement, claims: Mapping[str, str], faults: Mapping[str, str],
+    evidence: Mapping[str, tuple[str, str]], bound: float, made_with: Mapping[str, str],
+) -> Campaign:  # fmt: skip
+    """Count a folder of runs."""
+    content = index(folder)
+    verdicts = [load(folder / run.place / "verdict.json") for run in content.runs]
+    return Campaign(
+        statement=statement,
+        index=content,
+        claims=sorted(claims.items()),
+        faults=_faults(verdicts, faults),
+        judged=_judged(verdicts),
+        clusters=dict(Counter(run.cluster for run in content.runs)),
+        hours=sum(_seconds(folder / run.place) for run in content.runs) / 3600,
+        bound_95=bound,
+        permitted=dict(
+            Counter(found.rule for verdict in verdicts for found in verdict.permitted for _ in range(found.count))
+        ),
+        made_with=dict(made_with),
+        evidence=dict(evidence),
+    )
+
+
+def clean_and_violating(runs: Sequence[RunRow]) -> tuple[int, int]:
+    """Return how many runs can be counted for the bound, and how many of them violate; known bugs on are not counted."""
+    counted = [
+        run for run in runs if not run.mutants and run.verdict in (Verdict.PASS, Verdict.PERMITTED, Verdict.VIOLATION)
+    ]
+    return len(counted), sum(run.verdict == Verdict.VIOLATION for run in counted)
+
+
+def _faults(verdicts: Sequence[RunVerdict], about: Mapping[str, str]) -> list[FaultCount]:
+    rows: list[dict[str, Any]] = [fault for verdict in verdicts for fault in verdict.test.get("faults") or []]
+    kinds = Counter(str(row["kind"]) for row in rows)
+    return [
+        FaultCount(
+            kind=kind,
+            about=about.get(kind.replace("_", "-"), ""),
+            injected=count,
+            bit=sum(bool(row["bit"]) for row in rows if row["kind"] == kind),
+            healed=sum(bool(row["healed"]) for row in rows if row["kind"] == kind),
+        )
+        for kind, count in sorted(kinds.items())
+    ]
+
+
+def _judged(verdicts: Sequence[RunVerdict]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for verdict in verdicts:
+        sums.update(verdict.judged)
+    return dict(sums)
+
+
+def _seconds(run_dir: Path) -> float:
+    """Return how long a run's cluster lived: by its own clock where it was simulated, by its last phase otherwise."""
+    try:
+        known = msgspec.json.decode((run_dir / "simulation.json").read_bytes())
+        return float(known["simulated_ns"]) / 1e9
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        pass
+    from results.recording import DamagedRecording
+    from results.store import Recording
+
+    try:
+        ends = Recording.open(run_dir, compare=False).table("phases", columns=["end_ns"])["end_ns"].to_pylist()
+    except DamagedRecording:
+        return 0.0
+    return max((end for end in ends if end is not None), default=0) / 1e9

@@ -1,0 +1,79 @@
+"""A campaign's page: what is counted agrees with the runs, what is not said is said to be unsaid, others can verify."""
+
+import re
+
+import pytest
+
+from harness.bundle import verified
+from harness.cli.main import exit_code
+
+SCENARIO = """scenario: small
+about: a short run to look at
+workload: {name: produce-consume, rate: 60, partitions: 2}
+time: 2s
+warm_up: 500ms
+steps:
+  - {kill: leader(p0), for: 1s}
+"""
+STATEMENT = "campaign: A small one\nsystem: replog\nversion: <b>1</b>\nnot_covered: [clocks]\n"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("campaign")
+    (folder / "small.yaml").write_text(SCENARIO)
+    for seed in ("1", "2"):
+        out = ["--out", str(folder / "runs"), "--engine", "inline", "-q"]
+        assert exit_code(["run", str(folder / "small.yaml"), "--cluster", "simulated", "--seed", seed, *out]) == 0
+    return folder / "runs"
+
+
+@pytest.fixture
+def statement(tmp_path):
+    path = tmp_path / "campaign.yaml"
+    path.write_text(STATEMENT)
+    return path
+
+
+def test_a_site_says_all_of_it_and_its_evidence_verifies(runs, statement, tmp_path):
+    site = tmp_path / "site"
+
+    assert exit_code(["publish", str(runs), "--statement", str(statement), "-o", str(site), "--evidence", "1"]) == 0
+
+    page = (site / "index.html").read_text()
+    assert "&lt;b&gt;1&lt;/b&gt;" in page  # text stays text
+    assert "<li>clocks</li>" in page
+    assert re.search(r"kill</th><td>[^<]+</td><td class=\"n\">2</td><td class=\"n\">2</td>", page)
+    assert "77.6 %" in page  # two runs without a violation: 1 - 0.05 ** (1 / 2)
+    assert "Power was not measured" in page
+    (archive,) = (site / "evidence").iterdir()
+    assert archive.name in page
+    assert verified(archive, "inline").is_same
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("campaign: x\n", "missing required field"),
+        (STATEMENT + "extra: 1\n", "unknown field `extra`"),
+        ("[", "campaign.yaml"),
+    ],
+)
+def test_a_bad_statement_is_one_line(runs, tmp_path, capsys, text, line):
+    path = tmp_path / "campaign.yaml"
+    path.write_text(text)
+
+    assert exit_code(["publish", str(runs), "--statement", str(path), "-o", str(tmp_path / "site")]) == 64
+    said = capsys.readouterr().err
+    assert line in said
+    assert said.count("\n") == 1
+
+
+def test_nothing_is_overwritten_and_nothing_published_of_nothing(runs, statement, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+
+    assert exit_code(["publish", str(runs), "--statement", str(statement), "-o", str(tmp_path / "empty")]) == 3
+    assert (
+        exit_code(["publish", str(tmp_path / "empty"), "--statement", str(statement), "-o", str(tmp_path / "s")]) == 3
+    )
+    assert "there already" in capsys.readouterr().err
