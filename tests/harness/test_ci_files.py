@@ -1,0 +1,32 @@
+"""The workflows that users copy are sound YAML and call commands that exist with options that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from harness.cli.main import app
+from harness.nightly import read_config
+
+ROOT = Path(__file__).resolve().parents[2]
+CALL = re.compile(r"tribunal ([a-z]+)((?: +[^\n]+)?)")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "ci").glob("*.yml")), ids=lambda path: path.name)
+def test_a_workflow_calls_what_there_is(path):
+    text = path.read_text()
+    yaml.safe_load(text)
+    calls = CALL.findall(text)
+
+    assert calls
+    for command, rest in calls:
+        offered = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
+        assert offered.exit_code == 0, command
+        for option in re.findall(r"--[a-z-]+", rest):
+            assert option in offered.output, f"{command} {option}"
+
+
+def test_our_own_night_is_sound():
+    assert read_config(ROOT / "nightly.yaml").sweeps
