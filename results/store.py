@@ -26,6 +26,7 @@ from results.validation import contradiction, value_sent_twice, wrong_schema
 
 SEGMENT_ROWS: Final = 262_144
 ROW_GROUP_ROWS: Final = 262_144
+THREADS_ROWS: Final = 65_536
 VERSION_KEY: Final = b"tribunal.schema_version"
 MANIFEST: Final = "manifest.json"
 
@@ -240,8 +241,9 @@ def read_files(name: str, paths: Iterable[Path | str], columns: Sequence[str] | 
 def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
     try:
         with pq.ParquetFile(path) as file:
-            _check_footer(name, path, file)
-            rows = file.read(columns=schema.names)
+            check_footer(name, path, file)
+            # Handing a small file to other threads costs more than reading it.
+            rows = file.read(columns=schema.names, use_threads=file.metadata.num_rows > THREADS_ROWS)
             return rows.select(schema.names).cast(schema)
     except DamagedRecording:
         raise
@@ -249,7 +251,8 @@ def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
         raise DamagedRecording(name, None, f"{path.name}: not a readable Parquet file ({_short(error)})") from error
 
 
-def _check_footer(name: str, path: Path, file: pq.ParquetFile) -> None:
+def check_footer(name: str, path: Path, file: pq.ParquetFile) -> None:
+    """Refuse a file of an unknown version or with other columns. Raises DamagedRecording."""
     version = (file.metadata.metadata or {}).get(VERSION_KEY)
     if version is not None and version != str(SCHEMA_VERSION).encode():
         raise DamagedRecording(name, None, f"{path.name}: unknown schema version {version.decode(errors='replace')}")
@@ -329,7 +332,7 @@ def _compare_with_manifest(run_dir: Path, manifest: dict[str, Any], files: dict[
 def _check_readable(name: str, path: Path) -> None:
     try:
         with pq.ParquetFile(path) as file:
-            _check_footer(name, path, file)
+            check_footer(name, path, file)
     except (OSError, pa.ArrowException) as error:
         raise DamagedRecording(name, None, f"{path.name}: not a readable Parquet file ({_short(error)})") from error
 
