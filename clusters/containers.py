@@ -38,7 +38,10 @@ GATEWAY: Final = 254
 LAST_NODE: Final = 199
 SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
-REMEDY: Final = "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables), or --cluster processes"
+REMEDY: Final = (
+    "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables); a rootful Podman by "
+    "DOCKER_HOST=unix:///run/podman/podman.sock; or --cluster processes"
+)
 # What a container runs: its output goes to the run's log file, like any node's.
 ENTRY: Final = (
     "import os, sys\n"

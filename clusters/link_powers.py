@@ -67,11 +67,14 @@ class LinkPowers:
         lost = await self._loss_seen(links) if shape.loss else None
         delay_ms = max(shape.delay_ms - shape.jitter_ms, 0)
         expected_ms = delay_ms + (1000 * size // shape.bytes_per_s if shape.bytes_per_s else 0)
+        heard = [late for late in after if late.least_ms >= 0]
         slower = all(
-            late.least_ms >= TOLERANCE * delay_ms and late.mean_ms >= BURST_TOLERANCE * expected_ms for late in after
+            late.least_ms >= TOLERANCE * delay_ms and late.mean_ms >= BURST_TOLERANCE * expected_ms for late in heard
         )
+        # Where packets are lost TCP backs off for seconds: silence is what the fault does there.
+        answered = bool(heard) and (len(heard) == len(after) or shape.loss > 0)
         return Proof(
-            holds=_answered(after) and slower and lost != 0,
+            holds=answered and slower and lost != 0,
             facts={
                 "shape": msgspec.to_builtins(shape),
                 "probe_bytes": size,

@@ -44,7 +44,8 @@ NODE_PORT: Final = 29_092
 RELAY_PORT: Final = 30_000
 THREADS: Final = 64
 CLOCK_SAMPLES: Final = 7
-NEEDED: Final = tuple(name for name in PACKAGES if name not in ("uvloop", "typing_extensions"))
+# (kazoo only where the mode is zookeeper.)
+NEEDED: Final = tuple(name for name in PACKAGES if name not in ("kazoo", "uvloop", "typing_extensions"))
 # Answers each line with its monotonic clock: the quickest answer says best how far the clocks are apart.
 CLOCK_PROGRAM: Final = "import sys,time\nfor _ in sys.stdin: print(time.monotonic_ns(),flush=True)"
 END_ALL: Final = "for f in pid tail.pid; do [ -s $f ] && kill -9 $(cat $f) 2>/dev/null; done; true"

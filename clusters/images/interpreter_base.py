@@ -21,7 +21,7 @@ VERSION: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 SKIPPED: Final = frozenset(
     {"test", "tests", "idlelib", "tkinter", "turtledemo", "site-packages", "ensurepip", "lib2to3", "pydoc_data"}
 )
-PACKAGES: Final = ("msgspec", "crc32c", "cramjam", "uvloop", "typing_extensions")
+PACKAGES: Final = ("msgspec", "crc32c", "cramjam", "kazoo", "uvloop", "typing_extensions")
 SHELL: Final = "/bin/sh"
 NAME_SERVICE: Final = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2")  # opened by name, so not in ldd
 LIBRARY_FOLDERS: Final = ("/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64")

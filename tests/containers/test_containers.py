@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,31 @@ def test_an_image_that_does_not_build_shows_its_last_lines(tmp_path, monkeypatch
         build.node_image(client)
 
     client.close()
+
+
+def test_the_image_has_every_package_that_a_node_imports(monkeypatch):
+    from testcontainers.core.config import testcontainers_config
+    from testcontainers.core.container import DockerContainer
+
+    from clusters.images.build import node_image
+
+    monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
+    with closing(engine()) as client:
+        tag = node_image(client)
+    program = (
+        "import importlib, pkgutil, replog;"
+        "[importlib.import_module(m.name) for m in pkgutil.walk_packages(replog.__path__, 'replog.')"
+        " if '__main__' not in m.name and '.mutants.' not in m.name];"
+        "print('all there')"
+    )
+    container = DockerContainer(tag).with_command(["python3", "-c", program])
+    with container:
+        wrapped = container.get_wrapped_container()
+        code = wrapped.wait()["StatusCode"]
+        said = b"".join(container.get_logs()).decode()
+    container.get_docker_client().client.close()
+
+    assert (code, said.strip()) == (0, "all there"), said
 
 
 def test_a_base_that_is_not_there_is_refused(monkeypatch):
