@@ -98,6 +98,11 @@ class CommittedMetadata:
         possible = [state for state in states[first:] if state.leader_epoch == leader_epoch]
         return not possible or any(state.size >= state.effective_min_isr for state in possible)
 
+    @property
+    def recovering(self) -> list[TopicPartition]:
+        """Partitions that were elected uncleanly and are not RECOVERED."""
+        return [partition for partition, state in self.state.partitions.items() if state.recovering]
+
     def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[Life, QuorumSeat]) -> None:
         """Take what has been committed since the last call.
 

@@ -75,6 +75,8 @@ class Watch:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._stable: dict[tuple[TopicPartition, int], int] = {}
         self._damaged: dict[int, None] = {}
+        self._taken: list[tuple[int, TopicPartition, list[BatchMark]]] = []  # while the partition recovers
+        self._behind: dict[TopicPartition, None] = {}  # a replica's log ends before what is committed
         self._exposures: dict[tuple[TopicPartition, int], tuple[int, int]] = {}  # high watermark, metadata known then
         self._accused: list[Violated] = []
         self.keeps_hosted = False  # a hosted replica's log may not vanish (Z3)
@@ -128,6 +130,7 @@ class Watch:
         seats = self._seats()
         self.committed.advance(self.replicas, seats)
         self._changed_by_commits()
+        self._serve_by_right()
         self.stability.look(seats)
         told, self._told = self._told, []
         for one in told:
@@ -136,10 +139,14 @@ class Watch:
             raise self._accused[0]
 
     def _changed_by_commits(self) -> None:
-        changed, self.committed.changed = self.committed.changed, {}
+        """Hold who is committed to be in ISR and ELR against what is committed, where one of these changed, or a log."""
+        changed, self.committed.changed = {**self.committed.changed, **self._behind}, {}
+        self._behind = {}
         for partition in changed:
-            if partition in self._prefixes:
-                self._eligible_hold(partition, self._prefixes[partition])
+            prefix, state = self._prefixes.get(partition), self.committed.state.partitions.get(partition)
+            if prefix is not None and state is not None and not self._may_begin_anew(partition, prefix):
+                self._members_hold(partition, state.leader_epoch, prefix)
+                self._eligible_hold(partition, prefix)
 
     # what wakes it
 
@@ -172,9 +179,23 @@ class Watch:
             if node not in self._damaged:
                 sequences = self._sequences.setdefault((node, partition), Sequences(partition, node))
                 sequences.see(log, first)
-            self._prefix(partition).changed_from(
-                node, log.batches[first].base_offset if first < len(log.batches) else log.end_offset
-            )
+            prefix = self._prefix(partition)
+            prefix.changed_from(node, log.batches[first].base_offset if first < len(log.batches) else log.end_offset)
+            if log.end_offset < prefix.end_offset:
+                self._behind[partition] = None
+            if partition in self.committed.recovering:
+                self._taken.append((node, partition, log.batches[first:]))
+
+    def _serve_by_right(self) -> None:
+        """I12: a leader that recovers takes nothing from clients (KIP-704)."""
+        taken, self._taken = self._taken, []
+        for node, partition, marks in taken:
+            state = self.committed.state.partitions.get(partition)
+            if state is None or not state.recovering or state.leader != node:
+                continue
+            for mark in marks:
+                if mark.epoch == state.leader_epoch and not mark.is_control:
+                    raise Violated("I12", f"{partition}: {node} recovers in epoch {mark.epoch} and has taken {mark}")
 
     def _hosted_vanished(self, node: int, partition: TopicPartition) -> None:
         """Z3: nobody but a fault takes a replica's log, and its checkpoints, from the broker it is assigned to."""
@@ -236,6 +257,11 @@ class Watch:
                 f"{partition}: {node} moves the high watermark of epoch {epoch} from {before} to {high_watermark}, and "
                 f"has known no ISR of min ISR members since metadata offset {known_offset}",
             )
+
+    def _may_begin_anew(self, partition: TopicPartition, prefix: "CommittedPrefix") -> bool:
+        """Tell whether the next leader to speak may lawfully lack something, and has not spoken yet."""
+        was_unclean = self.committed.unclean.get(partition, -1) > prefix.leader_epoch
+        return was_unclean or (not self._elr_enabled and bool(prefix.lossy))
 
     def _may_have_lost(self, node: int, partition: TopicPartition, prefix: "CommittedPrefix") -> bool:
         """Tell whether a loss of committed records by this new leader may be permitted (rules R1-R4, roughly)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from replog.broker import watermark
 
-SCENARIO = "unheard-proposal"
+SCENARIO = "unsent-proposal"
 
 
 def install() -> None:

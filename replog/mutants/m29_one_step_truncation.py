@@ -6,7 +6,7 @@ Evidence: one offset has different batches on two replicas. KIP-279, KAFKA-6361.
 from replog.broker import partition
 from replog.broker.fetcher import Epochs, Truncation
 
-SCENARIO = "fast-failovers"
+SCENARIO = "unclean-recovery"
 
 
 def install() -> None:

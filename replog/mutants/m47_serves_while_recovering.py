@@ -5,7 +5,7 @@ Evidence: a produce or fetch succeeds between RECOVERING and RECOVERED. KIP-704.
 
 from replog.broker.partition import Partition
 
-SCENARIO = "produce-consume"
+SCENARIO = "unclean-recovery"
 
 
 def install() -> None:

@@ -8,7 +8,7 @@ from replog.quorum.roles import Prospective
 from replog.quorum.standing import Standing
 
 SCENARIO = "disruptive-voter"
-FIGURE = "quorum_epoch"
+FIGURE = "isolated_epoch_growth"
 
 
 def install() -> None:
