@@ -1,0 +1,102 @@
+"""The documents say what is: their commands exist, their files are what is written, their list of anomalies is whole."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from checkers.api import properties
+from harness.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(path):
+    return [(kind, title, text) for kind, title, text in BLOCK.findall(path.read_text())]
+
+
+def commands(path):
+    for kind, _, text in blocks(path):
+        if kind in ("", "sh"):
+            yield from (line.partition("#")[0].strip() for line in text.splitlines() if line.startswith("tribunal "))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_and_their_options_exist(path):
+    for line in commands(path):
+        words = shlex.split(line)[1:]
+        names = words[:2] if words[0] == "findings" else words[:1]
+        offered = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "250", "NO_COLOR": "1"})
+        assert offered.exit_code == 0, line
+        for option in (word for word in words if word.startswith("--")):
+            assert option in offered.output, line
+
+
+def test_every_anomaly_has_a_line_and_an_example():
+    text = (ROOT / "docs" / "anomalies.md").read_text()
+    missing = []
+    for name, module in properties().items():
+        for kind in module.KINDS:
+            base = kind.removesuffix("-process").removesuffix("-realtime")
+            if f"`{kind}`" not in text and f"`{base}`" not in text:
+                missing.append(f"{name}/{kind}")
+
+    assert not missing
+
+
+def test_links_between_documents_lead_somewhere():
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
+            if "://" not in target:
+                assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_tutorial_shows_what_is_written(tmp_path):
+    tutorial = ROOT / "docs" / "tutorial.md"
+    for line in commands(tutorial):
+        if line.startswith("tribunal new"):
+            done = subprocess.run(
+                [sys.executable, "-m", "harness.cli.main", *shlex.split(line)[1:]], cwd=tmp_path, capture_output=True, text=True, check=False,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+
+    shown = [(title, text) for _, title, text in blocks(tutorial) if title.startswith("tribunal_plugins/")]
+    assert len(shown) == 4
+    for title, text in shown:
+        assert (tmp_path / title).read_text() == text, title
+        assert len(text.splitlines()) <= 60
+
+
+@pytest.mark.e2e
+def test_the_tutorials_own_test_passes(tmp_path):
+    tutorial = ROOT / "docs" / "tutorial.md"
+    (text,) = (text for _, title, text in blocks(tutorial) if title == "test_my_log.py")
+    (scenario,) = (text for _, title, text in blocks(tutorial) if title.endswith("my-first.yaml"))
+    (tmp_path / "tribunal_plugins" / "scenarios").mkdir(parents=True)
+    (tmp_path / "tribunal_plugins" / "scenarios" / "my-first.yaml").write_text(scenario)
+    (tmp_path / "test_my_log.py").write_text(text)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_log.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout
+    assert len(text.splitlines()) <= 10
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "tutorial" / "index.html").is_file()
