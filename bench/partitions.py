@@ -167,21 +167,31 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    """Measure."""
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description="What partitions cost a broker.")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS)
     parser.add_argument("--idle-seconds", type=float, default=10.0)
     parser.add_argument("--dir", help="where the logs go; default: the system's temporary folder")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def measured(arguments: list[str] | None = None) -> list[Row]:
+    """Measure on a fresh cluster."""
+    options = parsed(arguments)
     settings = {"default.replication.factor": 2, "min.insync.replicas": 1, "offsets.topic.replication.factor": 2}
     with (
         tempfile.TemporaryDirectory(prefix="partitions-", dir=options.dir) as scratch,
         SideBySide(Ours(), Path(scratch), brokers=2, controllers=1, settings=settings) as cluster,
     ):
-        rows = Bench(cluster, options).run()
-    print(json.dumps(rows, indent=1) if options.json else table(rows))
+        return Bench(cluster, options).run()
+
+
+def main() -> int:
+    """Measure and tell."""
+    rows = measured(sys.argv[1:])
+    print(json.dumps(rows, indent=1) if parsed(None).json else table(rows))
     return 0
 
 

@@ -558,6 +558,9 @@ class Log:
     def close(self) -> None:
         """Make everything durable, so that a clean start needs no scan, and close the files."""
         self.flush()
+        if self.log_end_offset == 0:
+            self.close_files()  # nothing was ever written: nothing to look up, no producer to remember
+            return
         active = self.segments[-1]
         if not active.has_durable_indexes:
             active.write_indexes()

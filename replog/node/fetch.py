@@ -196,6 +196,7 @@ class Fetch:
         if not says and not partition.is_news(answer.high_watermark, answer.log_start_offset):
             if answer.is_settled:
                 partition.settle()
+                self.api.watch(partition)
             if not self.is_full:
                 return None
         return _success(wanted.partition, answer)
@@ -287,9 +288,8 @@ class FetchApi:
             fetch.answer(outcome)
         else:
             fetch.session.waiting = fetch
-            if fetch.session.session_id == NO_SESSION:
-                for partition in fetch.session.partitions.values():
-                    self._watch(partition)
+            for partition in fetch.session.due.values():
+                self.watch(partition)
             self.replicas.delay_fetch(fetch)
 
     def _open_session(self, fetch: Fetch, now_ms: int) -> Error:
@@ -342,17 +342,16 @@ class FetchApi:
                 self._unwatch(fetch.session.partitions.values())
 
     def hosted(self, partition: SessionPartition) -> Replica | None:
-        """Return the hosted partition; a lasting session is told of its moves from now on."""
+        """Return the hosted partition."""
         replica: Replica | None = partition.hosted
         if replica is None or not replica.is_hosted:
             name, index = partition.key
             outer = self.replicas.by_topic_id if partition.session.uses_topic_ids else self.replicas.by_topic
             replica = partition.hosted = outer.get(name, {}).get(index)  # type: ignore[call-overload]
-            if partition.session.session_id != NO_SESSION:
-                self._watch(partition)
         return replica
 
-    def _watch(self, partition: SessionPartition) -> None:
+    def watch(self, partition: SessionPartition) -> None:
+        """Have a partition's session told of the next move: one that is settled, or of a fetch that waits."""
         if partition.hosted is not None:
             partition.hosted.watchers[partition] = None
 

@@ -47,7 +47,7 @@ class Replica:
         self.is_hosted = True
         self.produces = ProduceQueue()
         self.flushes = ProduceQueue()  # acks=1, where a topic's records have to be durable
-        self.watchers: dict[SessionPartition, None] = {}  # fetch sessions that are told of every move
+        self.watchers: dict[SessionPartition, None] = {}  # fetch sessions to be told of the next move
 
 
 class Replication(Protocol):
@@ -313,12 +313,12 @@ class Replicas:
                     self._complete(op)
         fetches: dict[WaitingFetch, None] = {}
         for replica in {**advanced, **grown}:
-            for watcher in replica.watchers:
+            for watcher in list(replica.watchers):
                 watcher.mark()
                 fetch: WaitingFetch | None = watcher.session.waiting
-                if fetch is not None and (
-                    (fetch.heeds_appends and replica in grown) or (fetch.heeds_watermarks and replica in advanced)
-                ):
+                if fetch is None:
+                    del replica.watchers[watcher]  # told once is enough until its reader comes, if it ever does
+                elif (fetch.heeds_appends and replica in grown) or (fetch.heeds_watermarks and replica in advanced):
                     fetches[fetch] = None
         for fetch in fetches:
             fetch.look_again(is_final=False)

@@ -114,6 +114,35 @@ def test_a_session_says_only_what_there_is_to_say(tmp_path: Path, slots: int) ->
     asyncio.run(scenario())
 
 
+def test_a_reader_that_left_is_told_of_no_more_than_one_move(tmp_path: Path) -> None:
+    """Its session may stay for minutes; records must not cost more for it."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, controllers=1, brokers=1) as cluster:
+            client = Client(ClientWorld(), [endpoint_of(cluster)])
+            await client.create_topic("t", partitions=1, replication_factor=1)
+            await settled(cluster, "t", 1)
+            hand = await reader(client, "t")
+            broker = cluster.nodes[1]
+            assert isinstance(broker, Broker)
+            replica = broker.replicas.by_topic["t"][0]
+            session = (await hand.fetch((0, 0), (0, 0))).session_id
+            await hand.fetch((session, 1))
+            assert len(replica.watchers) == 1
+            hand.connection.close()
+
+            for value in (b"x", b"y"):
+                await append(client, "t", 0, value)
+
+            assert len(replica.watchers) == 0
+            again = await reader(client, "t")
+            assert said(await again.fetch((session, 2))) == {0: (Error.NONE, 2, True)}
+            again.connection.close()
+            await client.close()
+
+    asyncio.run(scenario())
+
+
 async def settled(cluster: Loopback, topic: str, count: int) -> None:
     """Wait until all brokers host all partitions and all followers are in their leaders' sessions."""
     brokers = [node for node in cluster.nodes.values() if isinstance(node, Broker)]
