@@ -150,10 +150,11 @@ class Model:
 
 
 def explore(model: Model, depth_max: int) -> int:
-    """Visit every state within so many events; return how many there are."""
+    """Visit every state within so many events, say how deep that went, and return how many there are."""
     start = model.start()
     seen: dict[State, tuple[State, str] | None] = {start: None}
     frontier = deque([(start, 0)])
+    deepest = 0
     while frontier:
         state, depth = frontier.popleft()
         if depth == depth_max:
@@ -164,9 +165,12 @@ def explore(model: Model, depth_max: int) -> int:
                 if after not in seen:
                     seen[after] = (state, event)
                     model.check(after)
+                    deepest = depth + 1
                     frontier.append((after, depth + 1))
         except AssertionError as problem:
             raise AssertionError(f"{problem}\nafter {_way_to(seen, state)}\nin {state}") from problem
+    whole = "all there are" if deepest < depth_max else "those within the bound"
+    print(f"ELR model: {len(seen)} states ({whole}), the farthest {deepest} events away")
     return len(seen)
 
 
