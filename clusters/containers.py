@@ -36,6 +36,7 @@ NODE_PORT: Final = 9092
 RELAY_PORT: Final = 30_000
 GATEWAY: Final = 254
 LAST_NODE: Final = 199
+FREEZE_ATTEMPTS: Final = 4
 SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 REMEDY: Final = (
@@ -180,8 +181,13 @@ class NodeContainer:
             await asyncio.sleep(POLL_MS / 1000)
 
     async def pause(self) -> Proof:
-        """Freeze the container."""
-        await self._engine(self._container.pause)
+        """Freeze the container; on a busy machine cgroups sometimes need to be asked again."""
+        for _ in range(FREEZE_ATTEMPTS - 1):
+            with contextlib.suppress(ClusterError):
+                await self._engine(self._container.pause)
+                break
+        else:
+            await self._engine(self._container.pause)
         await asyncio.to_thread(self._container.reload)
         stopped = self._container.status == "paused"
         silent = not await answers(self._endpoint, wait_ms=100)

@@ -56,7 +56,7 @@ PORT_POWERS: Final = frozenset({"set_clock", "trouble_disk"})  # through the nod
 ADMIN_POWERS: Final = frozenset({"reassign", "set_topic_config", "elect_preferred"})
 MEMBER_POWERS: Final = frozenset({"unregister", "remove_voter"})
 CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | MOUNT_POWERS | PORT_POWERS | ADMIN_POWERS | MEMBER_POWERS
-REGISTERED_TIMEOUT_MS: Final = 25_000
+REGISTERED_TIMEOUT_MS: Final = 40_000
 STOP_TIMEOUT_MS: Final = 8_000
 
 
