@@ -7,6 +7,7 @@ meant are `EXPECTED`: D rows of SPEC 0.1, and a row that no longer differs fails
 """
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -81,6 +82,15 @@ class Stage:
 
     def start(self, node: int) -> None:
         self.cluster.start(node)
+        self.alive = sorted([*self.alive, node])
+
+    def freeze(self, node: int) -> None:
+        """Let its session expire while it lives: fenced, with all its data."""
+        self.cluster.processes[node].send_signal(signal.SIGSTOP)
+        self.alive.remove(node)
+
+    def thaw(self, node: int) -> None:
+        self.cluster.processes[node].send_signal(signal.SIGCONT)
         self.alive = sorted([*self.alive, node])
 
     def min_isr(self, topic: str, value: int) -> None:
@@ -176,6 +186,12 @@ SHORT: list[Step] = [
     ("1, the last leader, is back after kill -9", lambda stage: stage.start(1)),
     ("2 is back as well", lambda stage: stage.start(2)),
 ]
+FENCING: list[Step] = [
+    ("2 is frozen: fenced, not dead", lambda stage: stage.freeze(2)),
+    ("1 is frozen too: below min ISR, pairs without a leader", lambda stage: stage.freeze(1)),
+    ("1, the last leader, goes on", lambda stage: stage.thaw(1)),
+    ("2 goes on as well", lambda stage: stage.thaw(2)),
+]
 ANEW = "min ISR of strict is set anew, above the ISR"
 LONG: list[Step] = [
     *SHORT,
@@ -236,6 +252,13 @@ def compare(folder: Path, steps: list[Step]) -> None:
 @pytest.mark.timeout(180)
 def test_kills_and_returns_leave_what_kafka_has(tmp_path: Path) -> None:
     compare(tmp_path, SHORT)
+
+
+@pytest.mark.e2e
+@pytest.mark.nightly
+@pytest.mark.timeout(240)
+def test_fencing_of_living_brokers_leaves_what_kafka_has(tmp_path: Path) -> None:
+    compare(tmp_path, [SHORT[0], *FENCING])
 
 
 @pytest.mark.e2e
