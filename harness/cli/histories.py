@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final, cast
 
+import msgspec
 import typer
 
 from results import export as exported
@@ -21,6 +22,7 @@ def import_history(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to make; tribunal check judges it.")],
     model: Annotated[str, typer.Option(help="What it is a history of; default: found out from its operations.")] = "",
     option: Annotated[list[str] | None, typer.Option(help="For rw-register, e.g. linearizable_keys.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Take a history of Jepsen, Elle or the corpus, so that it can be judged here."""
     from checkers.histories import KNOWN, OPTIONS
@@ -37,7 +39,8 @@ def import_history(
     events = history.read(file, form)
     origin = history.Origin(source=file.name, format=form, model=model, options=dict.fromkeys(option or (), True))
     history.write(out, events, origin)
-    typer.echo(f"{len(events)} events; judge them: tribunal check {out}")
+    told = msgspec.json.encode({"events": len(events), "run_dir": str(out)}).decode()
+    typer.echo(told if json else f"{len(events)} events; judge them: tribunal check {out}")
 
 
 def export_history(

@@ -65,12 +65,17 @@ def heal(out: Out = Path("runs"), json: Json = False) -> None:
 def clean(
     out: Out = Path("runs"),
     keep: Annotated[int, typer.Option(min=0, help="How many of the newest runs stay.")] = KEPT,
+    json: Json = False,
 ) -> None:
     """Remove old recordings; refuses while a run that died is not healed, and leaves running ones alone."""
     refuse_unless_healed(out)
     busy = {Path(entry.run_dir).name for entry in running(out)}
     found = sorted(path.parent for path in out.glob("*/plan.json") if path.parent.name not in busy)
-    for folder in found[: max(0, len(found) - keep)]:
+    removed = found[: max(0, len(found) - keep)]
+    for folder in removed:
         shutil.rmtree(folder)
-        typer.echo(f"removed {folder}")
-    typer.echo(f"{min(keep, len(found))} runs kept in {out}")
+        if not json:
+            typer.echo(f"removed {folder}")
+    kept = min(keep, len(found))
+    told = msgspec.json.encode({"removed": [str(folder) for folder in removed], "kept": kept}).decode()
+    typer.echo(told if json else f"{kept} runs kept in {out}")

@@ -219,16 +219,21 @@ def demo(
     mutant: Annotated[str, typer.Option(help="Which known bug.")] = "M01",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
     out: Annotated[Path, typer.Option(help="Folder for the run that is shown.")] = Path("runs"),
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Switch a known bug on, find it, shrink it, tell it, report it; within a minute."""
     from harness.demo import NothingFound, demonstrate
 
     with tempfile.TemporaryDirectory(prefix="tribunal-demo-", dir=fast_folder()) as scratch:
         try:
-            shown = demonstrate(out, Path(scratch), jobs, typer.echo, mutant)
+            shown = demonstrate(out, Path(scratch), jobs, _say if json else typer.echo, mutant)
         except NothingFound as problem:
             sys.stderr.write(f"tribunal: {problem}\n")
             raise typer.Exit(EXIT_ERROR) from None
+    if json:
+        told = {"run_dir": str(shown.run_dir), "story": shown.story, "seconds": shown.seconds}
+        typer.echo(msgspec.json.encode(told).decode())
+        return
     for sentence in shown.story:
         typer.echo(f"  {sentence}")
     typer.echo(f"report {shown.run_dir / 'report.html'}")
