@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 
 from clusters import ssh
@@ -17,11 +18,13 @@ SMALL = {"brokers": 3, "controllers": 1, "settings": {"broker.session.timeout.ms
 
 def told(hosts, folder, wanted):
     living = LivingCluster.launched(ssh, folder, ClusterSpec(hosts=hosts, **SMALL))
-    found = {}
+    found, took_s = {}, {}
     try:
         for name, node, options in wanted:
+            began = time.monotonic()
             effect = living.run(lambda cluster, name=name, node=node, options=options: hurt(
                 cluster, faults()[name], node, 0.3, **options))  # fmt: skip
+            took_s[name] = time.monotonic() - began
             holds = effect.proof.holds and effect.heal is not None and effect.heal.holds
             found[name] = True if holds else [broken(effect.proof.facts), effect.heal and broken(effect.heal.facts)]
         living.runner.run(living.cluster.shut_down())
@@ -31,7 +34,7 @@ def told(hosts, folder, wanted):
         found["offset_ms"] = max(abs(living.cluster.clock_offset_ns(node)) for node in (1, 2, 3)) / 1e6
     finally:
         living.close()
-    return {**found, "leftovers": ssh.leftovers(folder)}
+    return {**found, "took_s": took_s, "leftovers": ssh.leftovers(folder)}
 
 
 async def up(hosts, folder):

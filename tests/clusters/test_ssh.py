@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from clusters import ssh
 from clusters.api import CLIENTS, ClusterError
 from clusters.namespaces import WITH_ROOT, Namespaces, search_path, way_in
 from clusters.netns import address, lay_out
 from clusters.ssh_hosts import HostEntry, Shell, read_hosts
+from harness.catalog import faults
+from harness.plan import refusal
+from tests.nemesis.fault_matrix import write_row
+from tests.nemesis.fault_table import ONCE
 
 ROOT = Path(__file__).parents[2]
 NODES = (1, 2, 3, 101)
@@ -142,6 +147,25 @@ def test_three_faults_bite_and_heal_on_hosts_and_nothing_is_left(town):
     assert {"start", "registered", "unfenced"} <= set(told["events"])
     assert told["offset_ms"] < 20  # one machine: one clock
     assert not list((town.folder / "remote").rglob("*"))
+
+
+EVERY = [
+    [name, node, options]
+    for name, node, _, options in ONCE
+    if not refusal(faults()[name], ssh) and "remove_voter" not in faults()[name].NEEDS  # here one controller votes
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_every_fault_bites_and_heals_on_hosts(town):
+    told = town.told(EVERY, run="every")
+
+    for name, _, _ in EVERY:
+        fine = told[name] is True
+        write_row("ssh", name, bit=fine, healed=fine, took_s=told["took_s"][name])
+    assert {name: told[name] for name, _, _ in EVERY if told[name] is not True} == {}
+    assert told["leftovers"] == []
 
 
 def test_a_host_that_shows_another_key_is_refused(town):

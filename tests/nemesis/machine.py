@@ -31,3 +31,10 @@ def left_of(folder: Path) -> list[str]:
     found += [f"firewall {line}" for line in told("nft", "list", "tables").splitlines() if line.endswith(" tribunal")]
     found += [f"qdisc {line}" for line in told("tc", "qdisc").splitlines() if "htb" in line or "netem" in line]
     return found
+
+
+def ours(found: list[str]) -> list[str]:
+    """Return what is surely ours: the machine may have namespaces and classes of its own."""
+    return [line for line in found if not line.startswith(("namespace ", "qdisc "))] + [
+        line for line in found if line.startswith("qdisc ") and " v" in line
+    ]

@@ -1,11 +1,14 @@
 """Every fault once on real processes: really injected, proven to bite, proven to heal."""
 
+import time
+
 import pytest
 
-from clusters import processes
+from clusters import netns, processes
 from clusters.addresses import taken_address
 from harness.catalog import faults
 from tests.nemesis import living_cluster
+from tests.nemesis.fault_matrix import write_row
 from tests.nemesis.fault_table import COMPOSED, ONCE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -25,9 +28,13 @@ def living(tmp_path_factory):
 @pytest.mark.parametrize(("name", "node", "lasts_s", "options"), ONCE, ids=[case[0] for case in ONCE])
 def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
     module = faults()[name]
+    began = time.monotonic()
 
     effect = living.run(lambda cluster: living_cluster.hurt(cluster, module, node, lasts_s, **options))
 
+    healed = effect.heal is not None and effect.heal.holds
+    kind = "namespaces" if living.cluster.place == netns.PLACE else "proxies"
+    write_row(kind, name, bit=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
     assert effect.proof.holds, living_cluster.broken(effect.proof.facts)
     assert effect.heal is not None
     assert effect.heal.holds, living_cluster.broken(effect.heal.facts)

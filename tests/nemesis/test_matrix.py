@@ -1,8 +1,8 @@
 """Every fault on every kind of cluster that claims it: injected, proven, healed; and what is left afterwards: nothing.
 
-The table goes to runs/fault-matrix.md, or where TRIBUNAL_MATRIX says. In the gate each fault is tried once on processes
-in namespaces (`test_faults_on_processes.py`), and three faults on every other kind; the rest is nightly.
-(Hosts over ssh: `tests/clusters/test_ssh.py`.)
+The table goes to runs/fault-matrix.md, or where TRIBUNAL_MATRIX says. Each fault is tried once on processes in namespaces
+(`test_faults_on_processes.py`); here are the other kinds: three faults each in the gate, all of them in the nightly lane.
+(Hosts over ssh: `tests/clusters/test_ssh.py`; the gate's three on containers: `tests/containers`.)
 """
 
 import json
@@ -24,13 +24,13 @@ from harness.plan import refusal
 from tests.nemesis.fault_matrix import write_row
 from tests.nemesis.fault_table import COMPOSED, ONCE
 from tests.nemesis.living_cluster import LivingCluster, broken, hurt
-from tests.nemesis.machine import left_of
+from tests.nemesis.machine import left_of, ours
 
 ROOT = Path(__file__).parents[2]
+NIGHTLY = pytest.mark.nightly
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 PATIENT = {"broker.session.timeout.ms": 5000}
 KINDS = {
-    "namespaces": (processes, ClusterSpec(isolation="namespaces", settings=PATIENT)),
     "proxies": (processes, ClusterSpec(isolation="proxies", settings=PATIENT)),
     "containers": (containers, ClusterSpec(settings=PATIENT)),
 }
@@ -59,36 +59,41 @@ def claimed(kind):
     ]
 
 
-def matrix():
-    for kind in KINDS:
-        reason = why_not(kind)
-        for case in claimed(kind):
-            marks = [] if case[0] in IN_THE_GATE.get(kind, ()) else [pytest.mark.nightly]
-            if kind == "containers":
-                marks.append(pytest.mark.containers)
-            if reason:
-                marks.append(pytest.mark.skip(reason=reason))
-            yield pytest.param(kind, *case, id=f"{kind}-{case[0]}", marks=marks)
+def cases(kind):
+    """Return a kind's cases as parameters: those that are not for the gate are nightly."""
+    reason = why_not(kind)
+    lane = [pytest.mark.containers] if kind == "containers" else []
+    lane += [pytest.mark.skip(reason=reason)] if reason else []
+    return [
+        pytest.param(*case, id=case[0], marks=lane + ([] if case[0] in IN_THE_GATE.get(kind, ()) else [NIGHTLY]))
+        for case in claimed(kind)
+    ]
 
 
-@pytest.fixture(scope="module")
-def living(request, tmp_path_factory):
-    """A cluster of the asked-for kind; one at a time (parameters come kind by kind)."""
+def a_cluster(kind, tmp_path_factory):
+    """Yield a cluster, and see that nothing of it is left."""
     os.environ.setdefault("TRIBUNAL_BASE_IMAGE", "interpreter")
-    module, spec = KINDS[request.param]
-    folder = tmp_path_factory.mktemp(request.param)
-    before = left_of(folder)
+    module, spec = KINDS[kind]
+    folder = tmp_path_factory.mktemp(kind)
     living = LivingCluster.launched(module, folder, spec)
     yield living
     living.close()
     assert module.leftovers(folder) == []
-    assert left_of(folder) == before
+    assert ours(left_of(folder)) == []
 
 
-@pytest.mark.parametrize(("living", "name", "node", "lasts_s", "options"), list(matrix()), indirect=["living"])
-def test_a_fault_bites_and_heals(request, living, name, node, lasts_s, options):
+@pytest.fixture(scope="module")
+def behind_proxies(tmp_path_factory):
+    yield from a_cluster("proxies", tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def in_containers(tmp_path_factory):
+    yield from a_cluster("containers", tmp_path_factory)
+
+
+def bites_and_heals(kind, living, name, node, lasts_s, options):
     began = time.monotonic()
-    kind = request.node.callspec.params["living"]
     try:
         effect = living.run(lambda cluster: hurt(cluster, faults()[name], node, lasts_s, **options))
     except BaseException as problem:
@@ -100,6 +105,16 @@ def test_a_fault_bites_and_heals(request, living, name, node, lasts_s, options):
     assert effect.proof.holds, broken(effect.proof.facts)
     assert healed, effect.heal and broken(effect.heal.facts)
     assert living.cluster.failures() == []
+
+
+@pytest.mark.parametrize(("name", "node", "lasts_s", "options"), cases("proxies"))
+def test_a_fault_bites_and_heals_behind_proxies(behind_proxies, name, node, lasts_s, options):
+    bites_and_heals("proxies", behind_proxies, name, node, lasts_s, options)
+
+
+@pytest.mark.parametrize(("name", "node", "lasts_s", "options"), cases("containers"))
+def test_a_fault_bites_and_heals_in_containers(in_containers, name, node, lasts_s, options):
+    bites_and_heals("containers", in_containers, name, node, lasts_s, options)
 
 
 IN_FORCE = [["pause", 1], ["narrow", 2], ["isolate", 2]]
@@ -122,7 +137,6 @@ def test_a_harness_killed_in_the_middle_leaves_nothing_that_heal_does_not_undo(t
     run_dir = tmp_path / "run"
     command = [sys.executable, "-m", "tests.nemesis.hurt_and_wait", kind, str(run_dir), json.dumps(in_force)]
     environment = {"TRIBUNAL_BASE_IMAGE": "interpreter"} | os.environ | {"PYTHONPATH": str(ROOT)}
-    before = left_of(run_dir)
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment) as harness:
         assert harness.stdout.readline() == "hurt\n"
         harness.kill()
@@ -132,5 +146,5 @@ def test_a_harness_killed_in_the_middle_leaves_nothing_that_heal_does_not_undo(t
     done = heal(tmp_path)
 
     assert any("healed" in line for line in done)
-    assert left_of(run_dir) == before
+    assert ours(left_of(run_dir)) == []
     refuse_unless_healed(tmp_path)
