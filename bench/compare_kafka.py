@@ -27,7 +27,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
-from tools.get_kafka import NoKafka, kafka_jars
+from clusters.kafka_jars import NoKafka, kafka_jars
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
 ACKS = ("1", "all")

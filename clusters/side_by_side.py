@@ -96,7 +96,7 @@ class Ours:
 
 
 class ApacheKafka:
-    """The real one, from plain jars (`tools/get_kafka.py`)."""
+    """The real one, from plain jars (`clusters/kafka_jars.py`)."""
 
     name = "kafka"
 

@@ -77,6 +77,9 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         refused = refusal(one_of("fault", planned.kind, faults()), kind, scenario.spec.powers_of_mode())
         if refused:
             raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {refused}")
+    unlike = getattr(kind, "refused", None)  # of kinds that cannot be everything that a spec may ask for
+    if unlike is not None and (reason := unlike(_with_mutants(scenario.spec, mutants))):
+        raise BadScenario(f"cluster {cluster}: {reason}")
     workload = one_of("workload", scenario.workload, all_workloads())
     options = msgspec.convert(scenario.workload_options, workload.Options)
     time_ms = scenario.time_ms if time_ms is None else time_ms
@@ -86,7 +89,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         cluster=cluster,
         cluster_id=base64.urlsafe_b64encode(chance(seed, "cluster id").randbytes(16)).decode().rstrip("="),
         mode=scenario.spec.mode,
-        spec=msgspec.structs.replace(_sized(scenario.spec, cluster), mutants=(*scenario.spec.mutants, *mutants)),
+        spec=_with_mutants(_sized(scenario.spec, cluster), mutants),
         workload=scenario.workload,
         workload_plan=msgspec.to_builtins(workload.plan(options, chance(seed, "workload"))),
         time_ms=time_ms,
@@ -94,6 +97,10 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         final_read_ms=scenario.final_read_ms,
         faults=_rounds(scenario, seed, time_ms, partitions=getattr(options, "partitions", 1)),
     )
+
+
+def _with_mutants(spec: ClusterSpec, mutants: tuple[str, ...]) -> ClusterSpec:
+    return msgspec.structs.replace(spec, mutants=(*spec.mutants, *mutants))
 
 
 def _sized(spec: ClusterSpec, cluster: str) -> ClusterSpec:

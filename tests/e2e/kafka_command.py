@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusters.side_by_side import java
-from tools.get_kafka import NoKafka, kafka_jars
+from clusters.kafka_jars import NoKafka, kafka_jars
 
 TIMEOUT_S = 60
 CLASSES = {
