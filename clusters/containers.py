@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from clusters import zookeeper
 from clusters.api import CLIENTS, ClusterError, ClusterSpec, Proof
 from clusters.clock import RunClock
 from clusters.images.build import LABEL, engine, node_image
@@ -50,6 +52,7 @@ ENTRY: Final = (
     "os.dup2(log, 1); os.dup2(log, 2)\n"
     "os.execv(sys.executable, [sys.executable, '-m', 'replog', *sys.argv[2:]])\n"
 )
+SERVER_ENTRY: Final = 'exec "$@" >>"$0" 2>&1'
 
 
 class ContainerAddresses:
@@ -140,11 +143,15 @@ class NodeContainer:
         if not self._ending:
             self.died(f"node {self.node} (container) ended; its log {self._log} ends:\n{last_lines(self._log)}")
 
+    async def answers(self, *, wait_ms: int) -> bool:
+        """Tell whether it answers."""
+        return await answers(self._endpoint, wait_ms=wait_ms)
+
     async def serving(self) -> None:
         """Wait until the node answers requests."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SERVING_TIMEOUT_MS / 1000
-        while not await answers(self._endpoint, wait_ms=500):
+        while not await self.answers(wait_ms=500):
             if not self.alive or loop.time() > deadline:
                 state = "does not serve" if self.alive else "ended"
                 raise ClusterError(f"node {self.node} {state}; its log {self._log} ends:\n{last_lines(self._log)}")
@@ -157,7 +164,7 @@ class NodeContainer:
         if self.alive:
             await self._engine(self._container.kill)
         await self._ended()
-        gone, silent = not process_exists(pid), not await answers(self._endpoint, wait_ms=100)
+        gone, silent = not process_exists(pid), not await self.answers(wait_ms=100)
         return Proof(holds=gone and silent, facts={"pid": pid, "process_gone": gone, "silent": silent})
 
     async def terminate(self, timeout_ms: int) -> bool:
@@ -190,7 +197,7 @@ class NodeContainer:
             await self._engine(self._container.pause)
         await asyncio.to_thread(self._container.reload)
         stopped = self._container.status == "paused"
-        silent = not await answers(self._endpoint, wait_ms=100)
+        silent = not await self.answers(wait_ms=100)
         return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
 
     async def resume(self) -> Proof:
@@ -198,7 +205,7 @@ class NodeContainer:
         await self._engine(self._container.unpause)
         await asyncio.to_thread(self._container.reload)
         running = self._container.status == "running"
-        answered = await answers(self._endpoint, wait_ms=SIGNAL_WAIT_MS)
+        answered = await self.answers(wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
     async def _engine(self, action: Callable[[], Any]) -> None:
@@ -209,6 +216,14 @@ class NodeContainer:
         except APIError as problem:
             if self.alive:
                 raise ClusterError(f"node {self.node}: the engine says: {problem.explanation}") from None
+
+
+class ZooKeeperContainer(NodeContainer):
+    """A server of ZooKeeper in a container."""
+
+    async def answers(self, *, wait_ms: int) -> bool:
+        """Tell whether it serves."""
+        return await zookeeper.is_ok(self._endpoint, wait_ms=wait_ms)
 
 
 class Containers:
@@ -267,6 +282,12 @@ class Containers:
 
     def node(self, node: int, role: str, config: Path, log: Path) -> NodeContainer:
         """Make a container that is not started yet."""
+        words = ["python3", "-c", ENTRY, str(log.resolve()), role, "--config", str(config.resolve())]
+        return self._container(node, config, log, words, {})
+
+    def _container(
+        self, node: int, config: Path, log: Path, words: list[str], shared: dict[str, dict[str, str]]
+    ) -> NodeContainer:
         from docker.types import EndpointConfig
 
         assert self._client is not None
@@ -276,16 +297,24 @@ class Containers:
         version = self._client.api.api_version
         container = self._client.containers.create(
             self._image,
-            ["python3", "-c", ENTRY, str(log), role, "--config", str(config)],
+            words,
             name=f"tribunal-{self._directory.name}-{node}"[-120:],
             init=True,  # else what was killed stays a zombie
             network=self._network.name,
             networking_config={self._network.name: EndpointConfig(version, ipv4_address=host)},
-            volumes={str(folder): {"bind": str(folder), "mode": "rw"} for folder in (config.parent, log.parent)},
+            volumes={str(folder): {"bind": str(folder), "mode": "rw"} for folder in (config.parent, log.parent)}
+            | shared,
             labels={LABEL: str(self._directory)},
         )
-        self._nodes[node] = NodeContainer(node, container, log, config, self._links.endpoint(node))
+        kind = ZooKeeperContainer if shared else NodeContainer
+        self._nodes[node] = kind(node, container, log, config, self._links.endpoint(node))
         return self._nodes[node]
+
+    def zookeeper(self, node: int, config: Path, log: Path) -> NodeContainer:
+        """Make a container of a ZooKeeper server: this machine's Java and jars, read only, in the nodes' image."""
+        words = zookeeper.command(config.resolve(), java=os.path.realpath(shutil.which("java") or "java"))
+        shared = {path: {"bind": path, "mode": "ro"} for path in zookeeper.mounts_for_java(words)}
+        return self._container(node, config, log, ["sh", "-c", SERVER_ENTRY, str(log.resolve()), *words], shared)
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return the container's own address."""

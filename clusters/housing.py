@@ -58,6 +58,9 @@ class Housing(Protocol):
     def listener(self, node: int) -> tuple[str, int]:
         """Return where the node itself is to listen, as it sees it."""
 
+    def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
+        """Return a server of ZooKeeper that is not started yet (ZooKeeper mode)."""
+
     def bind_host(self, node: int) -> str:
         """Return the address a node calls from; empty: its only one."""
 

@@ -29,7 +29,16 @@ from typing import Any, Final, Protocol
 from clusters.api import CLIENTS, CutMode, Link, Proof
 from clusters.frames import Head, Rule
 from clusters.powers import RETRANSMISSION_MS, Fate, FrameRule, Shape
-from clusters.probing import PROBE_COUNT, PROBE_REQUEST, PROBE_WAIT_MS, SILENCE_MS, Channel, ProbeAnswer
+from clusters.probing import (
+    GREETING_MS,
+    PROBE_COUNT,
+    PROBE_REQUEST,
+    PROBE_WAIT_MS,
+    SILENCE_MS,
+    Channel,
+    ProbeAnswer,
+    ZooKeeperChannel,
+)
 from clusters.relay import Relay, Side, Traffic
 
 __all__ = ["PROBE_REQUEST", "Links", "Traffic"]
@@ -125,6 +134,7 @@ class Links:
         self._random = Random("links")
         self._traffic: dict[Link, Traffic] = {}
         self._servers: list[asyncio.Server] = []
+        self.zookeeper_nodes: frozenset[int] = frozenset()  # they speak another language: no messages, other probes
         self.on_message: Callable[[Head, str], None] = lambda head, fate: None
 
     def endpoint(self, node: int) -> tuple[str, int]:
@@ -248,6 +258,8 @@ class Links:
 
     def told(self, head: Head) -> None:
         """Tell whoever wants to know of a message, with its fate (CONTRACT, table requests)."""
+        if head.source in self.zookeeper_nodes or head.target in self.zookeeper_nodes:
+            return
         if head.rule is not None:
             fate = head.rule.rule.fate.value
         elif self.is_hindered(link := Link(head.source, head.target)):
@@ -351,8 +363,17 @@ class Links:
             with contextlib.suppress(OSError):  # then no probe speaks for this link, and the proof lacks it
                 sock = await self.addresses.connect_as(link.source, self.advertised(link.target))
                 reader, writer = await asyncio.open_connection(sock=sock)
-                found.append(Channel(link, reader, writer))
+                found.append(await self._channel(link, reader, writer))
         return found
+
+    async def _channel(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Channel:
+        if link.target not in self.zookeeper_nodes:
+            return Channel(link, reader, writer)
+        channel = ZooKeeperChannel(link, reader, writer)
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(GREETING_MS / 1000):
+                await channel.greet()
+        return channel
 
     async def _down(self, answers: Sequence[ProbeAnswer]) -> set[Link]:
         """Return the links that cannot be probed, because the node at their end is silent: dead or paused."""
@@ -364,7 +385,7 @@ class Links:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(SILENCE_MS / 1000):
                 reader, writer = await asyncio.open_connection(*self.endpoint(node))
-            channel = Channel(Link(CLIENTS, node), reader, writer)
+            channel = await self._channel(Link(CLIENTS, node), reader, writer)
             try:
                 return await channel.round_trip_ms(0, SPEAKING_MS) is not None
             finally:

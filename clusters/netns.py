@@ -29,6 +29,7 @@ from clusters.powers import Shape
 from clusters.probing import ProbeAnswer
 from clusters.relay import Relay, Side, Traffic
 from clusters.spec import ClusterSpec
+from clusters.zookeeper import ZooKeeperProcess
 
 PLACE: Final = "processes in network namespaces"
 NET: Final = "10.213.0."
@@ -268,6 +269,12 @@ class InNamespaces:
         """Return a process that is not started yet."""
         return NodeProcess(
             node, role, config, log, self._links.endpoint(node), into=lambda: self.spaces.command(str(node))
+        )
+
+    def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
+        """Return a server of ZooKeeper that is not started yet."""
+        return ZooKeeperProcess(
+            node, "zookeeper", config, log, self._links.endpoint(node), into=lambda: self.spaces.command(str(node))
         )
 
     def listener(self, node: int) -> tuple[str, int]:

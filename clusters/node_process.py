@@ -60,9 +60,16 @@ class NodeProcess:
         """Start the process; it may not serve yet."""
         assert not self.alive, f"node {self.node} runs already"
         self._ending = False
-        self._process = await on_leash([self.role], self.config, self.log, self._into())
+        self._process = await self._begin()
         self.pid = self._process.pid
         self._watch = asyncio.create_task(self._wait_for_end(self._process), name=f"watch node {self.node}")
+
+    async def _begin(self) -> asyncio.subprocess.Process:
+        return await on_leash([self.role], self.config, self.log, self._into())
+
+    async def answers(self, *, wait_ms: int) -> bool:
+        """Tell whether it answers."""
+        return await answers(self.endpoint, wait_ms=wait_ms)
 
     async def _wait_for_end(self, process: asyncio.subprocess.Process) -> None:
         code = await process.wait()
@@ -77,7 +84,7 @@ class NodeProcess:
     async def serving(self) -> None:
         """Wait until the node answers requests; `ClusterError` with its last log lines if it does not."""
         deadline = asyncio.get_running_loop().time() + SERVING_TIMEOUT_MS / 1000
-        while not await answers(self.endpoint, wait_ms=500):
+        while not await self.answers(wait_ms=500):
             if self._process is None or self._process.returncode is not None:
                 raise ClusterError(self.obituary(self._process.returncode if self._process else None))
             if asyncio.get_running_loop().time() > deadline:
@@ -122,14 +129,14 @@ class NodeProcess:
         """Stop the process; prove that it is stopped and answers nobody."""
         self._signal(signal.SIGSTOP)
         stopped = await self._reaches(stopped=True)
-        silent = not await answers(self.endpoint, wait_ms=100)
+        silent = not await self.answers(wait_ms=100)
         return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
 
     async def resume(self) -> Proof:
         """Let the process go on; prove that it answers again."""
         self._signal(signal.SIGCONT)
         running = await self._reaches(stopped=False)
-        answered = await answers(self.endpoint, wait_ms=SIGNAL_WAIT_MS)
+        answered = await self.answers(wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
     def _signal(self, number: signal.Signals) -> None:

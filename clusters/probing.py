@@ -15,6 +15,10 @@ PROBE_WAIT_MS: Final = 1500
 SILENCE_MS: Final = 120  # how long a probe on a cut link is given to prove the cut wrong
 # ApiVersions version 0, correlation id 7, client id "probe": every Kafka-like node answers it.
 PROBE_REQUEST: Final = struct.pack(">ihhih5s", 15, 18, 0, 7, 5, b"probe")
+# ConnectRequest of a new session of 2 s, and a ping in it, as any client of ZooKeeper sends them.
+ZOOKEEPER_HELLO: Final = struct.pack(">iiqiqi16sB", 45, 0, 0, 2_000, 0, 16, bytes(16), 0)
+ZOOKEEPER_PING: Final = struct.pack(">iii", 8, -2, 11)
+GREETING_MS: Final = 500
 PADDING_MAX: Final = 32_000
 
 
@@ -40,6 +44,9 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class Channel:
     """A connection from a node's own address to another node's relay, kept open for probing."""
 
+    # What is asked; channels to ZooKeeper ask something else.
+    request = PROBE_REQUEST
+
     def __init__(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.link = link
         self.reader = reader
@@ -50,7 +57,7 @@ class Channel:
         before = relay.near.delivered_bytes if relay else 0
         answered = 0
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            self._write(PROBE_REQUEST * count)
+            self._write(self.request * count)
             await self.writer.drain()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
@@ -59,7 +66,7 @@ class Channel:
                         answered += 1
         after = relay.near.delivered_bytes if relay else 0
         return ProbeAnswer(
-            link=self.link, sent=count, delivered=(after - before) // len(PROBE_REQUEST), answered=answered
+            link=self.link, sent=count, delivered=(after - before) // len(self.request), answered=answered
         )
 
     async def round_trip_ms(self, size: int, wait_ms: int) -> float | None:
@@ -68,7 +75,7 @@ class Channel:
         began_s = loop.time()
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                self._write(padded_request(size))
+                self._write(self._of_size(size))
                 await self._answer()
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return None
@@ -80,6 +87,9 @@ class Channel:
             raise ConnectionResetError("the probe's connection has gone")
         self.writer.write(data)
 
+    def _of_size(self, size: int) -> bytes:
+        return padded_request(size)
+
     async def _answer(self) -> None:
         (length,) = struct.unpack(">i", await self.reader.readexactly(4))
         await self.reader.readexactly(length)
@@ -87,3 +97,17 @@ class Channel:
     def close(self) -> None:
         """Hang up."""
         self.writer.transport.abort()
+
+
+class ZooKeeperChannel(Channel):
+    """A connection to a ZooKeeper server: a session is begun before the first probe, probes are pings."""
+
+    request = ZOOKEEPER_PING
+
+    async def greet(self) -> None:
+        """Begin a session; `OSError` and the like when nobody answers."""
+        self.writer.write(ZOOKEEPER_HELLO)
+        await self._answer()
+
+    def _of_size(self, size: int) -> bytes:
+        return self.request

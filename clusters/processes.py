@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from clusters import zookeeper
 from clusters.addresses import open_on_free_port, taken_address
 from clusters.administration import Administration
 from clusters.api import (
@@ -45,6 +46,8 @@ from clusters.node_process import NodeProcess, toml
 from clusters.obstacles import Obstacle
 from clusters.powers import ClockSkew, Damage, DiskTrouble
 from clusters.requests import RequestLog, RequestSeen
+from clusters.znode_view import ZnodeView
+from clusters.zookeeper import ZnodeObserver, ZooKeeperProcess
 from replog.config import ConfigError, load
 from replog.node.meta_properties import ForeignDirectory, format_directories
 from replog.node.roll_back import roll_back
@@ -78,6 +81,10 @@ class Loopback:
     def node(self, node: int, role: str, config: Path, log: Path) -> NodeLife:
         """Return a process that is not started yet."""
         return NodeProcess(node, role, config, log, self._links.endpoint(node))
+
+    def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
+        """Return a server of ZooKeeper that is not started yet."""
+        return ZooKeeperProcess(node, "zookeeper", config, log, self._links.endpoint(node))
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return the node's own address."""
@@ -114,8 +121,12 @@ class ProcessCluster(LinkPowers):
         self.state = ClusterState()
         self.links = Links({})
         self.nodes: dict[int, NodeLife] = {}
-        self._view = MetadataView(self.state, clock.wall_start_ms)
-        self._observer: MetadataObserver | None = None
+        self._view = (
+            ZnodeView(self.state, clock.now_ns)
+            if spec.is_zookeeper_mode
+            else MetadataView(self.state, clock.wall_start_ms)
+        )
+        self._observer: MetadataObserver | ZnodeObserver | None = None
         self._event_files: dict[int, EventFile] = {}
         self._own_events: list[NodeEvent] = []
         self._requests = RequestLog(clock.now_ns)
@@ -140,14 +151,17 @@ class ProcessCluster(LinkPowers):
         self.clients = ConfluentClients(
             [self.links.advertised(broker) for broker in self.spec.broker_ids], self._leader
         )
+        if self.spec.is_zookeeper_mode:
+            self.links.zookeeper_nodes = frozenset(self.spec.controller_ids)
         for node in self.spec.node_ids:
             self._prepare(node)
         await self._format_all()
-        controllers = {node: self.links.endpoint(node) for node in self.spec.controller_ids}
-        self._observer = MetadataObserver(self._view, controllers, self.cluster_id)
-        for node in self.spec.node_ids:
-            await self.nodes[node].spawn()
-        await asyncio.gather(*(self.nodes[node].serving() for node in self.spec.node_ids))
+        self._observer = self._new_observer()
+        if self.spec.is_zookeeper_mode:
+            await self._bring_up(self.spec.controller_ids)
+            await self._bring_up(self.spec.broker_ids)
+        else:
+            await self._bring_up(self.spec.node_ids)
         self._observer.start()
         await until(
             lambda: self.state.whole(self.spec),
@@ -156,7 +170,33 @@ class ProcessCluster(LinkPowers):
             cluster=self,
         )
 
+    async def _bring_up(self, nodes: Sequence[int]) -> None:
+        for node in nodes:
+            await self.nodes[node].spawn()
+        await asyncio.gather(*(self.nodes[node].serving() for node in nodes))
+
+    def _new_observer(self) -> MetadataObserver | ZnodeObserver:
+        endpoints = {node: self.links.endpoint(node) for node in self.spec.controller_ids}
+        if isinstance(self._view, ZnodeView):
+            return ZnodeObserver(self._view, ",".join(f"{host}:{port}" for host, port in endpoints.values()))
+        return MetadataObserver(self._view, endpoints, self.cluster_id)
+
+    def is_zookeeper(self, node: int) -> bool:
+        """Tell whether a node is a server of the ensemble."""
+        return self.spec.is_zookeeper_mode and node in self.spec.controller_ids
+
+    def _prepare_zookeeper(self, node: int) -> None:
+        folder = self.directory / "nodes" / str(node)
+        endpoints = {server: self.housing.listener(server) for server in self.spec.controller_ids}
+        config = zookeeper.configure(folder, node, endpoints)
+        life = self.housing.zookeeper(node, config, self.directory / "logs" / f"{node}.log")
+        life.died = lambda obituary: self._mourn(node, obituary)
+        self.nodes[node] = life
+
     def _prepare(self, node: int) -> None:
+        if self.is_zookeeper(node):
+            self._prepare_zookeeper(node)
+            return
         folder = self.directory / "nodes" / str(node)
         folder.mkdir(parents=True, exist_ok=True)
         self._controls[node] = NodeControl(folder / "control.page")
@@ -183,14 +223,12 @@ class ProcessCluster(LinkPowers):
         """Return the node's whole configuration, by Kafka's names."""
         host, port = self.housing.listener(node)
         link, link_port = self.links.advertised(node)
-        voters = ((voter, *self.links.advertised(voter)) for voter in self.spec.controller_ids)
         return {
-            "process.roles": self.role(node),
+            **self._told_by(node),
             "node.id": node,
             "cluster.id": self.cluster_id,
             "listeners": f"{host}:{port}",
             "advertised.listeners": f"{link}:{link_port}",
-            "controller.quorum.voters": ",".join(f"{voter}@{host}:{port}" for voter, host, port in voters),
             "log.dirs": str(self.data_dir(node).resolve()),
             "tribunal.bind.host": self.housing.bind_host(node),
             "tribunal.events.file": str((self.directory / "nodes" / str(node) / "events.jsonl").resolve()),
@@ -200,12 +238,24 @@ class ProcessCluster(LinkPowers):
             **self.spec.node_settings(),
         }
 
+    def _told_by(self, node: int) -> dict[str, Any]:
+        """Return where a node hears what the cluster is."""
+        servers = [(server, *self.links.advertised(server)) for server in self.spec.controller_ids]
+        if self.spec.is_zookeeper_mode:
+            return {"zookeeper.connect": ",".join(f"{host}:{port}" for _, host, port in servers)}
+        return {
+            "process.roles": self.role(node),
+            "controller.quorum.voters": ",".join(f"{server}@{host}:{port}" for server, host, port in servers),
+        }
+
     async def _format_all(self) -> None:
         for node in self.spec.node_ids:
             self._format(node)
 
     def _format(self, node: int) -> None:
         """Prepare the node's log directory as `python -m replog format` does."""
+        if self.is_zookeeper(node):
+            return
         path = self.nodes[node].config
         disk = RealDisk()
         try:
@@ -278,6 +328,8 @@ class ProcessCluster(LinkPowers):
     async def wipe(self, node: int) -> Proof:
         """Remove a dead node's log directory and format it again: a new disk."""
         process = self._node(node)
+        if self.is_zookeeper(node):
+            raise Unsupported("the disk of a ZooKeeper server is not wiped: what a majority loses is no loss of ours")
         if process.alive:
             raise ClusterError(f"node {node} runs: kill it before its disk is wiped")
         data = self.data_dir(node)

@@ -158,6 +158,10 @@ class OnHosts:
         """Return the host's own address."""
         return self._links.endpoint(node)
 
+    def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
+        """Refuse: servers of ZooKeeper are not brought to hosts."""
+        raise Unsupported("ZooKeeper mode runs on processes, containers and in the simulator")
+
     def bind_host(self, node: int) -> str:
         """Return the address that the links know the node by."""
         return self.hosts.entry(node).address

@@ -170,6 +170,11 @@ def _run_node(chosen: argparse.Namespace) -> int:
 
 def _check_roles(command: str, config: NodeConfig) -> None:
     wanted = {"broker", "controller"} if command == "combined" else {command}
+    if config.is_zookeeper_mode and command != "broker":
+        raise Unusable(Exit.USAGE, f"in ZooKeeper mode (no 'process.roles') there are brokers only, no {command!r}")
+    if config.is_zookeeper_mode:
+        _check_protocol(config)
+        return
     if config.roles != wanted:
         roles = ",".join(sorted(config.roles))
         raise Unusable(Exit.USAGE, f"'process.roles' is {roles!r}, which is not what {command!r} runs")
@@ -182,6 +187,15 @@ def _check_roles(command: str, config: NodeConfig) -> None:
             "one that is to be added as a voter later has 'tribunal.controller.joins'"
         )
         raise Unusable(Exit.USAGE, message)
+
+
+def _check_protocol(config: NodeConfig) -> None:
+    from replog.zookeeper.versions import ProtocolVersion, UnknownVersion
+
+    try:
+        ProtocolVersion.parse(config.text("inter.broker.protocol.version"))
+    except UnknownVersion as problem:
+        raise Unusable(Exit.USAGE, f"'inter.broker.protocol.version': {problem}") from None
 
 
 def install_mutants(config: NodeConfig) -> None:
@@ -239,9 +253,26 @@ async def _check_addresses(world: RealWorld, config: NodeConfig) -> None:
 
 
 async def _start_broker(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+    if config.is_zookeeper_mode:
+        return await _start_zookeeper_broker(world, config)
     broker = Broker(world, config)
     await broker.start()
     return broker.stop
+
+
+async def _start_zookeeper_broker(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+    from replog.node.zookeeper import open_zookeeper
+    from replog.node.zookeeper_broker import ZooKeeperBroker, ZooKeeperUnreachable, ZooKeeperUnusable
+    from replog.zookeeper.znodes import DamagedZnode
+
+    in_zookeeper_mode = ZooKeeperBroker(world, config, open_zookeeper)
+    try:
+        await in_zookeeper_mode.start()
+    except ZooKeeperUnreachable as problem:
+        raise Unusable(Exit.ADDRESS, str(problem)) from None
+    except (ZooKeeperUnusable, DamagedZnode) as problem:
+        raise Unusable(Exit.REFUSED, str(problem)) from None
+    return in_zookeeper_mode.stop
 
 
 async def _start_controller(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:

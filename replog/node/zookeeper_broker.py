@@ -60,6 +60,10 @@ class ZooKeeperUnusable(BrokerFailed):
     """There is no ZooKeeper to work with, or not ours; the message says which and why."""
 
 
+class ZooKeeperUnreachable(ZooKeeperUnusable):
+    """No server answered in time."""
+
+
 class ZooKeeperBroker(Broker):
     """One broker process in ZooKeeper mode."""
 
@@ -90,7 +94,10 @@ class ZooKeeperBroker(Broker):
     # --- life ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Reach ZooKeeper, open the logs, register; what is hosted comes with the first control requests."""
+        """Reach ZooKeeper, open the logs, register; what is hosted comes with the first control requests.
+
+        `ZooKeeperUnusable` (or `DamagedZnode`) says in one line why that cannot be.
+        """
         await self._reach_zookeeper()
         self.directories.open()
         self.world.journal.event("start", node=self.config.node_id, role="broker", incarnation=str(self.incarnation))
@@ -99,8 +106,9 @@ class ZooKeeperBroker(Broker):
         self.is_serving = True
         self._start_timers()
         self.tasks.start(self._carry_out_control_requests())
-        self.tasks.start(self._keep_registered())
         self.tasks.start(self.seat.run())
+        await self._be_registered()
+        self.tasks.start(self._keep_registered())
 
     async def stop(self) -> None:
         """Hand leaderships over, stop serving, close the logs in order, end the session last (SPEC 3.11.4)."""
@@ -148,9 +156,9 @@ class ZooKeeperBroker(Broker):
             await self._prepare_znodes()
         except Unreachable:
             message = f"no ZooKeeper server of {where} answered within {timeout_ms} ms"
-            raise ZooKeeperUnusable(message) from None
+            raise ZooKeeperUnreachable(message) from None
         except (ConnectionLoss, SessionExpired) as problem:
-            raise ZooKeeperUnusable(f"ZooKeeper at {where} was lost again: {type(problem).__name__}") from None
+            raise ZooKeeperUnreachable(f"ZooKeeper at {where} was lost again: {type(problem).__name__}") from None
 
     async def _prepare_znodes(self) -> None:
         """See that it is a cluster's, and this one's; an empty ensemble becomes one."""
@@ -204,14 +212,16 @@ class ZooKeeperBroker(Broker):
     async def _keep_registered(self) -> None:
         """Be registered in every session, until the end."""
         while True:
-            self._session.clear()
-            if self._registered_session != self.zookeeper.session_id:
-                try:
-                    await self._register_here()
-                except (ConnectionLoss, SessionExpired):
-                    await asyncio.sleep(RETRY_MS / 1000)
-                    continue
             await self._session.wait()
+            self._session.clear()
+            await self._be_registered()
+
+    async def _be_registered(self) -> None:
+        while self._registered_session != self.zookeeper.session_id:
+            try:
+                await self._register_here()
+            except (ConnectionLoss, SessionExpired):
+                await asyncio.sleep(RETRY_MS / 1000)
 
     async def _register_here(self) -> None:
         znode = registration.broker_znode(

@@ -344,7 +344,7 @@ class ControllerSeat:
             registered=registered,
             topics=read,
             states={
-                key: (znodes.partition_state(key, found[0]), found[1].version)
+                key: (znodes.partition_state(key, found[0]), found[1])
                 for key in keys
                 if (found := states.get(paths.state(key))) is not None
             },

@@ -42,7 +42,7 @@ from replog.wire.translate import current_alter_partition
 from replog.zookeeper import acceptance, broker_changes, paths
 from replog.zookeeper.broker_changes import Step
 from replog.zookeeper.control_queue import ControlRequest
-from replog.zookeeper.operations import ANY_VERSION, Create, Delete, Operation
+from replog.zookeeper.operations import ANY_VERSION, Create, Delete, Operation, Stat
 from replog.zookeeper.requests import DELETED, ControlRequests, Named, Stopped
 from replog.zookeeper.turn import Znodes, ZooKeeperTurn
 from replog.zookeeper.versions import ProtocolVersion
@@ -57,14 +57,14 @@ ELECTIONS_PER_BALANCE_MAX: Final = 1000
 class Loaded(msgspec.Struct, kw_only=True):
     """What a new controller found in ZooKeeper.
 
-    states:      by partition: the state and its znode's version. A partition may have none yet.
+    states:      by partition: the state and its znode's Stat. A partition may have none yet.
     configs:     by (kind, name) as in the image.
     deletions:   topics that somebody asked to delete.
     """
 
     registered: dict[NodeId, Registered]
     topics: dict[str, TopicZnode]
-    states: dict[TopicPartition, tuple[PartitionStateZnode, int]]
+    states: dict[TopicPartition, tuple[PartitionStateZnode, Stat]]
     configs: dict[tuple[int, str], dict[str, str]]
     deletions: list[str]
     next_producer_id: int | None
@@ -159,6 +159,7 @@ class ZooKeeperController:
         for node in self.image.isr_members.nodes():
             if node not in self.image.brokers:
                 turn.append(fencing.leaving(self.policy, node, eligible_no_more=False))
+        self._notice_restarts(turn, loaded)
         turn.append(fencing.leaders_for_leaderless(self.policy))
         effects = self._written(turn)
         for broker in self._alive():
@@ -177,7 +178,7 @@ class ZooKeeperController:
             for index in sorted(map(int, znode.partitions)):
                 found = loaded.states.get(TopicPartition(name, index))
                 if found is not None:
-                    records.append(_partition_record(topic_id, index, znode, *found))
+                    records.append(_partition_record(topic_id, index, znode, found[0], found[1].version))
         for (kind, name), values in sorted(loaded.configs.items()):
             path = paths.topic_config(name) if kind == TOPIC_RESOURCE else paths.broker_config(name)
             self._znodes.configs[path] = None
@@ -190,6 +191,36 @@ class ZooKeeperController:
             records.append(r.ProducerIdsRecord(next_producer_id=loaded.next_producer_id))
         for record in records:
             self.image.replay(record, self.image.last_offset + 1)
+
+    def _notice_restarts(self, turn: ZooKeeperTurn, loaded: Loaded) -> None:
+        """Treat members as bounced that registered after their partition's state was written.
+
+        No controller saw them go, and what they hold may be less than it was: in their old leader epoch they would give
+        offsets away twice. (KIP-380 tells lives apart in one controller's memory only; zxids tell them apart for good.)
+        """
+        for key, partition in list(self.image.partitions()):
+            topic = self.image.topics[key.topic_id]
+            written = loaded.states.get(TopicPartition(topic.name, key.partition))
+            if written is None or topic.name in self.deleting:
+                continue
+            registered = {node: self.image.broker_epoch(node) for node in partition.isr}
+            later = [node for node, epoch in registered.items() if epoch > written[1].mzxid]
+            if later:
+                steady = tuple(node for node in partition.isr if node not in later)
+                # Where all have restarted, one of them has to be right; the others catch up with it.
+                one = partition.leader if partition.leader in later else later[0]
+                wish = Wish(target_isr=steady or (one,), election=self.policy.election(topic.name))
+                self._restate(turn, key, wish)
+
+    def _restate(self, turn: ZooKeeperTurn, key: TopicIdPartition, wish: Wish) -> None:
+        """Change a partition, or at least begin a leader epoch."""
+        records = fencing.changes(self.policy, [key], lambda *_: wish, self.image.is_active)
+        partition = self.image.topics[key.topic_id].partitions[key.partition]
+        same = r.PartitionChangeRecord(
+            partition_id=key.partition, topic_id=key.topic_id, leader=partition.leader, isr=list(partition.isr)
+        )
+        turn.append(records or [same])
+        turn.probe("restart_noticed_by_new_controller")
 
     def _create_missing(self, turn: ZooKeeperTurn, loaded: Loaded) -> None:
         """Give partitions a state that have none: whoever created the topic died in between."""

@@ -20,6 +20,7 @@ from replog.zookeeper.broker import Answer, Assign, ControlledBroker, GiveUp, Ke
 from replog.zookeeper.broker_changes import diff_brokers, steps
 from replog.zookeeper.control_queue import ControlQueue, ControlRequest
 from replog.zookeeper.controller import Loaded, ZooKeeperController
+from replog.zookeeper.operations import Stat
 from replog.zookeeper.versions import ProtocolVersion
 from replog.zookeeper.znodes import BrokerZnode, PartitionStateZnode, Registered, TopicZnode
 from tests.cases.cases import load, only
@@ -158,7 +159,7 @@ def loaded(live: dict[int, int]) -> Loaded:
             for node, epoch in live.items()
         },
         topics={"t": TopicZnode(partitions={"0": [1, 2]})},
-        states={T0: (state, 0)},
+        states={T0: (state, Stat(czxid=1, mzxid=1000, version=0))},
         configs={},
         deletions=[],
         next_producer_id=None,
