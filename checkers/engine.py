@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from checkers.work import FOLDED, ROW, Row, folded, item_bytes, judge_item, work_items
+from checkers.ranges import MARK
+from checkers.work import FOLDED, ROW, Row, folded, item_bytes, judge_item, second_look, work_items
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +41,9 @@ def findings(
     """
     items = [item for run_dir in run_dirs for item in work_items(run_dir)]
     if engine == "inline":
-        return in_order(folded(in_order(row for item in items for row in judge_item(*item))))
+        rows, again = second_look([row for item in items for row in judge_item(*item)])
+        rows += [row for item in again for row in judge_item(*item)]
+        return in_order(folded(in_order(rows)))
     if prepared is not None:
         return with_spark(prepared.session(), engine, items)
     from checkers.spark import session
@@ -55,12 +58,15 @@ def with_spark(spark: "SparkSession", engine: str, items: Sequence[tuple[str, st
         from checkers.sql import findings_by_sql
 
         spark.conf.set("spark.sql.adaptive.enabled", "true")
-        return in_order(row.asDict() for row in findings_by_sql(spark, items).collect())
+        whole = [(run_dir, name.partition(MARK)[0]) for run_dir, name in items]
+        return in_order(row.asDict() for row in findings_by_sql(spark, list(dict.fromkeys(whole))).collect())
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     # Compiling generated code takes longer than to interpret a plan of two steps.
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return in_order(folded(in_order(row.asDict() for row in dataframe(spark, items).collect())))
+    rows, again = second_look([row.asDict() for row in dataframe(spark, items).collect()])
+    rows += [row.asDict() for row in dataframe(spark, again).collect()] if again else []
+    return in_order(folded(in_order(rows)))
 
 
 def dataframe(

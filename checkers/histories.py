@@ -5,6 +5,7 @@ Transactions go to `graphs`, single objects to `registers`; the answer has the f
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -13,8 +14,9 @@ from checkers.graphs import list_append, rw_register, send_poll
 from checkers.graphs.findings import Findings
 from checkers.graphs.models import ruled_out
 from checkers.graphs.operations import HistoryError, Operation, paired
+from checkers.registers import settled
 from checkers.registers.folds import FOLDS
-from checkers.registers.linearizability import Answer, check
+from checkers.registers.linearizability import Answer, Limits, check
 from checkers.registers.models import MODELS
 from results.history import load
 from results.recording import DamagedRecording
@@ -24,6 +26,9 @@ REGISTERS: Final = "rw-register"
 MESSAGES: Final = "kafka"
 KNOWN: Final = (LISTS, REGISTERS, MESSAGES, *sorted(MODELS), *sorted(FOLDS))
 OPTIONS: Final = ("writes_follow_reads", "sequential_keys", "linearizable_keys")
+SETTLED: Final = frozenset({"register", "cas-register"})
+SEARCH_SECONDS: Final = 60.0
+SEARCH_CONFIGURATIONS: Final = 500_000  # about 200 bytes each
 Row = dict[str, Any]
 
 
@@ -90,11 +95,17 @@ _CHECKS: Final[dict[str, Callable[[Sequence[Operation], Mapping[str, Any]], Find
 
 
 def _linearized(operations: Sequence[Operation], model: str) -> Iterator[Row]:
-    result = check(operations, MODELS[model])
+    if model in SETTLED and settled.is_settled(operations):
+        result = settled.check(operations)
+    else:
+        deadline = monotonic() + SEARCH_SECONDS
+        result = check(operations, MODELS[model], Limits(SEARCH_CONFIGURATIONS, lambda: monotonic() > deadline))
     if result.answer is Answer.LINEARIZABLE:
         return
     severity = "violation" if result.answer is Answer.ILLEGAL else "unjudged"
     words = f"no order explains operation {result.culprit}; all before {result.ordered_until} fit one"
+    if result.answer is Answer.UNKNOWN:
+        words = f"the search reached its limit at operation {result.culprit}; all before {result.ordered_until} fit one order"
     yield _row(model, "not-linearizable", severity, 1, _detail("not-linearizable", words, (result.culprit or 0,)))
 
 

@@ -258,7 +258,7 @@ def _twice(rows: PartitionRows, log: FinalLog, context: Context) -> pa.Table:
     if again.size == 0:
         return nothing()
     at = rows.derived(sends_by_value).rows(pairs[again, 0])
-    sure = _idempotent(rows)[at] & (at != UNKNOWN)
+    sure = np.append(_idempotent(rows), False)[at] & (at != UNKNOWN)
     tables = []
     for kind, chosen_pairs, chosen_rows in (
         ("duplicate", again[sure], at[sure]),

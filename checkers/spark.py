@@ -24,10 +24,18 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CONNECT_SECONDS: Final = 3
+ANSWER_SECONDS: Final = 6
+LOOK_SECONDS: Final = 0.2
+ASKING: Final = "Connecting to master"
+ANSWERED: Final = "Connected to Spark cluster"
 BACKGROUND: Final = 10  # niceness of what must not disturb a run
 DEFAULT_MASTER: Final = "local[*]"
 LOG_SETTINGS: Final = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+logger.asking.name = org.apache.spark.deploy.client
+logger.asking.level = info
+logger.answered.name = org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend
+logger.answered.level = info
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
@@ -107,6 +115,22 @@ def _start(master: str, folder: Path, niceness: int = 0) -> "SparkSession":
     code = _code(folder / "tribunal_code.zip")
     if master.startswith("sc://"):
         return _connected(master, code)
+    log = folder / "spark.log"
+    with _environment(master, folder, log, niceness):
+        try:
+            spark = _registered(master, folder, log)
+        except NoSpark:
+            raise
+        except Exception as error:
+            raise NoSpark(f"Spark does not start: {_last_line(log, error)} (or judge with --engine inline)") from error
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.addPyFile(str(code))
+    return spark
+
+
+@contextlib.contextmanager
+def _environment(master: str, folder: Path, log: Path, niceness: int) -> Iterator[None]:
+    """Set what the script that launches Java reads."""
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
@@ -115,20 +139,44 @@ def _start(master: str, folder: Path, niceness: int = 0) -> "SparkSession":
         # The daemon that workers are forked from has to find its module before any code has travelled.
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    log = folder / "spark.log"
     # Java inherits the screen: the script that launches it gives it a file instead.
     (folder / "spark-env.sh").write_text(f'exec 2>>"{log}"\nrenice -n {niceness} -p $$ >/dev/null 2>&1 || true\n')
     os.environ.setdefault("SPARK_CONF_DIR", str(folder))
     try:
-        spark = _builder(master, folder)
-    except Exception as error:
-        raise NoSpark(f"Spark does not start: {_last_line(log, error)} (or judge with --engine inline)") from error
+        yield
     finally:
         if os.environ["SPARK_CONF_DIR"] == str(folder):
             del os.environ["SPARK_CONF_DIR"]
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.sparkContext.addPyFile(str(code))
-    return spark
+
+
+def _registered(master: str, folder: Path, log: Path) -> "SparkSession":
+    """Start a session; Spark itself would ask a silent master for a minute.
+
+    The time counts from where Java's log says that it asks: Java's own start may take long on a busy machine.
+    """
+    if "://" not in master:
+        return _builder(master, folder)
+    answers: list[SparkSession] = []
+    problems: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            answers.append(_builder(master, folder))
+        except Exception as error:  # noqa: BLE001 - a thread's top: it is raised below
+            problems.append(error)
+
+    thread = threading.Thread(target=wait, name="spark-session", daemon=True)
+    thread.start()
+    waited = 0.0
+    while not answers and not problems and waited < ANSWER_SECONDS:
+        thread.join(LOOK_SECONDS)
+        said = log.read_text(errors="replace") if log.exists() else ""
+        waited += LOOK_SECONDS if ASKING in said and ANSWERED not in said else 0
+    if problems:
+        raise problems[0]
+    if not answers:
+        raise NoSpark(f"{master} takes connections but does not answer as Spark within {ANSWER_SECONDS} s")
+    return answers[0]
 
 
 def _builder(master: str, folder: Path) -> "SparkSession":
@@ -159,13 +207,20 @@ def _builder(master: str, folder: Path) -> "SparkSession":
 
 
 def _connected(master: str, code: Path) -> "SparkSession":
+    import grpc  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
+    with grpc.insecure_channel(urlsplit(master).netloc) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=ANSWER_SECONDS)
+        except grpc.FutureTimeoutError:
+            problem = f"{master} takes connections but does not answer as Spark within {ANSWER_SECONDS} s"
+            raise NoSpark(problem) from None
     try:
         spark = SparkSession.builder.remote(master).getOrCreate()
+        spark.addArtifacts(str(code), pyfile=True)
     except Exception as error:
         raise NoSpark(f"Spark Connect at {master}: {_first_line(error)}") from error
-    spark.addArtifacts(str(code), pyfile=True)
     return spark
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ANSWER: Final = ("kind", "log_offset", "value", "acks", "invoke_ns", "at_ns", "leader_epoch", "other_offset")
+VIEW_PARTS: Final = 4
 MAY_ANSWER: Final = ("node", "process", "detail")
 
 
@@ -68,7 +69,7 @@ def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
         paths = [str(path) for recording in recordings for part in recording.files[name].values() for path in part]
         rows = spark.read.schema(from_arrow_schema(stored)).parquet(*paths).toDF(*schema.names)
         # Every common table expression is computed anew wherever it is named: read the files once.
-        rows.coalesce(spark.sparkContext.defaultParallelism).cache().createOrReplaceTempView(name)
+        rows.coalesce(VIEW_PARTS).cache().createOrReplaceTempView(name)
     small = [small_views(recording.run_dir) for recording in recordings]
     for name in small[0]:
         together = pa.concat_tables([views[name] for views in small])

@@ -15,7 +15,9 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from checkers import ranges
 from checkers.api import Context, Found, Kind, Meaning, PartitionRows, properties
 from checkers.evidence import Evidence
 from checkers.guarantees import RULES, VIOLATIONS
@@ -24,15 +26,17 @@ from checkers.steps import committed_values, of_partition
 from checkers.timeline import History, Judgement, Record, Timeline
 from results.history import is_history
 from results.recording import NO_PARTITION, TABLES, DamagedRecording
-from results.store import Recording, partition_order, read_files
+from results.store import Recording, partition_order
 from results.validation import all_different, contradiction, value_sent_twice
 
 WITNESSES: Final = 20
+PART_BYTES: Final = 16 << 20
 FACT_TABLES: Final = ("metadata", "nodes", "faults", "admin")
 RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
 FIGURES: Final = "figures"
 SUMMARY: Final = "summary"
 FOLDED: Final = "folded"
+SIEVED: Final = "sieved"
 DAMAGED: Final = "damaged"
 FAILED: Final = "failed"
 
@@ -66,12 +70,43 @@ def work_items(run_dir: Path) -> list[tuple[str, str]]:
     folder = Path(run_dir) / "recording"
     names = {path.name.removeprefix("tp=") for table in TABLES for path in (folder / table).glob("tp=*")}
     ordered = sorted(names - {NO_PARTITION}, key=partition_order)
-    return [(str(run_dir), name) for name in [NO_PARTITION, *ordered]]
+    parts = (part for name in ordered for part in _parts(Path(run_dir), name))
+    return [(str(run_dir), name) for name in [NO_PARTITION, *parts]]
+
+
+def _parts(run_dir: Path, name: str) -> list[str]:
+    """Return a partition's work items: one, or many for a hot one."""
+    if item_bytes(str(run_dir), name) < ranges.BIG_BYTES:
+        return [name]
+    try:
+        cut = ranges.cut(Recording.open(run_dir, compare=False, only=name), name)
+    except DamagedRecording:
+        return [name]  # whoever judges it says what is wrong
+    if not cut:
+        return [name]
+    return [_marked(name, _Part(rest=True)), *(_marked(name, _Part(sieve=own)) for own in cut)]
+
+
+class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What to do with a part of a hot partition: sieve a range, judge some together, or judge what is small."""
+
+    rest: bool = False
+    sieve: ranges.Range | None = None
+    judge: tuple[ranges.Range, ...] = ()
+    missing: tuple[int, ...] = ()
+    beyond: int = 0
+
+
+def _marked(name: str, part: _Part) -> str:
+    return f"{name}{ranges.MARK}{msgspec.json.encode(part).decode()}"
 
 
 def item_bytes(run_dir: str, topic_partition: str) -> int:
     """Return how much a work item has to read, as far as files tell."""
     folder = Path(run_dir) / "recording"
+    topic_partition, _, part = topic_partition.partition(ranges.MARK)
+    if part:
+        return PART_BYTES
     name = quote(topic_partition, safe="")
     return sum(path.stat().st_size for table in TABLES for path in (folder / table / f"tp={name}").glob("part-*"))
 
@@ -87,6 +122,9 @@ def judge_item(run_dir: str, topic_partition: str, *, without: frozenset[str] = 
             return [where | row for row in judge_history(Path(run_dir))]
         if topic_partition == NO_PARTITION:
             return [where | row for row in _judge_run(Path(run_dir), without)]
+        name, _, part = topic_partition.partition(ranges.MARK)
+        if part:
+            return [where | row for row in _judge_part(Path(run_dir), name, msgspec.json.decode(part, type=_Part))]
         return [where | row for row in _judge_partition(Path(run_dir), topic_partition)]
     except DamagedRecording as damage:
         row = {"property": damage.table, "kind": DAMAGED, "severity": DAMAGED, "detail": str(damage), "count": 1}
@@ -94,7 +132,8 @@ def judge_item(run_dir: str, topic_partition: str, *, without: frozenset[str] = 
 
 
 def _place(run_dir: str, topic_partition: str) -> Row:
-    topic, partition = (None, None) if topic_partition == NO_PARTITION else partition_order(topic_partition)
+    name = topic_partition.partition(ranges.MARK)[0]
+    topic, partition = (None, None) if name == NO_PARTITION else partition_order(name)
     return dict.fromkeys(ROW.names) | {"run_dir": run_dir, "topic": topic, "partition": partition}
 
 
@@ -114,8 +153,9 @@ def _judge_run(run_dir: Path, without: frozenset[str]) -> Iterator[Row]:
 
 
 def _check_values_unique(recording: Recording) -> None:
-    parts = recording.files["sends"].values()
-    if all_different(read_files("sends", paths, ["value"])["value"].to_numpy() for paths in parts):
+    parts = [ranges.groups("sends", paths) for paths in recording.files["sends"].values()]
+    pieces = (rows["value"].to_numpy() for own in parts for rows in ranges.read_groups("sends", own, ["value"]))
+    if all_different(pieces):
         return
     values = recording.table("sends", columns=["value"])["value"].to_numpy()
     position = value_sent_twice(values)
@@ -131,6 +171,113 @@ def _judge_partition(run_dir: Path, topic_partition: str) -> Iterator[Row]:
     judge = PartitionJudge(recording, topic_partition, rows)
     for name, module in modules.items():
         yield from _attempt(name, partial(judge.judged, module))
+
+
+def _judge_part(run_dir: Path, name: str, part: _Part) -> Iterator[Row]:
+    recording = Recording.open(run_dir, compare=False, only=name)
+    if part.sieve is not None:
+        yield from _sieved(recording, name, part.sieve)
+    elif part.rest:
+        yield from _judge_rest(recording, name)
+    else:
+        yield from _judge_together(recording, name, part)
+
+
+def _sieved(recording: Recording, name: str, own: ranges.Range) -> Iterator[Row]:
+    tables = {
+        table: ranges.rows_of(recording, name, table, [own], columns) for table, columns in ranges.COLUMNS.items()
+    }
+    for table, rows in tables.items():
+        damage = contradiction(table, rows)
+        if damage is not None:
+            place = f" (tp={name}, offsets {own.first} to {own.end})"
+            raise DamagedRecording(table, damage.row, damage.reason + place)
+    tables["polls"] = recording.table("polls", name)
+    can_lead = history_of(recording).timeline(*partition_order(name)).can_lead
+    told = ranges.sieve(own, PartitionRows(tables), can_lead)
+    detail = msgspec.json.encode(told).decode()
+    yield {"property": SIEVED, "kind": SIEVED, "severity": FIGURES, "detail": detail, "count": 1}
+
+
+def _judge_rest(recording: Recording, name: str) -> Iterator[Row]:
+    """Judge what is small in a hot partition, and what looks at consumers if there are any besides the final read."""
+    polls = recording.table("polls", name)
+    tail = pc.any(pc.equal(polls["phase"].cast(pa.string()), "tail")).as_py()
+    paths = recording.files["sends"].get(name, [])
+    in_transactions = any(
+        rows["txn_id"].null_count < rows.num_rows
+        for rows in ranges.read_groups("sends", ranges.groups("sends", paths), ["txn_id"])
+    )
+    big = bool(tail or in_transactions)
+    modules = {
+        own: module
+        for own, module in properties().items()
+        if hasattr(module, "kernel") and own not in ranges.SIEVED
+        and (big or own == "availability" or not {"reads", "logs"} & {*module.TABLES})
+    }  # fmt: skip
+    needed = dict.fromkeys(["sends", *(table for module in modules.values() for table in module.TABLES)])
+    columns = None if big else ["acks", "outcome", "invoke_ns", "complete_ns", "txn_id"]
+    tables = {table: _sound(recording, table, name) for table in needed if table != "sends"}
+    tables["sends"] = recording.table("sends", name, columns)
+    judge = PartitionJudge(recording, name, PartitionRows(tables))
+    for own, module in modules.items():
+        yield from _attempt(own, partial(judge.judged, module))
+    figures = msgspec.json.encode(ranges.without_offset(recording, name)).decode()
+    yield {"property": "lost_writes", "kind": FIGURES, "severity": FIGURES, "detail": figures, "count": 1}
+
+
+def _judge_together(recording: Recording, name: str, part: _Part) -> Iterator[Row]:
+    """Judge ranges that are not clean by the ordinary kernels."""
+    tables = {
+        table: ranges.rows_of(recording, name, table, part.judge, list(TABLES[table].fields))
+        for table in ("reads", "logs")
+    }
+    values = np.unique(
+        np.concatenate([tables["reads"]["value"].drop_null().to_numpy(), np.array(part.missing, np.int64)])
+    )
+    tables["sends"] = ranges.rows_of(recording, name, "sends", part.judge, list(TABLES["sends"].fields), values)
+    tables |= {table: _sound(recording, table, name) for table in ("polls", "watermarks")}
+    judge = PartitionJudge(recording, name, PartitionRows(tables))
+    for own in sorted(ranges.SIEVED):
+        yield from _attempt(own, partial(_of_ranges, judge, properties()[own], part))
+    if part.beyond:
+        told = {"sentence": f"{part.beyond} more ranges of offsets are not clean and were not judged record by record"}
+        detail = msgspec.json.encode(told).decode()
+        yield {"property": "lost_writes", "kind": "unjudged", "severity": "unjudged", "detail": detail, "count": 1}
+
+
+def _of_ranges(judge: "PartitionJudge", module: ModuleType, part: _Part) -> list[Row]:
+    found = module.kernel(judge.rows, judge.context)
+    anomalies = ranges.gaps_between(found.anomalies, part.judge)
+    return [row for row in judge.explained(module, Found(anomalies)) if row["kind"] != FIGURES]
+
+
+def second_look(rows: Sequence[Row]) -> tuple[list[Row], list[tuple[str, str]]]:
+    """Fold what the sieve said: return the rows with its figures in its place, and what has to be judged now."""
+    told: dict[tuple[str, str, int], list[ranges.Sieved]] = {}
+    for row in rows:
+        if row["kind"] == SIEVED:
+            place = (row["run_dir"], row["topic"], row["partition"])
+            told.setdefault(place, []).append(msgspec.json.decode(row["detail"], type=ranges.Sieved))
+    kept = [row for row in rows if row["kind"] != SIEVED]
+    items = []
+    for (run_dir, topic, partition), sieved in told.items():
+        sieved.sort(key=lambda own: own.range.first)
+        name = f"{topic}-{partition}"
+        figures = ranges.added(own.figures for own in sieved) | {"partitions with a final log": 1}
+        figure = {"property": "lost_writes", "kind": FIGURES, "severity": FIGURES, "count": 1}
+        kept.append(_place(run_dir, name) | figure | {"detail": msgspec.json.encode(figures).decode()})
+        suspects = ranges.fold(sieved)
+        if suspects:
+            found = {value for own in sieved for value in own.found_open}
+            missing = {value for own in sieved for value in own.open_acknowledged} - found
+            part = _Part(
+                judge=tuple(suspects[: ranges.TOGETHER]),
+                missing=tuple(sorted(missing)),
+                beyond=max(0, len(suspects) - ranges.TOGETHER),
+            )
+            items.append((run_dir, _marked(name, part)))
+    return kept, items
 
 
 def _judged_run(module: ModuleType, run: PartitionRows, history: History) -> list[Row]:
@@ -180,7 +327,7 @@ class PartitionJudge:
     def __init__(self, recording: Recording, topic_partition: str, rows: PartitionRows) -> None:
         topic, partition = partition_order(topic_partition)
         self.timeline: Timeline = history_of(recording).timeline(topic, partition)
-        self._rows = rows
+        self.rows = rows
         self._log_start_may_move = _log_start_may_move(recording, topic)
         self._evidence: Evidence | None = None
         of_run = cache(recording.table)
@@ -197,7 +344,7 @@ class PartitionJudge:
 
     def judged(self, module: ModuleType) -> list[Row]:
         """Run a property's kernel; return capped witnesses with severity and rule, and the figures."""
-        return self.explained(module, module.kernel(self._rows, self.context))
+        return self.explained(module, module.kernel(self.rows, self.context))
 
     def explained(self, module: ModuleType, found: Found) -> list[Row]:
         """Tell violations from permitted losses among what a property found."""
@@ -213,7 +360,7 @@ class PartitionJudge:
 
     def _judge(self, anomaly: Row) -> Judgement:
         if self._evidence is None:
-            self._evidence = Evidence(self._rows, log_start_may_move=self._log_start_may_move)
+            self._evidence = Evidence(self.rows, log_start_may_move=self._log_start_may_move)
         judgements = [self.timeline.judge(record) for record in self._records(self._evidence, anomaly)]
         # A step back over several stretches needs an excuse for each of them.
         return next((judgement for judgement in judgements if judgement.promise.must_survive), judgements[0])

@@ -78,7 +78,7 @@ def _operation(opened: tuple[int, Mapping[str, Any]], end: int, completion: Mapp
         invoked=start,
         completed=end if outcome != "info" else OPEN_END,
         steps=_steps(told, invocation),
-        extra={name: told[name] for name in ("rebalance_log", "keys", "error") if name in told},
+        extra={name: told[name] for name in ("rebalance_log", "keys", "error", "offset") if name in told},
     )
 
 

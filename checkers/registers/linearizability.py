@@ -131,6 +131,7 @@ class Search:
         self._available: list[int] = []
         self._configurations = {Configuration(model.initial, frozenset(), ())}
         self.most = 1
+        self._steps = 0
 
     def open(self, call: Call) -> None:
         """Note an invocation: from now on it may take effect."""
@@ -154,11 +155,11 @@ class Search:
                 kept.add(_forget(configuration, number))
             else:
                 todo.append(configuration)
-        steps = 0
         while todo:
             configuration = todo.pop()
-            steps += 1
-            if steps % 4096 == 0 and self._limits.expired():
+            # Counted over all completions: a thousand short searches take as long as one long one.
+            self._steps += 1
+            if self._steps % 4096 == 0 and self._limits.expired():
                 return Answer.UNKNOWN
             state = self._model.step(configuration.state, call.function, call.argument, call.result)
             if state is not IMPOSSIBLE:

@@ -81,14 +81,16 @@ def run(  # noqa: PLR0917 - options
 def check(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
     engine: Engine = "spark",
+    master: Annotated[str | None, typer.Option(help="Spark to judge with: local[N] or spark://HOST:PORT.")] = None,
+    remote: Annotated[str | None, typer.Option(help="Spark Connect to judge with: sc://HOST:PORT.")] = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Judge recordings again; writes each run's verdict.json."""
+    """Judge recordings again, all in one job; writes each run's verdict.json."""
     from harness.check import check as judge
 
     _known_engine(engine)
-    verdicts = judge(_existing(runs), engine)
+    verdicts = judge(_existing(runs), engine, _spark_at(engine, master, remote))
     _show(verdicts, json=json, run_dirs=runs)
     raise typer.Exit(worst(verdict.verdict for verdict in verdicts).exit_code(strict=strict))
 
@@ -179,6 +181,18 @@ def _overrides(settings: Sequence[str]) -> dict[str, str]:
 def _known_engine(engine: str) -> None:
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+
+
+def _spark_at(engine: str, master: str | None, remote: str | None) -> str | None:
+    """Return the one Spark that was asked for; None: this machine."""
+    for option, given, beginnings in (("master", master, ("local", "spark://")), ("remote", remote, ("sc://",))):
+        if given is not None and not given.startswith(beginnings):
+            raise UsageError(f"--{option} {given!r}: begins with {' or '.join(beginnings)}")
+    if master is not None and remote is not None:
+        raise UsageError("--master and --remote: one of them")
+    if (master or remote) is not None and engine == "inline":
+        raise UsageError("--engine inline needs no Spark: leave --master and --remote away")
+    return master or remote
 
 
 def _existing(runs: Sequence[Path]) -> list[Path]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from checkers import engine
-from checkers.spark import NoSpark, session
+from checkers.spark import session
 from checkers.sql import defined, findings_by_sql
 from checkers.work import work_items
 from tests.checkers.random_runs import random_run
@@ -67,8 +67,3 @@ def test_every_sql_definition_in_spark_finds_the_same(spark: Any, runs: list[Pat
     names = frozenset({name})
 
     assert by_spark_sql(spark, runs, names) == inline(runs, names)
-
-
-def test_a_master_that_does_not_answer_is_one_line() -> None:
-    with pytest.raises(NoSpark, match="no Spark answers at spark:"), session("spark://127.0.0.1:9"):
-        pass

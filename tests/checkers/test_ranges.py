@@ -1,0 +1,61 @@
+"""A partition cut into ranges is judged like the same partition whole, whatever was injected into it."""
+
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checkers import engine, ranges
+from checkers.work import work_items
+from tests.checkers.random_runs import random_run
+from tests.checkers.recorded import Run
+
+
+@pytest.fixture(params=[1, 3, 7])
+def cut_small(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+    cut_everything(monkeypatch, request.param)
+    return int(request.param)
+
+
+def cut_everything(monkeypatch: pytest.MonkeyPatch, offsets: int) -> None:
+    monkeypatch.setattr(ranges, "BIG_BYTES", 0)
+    monkeypatch.setattr(ranges, "HOT_ROWS", 0)
+    monkeypatch.setattr(ranges, "RANGE_OFFSETS", offsets)
+    monkeypatch.setattr(ranges, "TOGETHER", 1000)
+
+
+def judged(run_dir: Path) -> list[dict[str, Any]]:
+    rows = engine.findings([run_dir], "inline")
+    return [
+        {**row, "detail": None} if row["severity"] == "figures" else row for row in rows if row["kind"] != "figures"
+    ]
+
+
+def test_a_clean_partition_is_never_looked_at_twice(tmp_path: Path, cut_small: int) -> None:
+    run = Run(tmp_path / "run")
+    values = {offset: run.send(offset, 100 + offset, acks=(-1, 1)[offset % 2]) for offset in range(20)}
+    run.final_read(dict(values))
+    run.log(1, values)
+    sieved = [row for item in work_items(run.finish()) for row in engine.judge_item(*item)]
+
+    rows, again = engine.second_look(sieved)
+
+    assert again == []
+    assert sum(row["kind"] == "sieved" for row in sieved) == -(-20 // cut_small)
+    assert engine.figures(rows)["acknowledged, acks=1"] == 10
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False), st.sampled_from([1, 2, 5]))
+def test_ranges_find_what_the_whole_shows(random: Random, offsets: int) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
+        run_dir = random_run(Path(folder) / "run", random)
+        whole = judged(run_dir)
+
+        cut_everything(monkeypatch, offsets)
+
+        assert judged(run_dir) == whole

@@ -1,0 +1,83 @@
+"""A real Spark cluster and Spark Connect judge like this process alone, also when a worker is killed in the middle."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers import engine
+from checkers.spark import NoSpark, session
+from tests.checkers.random_runs import random_run
+from tests.checkers.spark_clusters import connect_server, standalone
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [random_run(folder / f"run-{seed}", seed) for seed in range(6)]
+
+
+def judged_elsewhere(runs: list[Path], master: str) -> list[dict[str, Any]]:
+    """Judge in a process of its own: a session leaves its traces in the process that had it."""
+    code = (
+        "import sys, json, pathlib; from checkers import engine; "
+        "print(json.dumps(engine.findings([pathlib.Path(run) for run in sys.argv[2:]], 'spark', sys.argv[1])))"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, master, *map(str, runs)]
+    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
+    assert told.returncode == 0, told.stderr[-2000:]
+    return json.loads(told.stdout.splitlines()[-1])
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(280)
+def test_a_cluster_judges_like_this_process_also_when_a_worker_is_killed(tmp_path: Path, runs: list[Path]) -> None:
+    expected = engine.findings(runs, "inline")
+    with standalone(tmp_path) as cluster:
+        found: list[Any] = []
+        judging = threading.Thread(target=lambda: found.append(judged_elsewhere(runs, cluster.url)))
+        judging.start()
+        # The application's folder appears in a worker's folder when its executor starts.
+        while judging.is_alive() and not list(tmp_path.glob("app-*/*")):
+            threading.Event().wait(0.05)
+        threading.Event().wait(1)
+        was_judging = judging.is_alive()
+        cluster.kill(0)
+        judging.join()
+
+    assert was_judging
+    assert found == [expected]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(280)
+def test_spark_connect_judges_like_this_process(tmp_path: Path, runs: list[Path]) -> None:
+    with connect_server(tmp_path) as remote:
+        assert judged_elsewhere(runs, remote) == engine.findings(runs, "inline")
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_a_master_that_is_silent_is_one_line(scheme: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        code = (
+            "import sys, os\nfrom checkers.spark import NoSpark, session\n"
+            "try:\n    with session(sys.argv[1]): pass\n"
+            "except NoSpark as problem:\n    print(problem, flush=True)\n    os._exit(0)\n"
+        )
+        command = [sys.executable, "-W", "ignore", "-c", code, f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"]
+        told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=100, check=True)
+
+    assert "does not answer as Spark" in told.stdout.splitlines()[-1]
+
+
+def test_a_master_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(NoSpark, match="no Spark answers at spark:"), session("spark://127.0.0.1:9"):
+        pass
