@@ -17,6 +17,8 @@ TOKEN: Final = re.compile(
 NUMBER: Final = re.compile(r"[+-]?\d{1,400}[NM]?|[+-]?\d{1,400}(?:\.\d*)?(?:[eE][+-]?\d{1,3})?M?")
 CLOSING: Final = {"{": "}", "#{": "}", "[": "]", "(": ")"}
 ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
+ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]{1,40}")
 CHARACTERS: Final = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r"}
 CONSTANTS: Final = {"nil": None, "true": True, "false": False}
 KEYWORD: Final = re.compile(r"[A-Za-z*+!_?<>=$&%.-][\w*+!?<>=$&%.#:/'-]*")
@@ -78,7 +80,7 @@ class _Reader:
             case "open":
                 return self._collection(token, depth)
             case "text":
-                return re.sub(r"\\(.)", lambda escape: ESCAPES.get(escape[1], escape[1]), token[1:-1])
+                return _whole(ESCAPE.sub(_unescaped, token[1:-1]))
             case "char":
                 return CHARACTERS.get(token[1:], token[1:])
             case "tag":
@@ -113,10 +115,24 @@ class _Reader:
         if NUMBER.fullmatch(word):
             plain = word.rstrip("NM")
             return int(plain) if plain.lstrip("+-").isdigit() else float(plain)
+        if HEXADECIMAL.fullmatch(word):
+            return int(word, 16)
         name = word.removeprefix(":")
         if KEYWORD.fullmatch(name) or (word != name and name):
             return name
         raise self.wrong(f"`{word[:40]}` is not EDN")
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    word = escape[1]
+    return chr(int(word[1:], 16)) if len(word) == 5 else ESCAPES.get(word, word)
+
+
+def _whole(text: str) -> str:
+    """Put halves of a character beyond 16 bits together; a half alone becomes the replacement character."""
+    if not any("\ud800" <= character <= "\udfff" for character in text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _as_key(key: Any) -> Any:

@@ -60,3 +60,21 @@ def test_what_is_written_is_read_again(value: Any) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(edn.NotEdn):
         list(edn.values(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        pytest.param('"\\u00e9\\n"', "é\n", id="escapes"),
+        pytest.param('#object[java.lang.Thread 0x3f "t"]', ["java.lang.Thread", 63, "t"], id="an object of Java's"),
+        pytest.param("#jepsen.history.Op{:index 0}", {"index": 0}, id="a tag nobody registered"),
+    ],
+)
+def test_what_jepsen_writes(text: str, value: object) -> None:
+    assert list(edn.values(text)) == [value]
+
+
+@pytest.mark.parametrize("text", ["##NaN", "1/2", "##Inf"])
+def test_numbers_that_no_operation_holds(text: str) -> None:
+    with pytest.raises(edn.NotEdn, match="line 1"):
+        list(edn.values(text))
