@@ -171,8 +171,7 @@ class ProcessCluster(LinkPowers):
         )
 
     async def _bring_up(self, nodes: Sequence[int]) -> None:
-        for node in nodes:
-            await self.nodes[node].spawn()
+        await asyncio.gather(*(self.nodes[node].spawn() for node in nodes))
         await asyncio.gather(*(self.nodes[node].serving() for node in nodes))
 
     def _new_observer(self) -> MetadataObserver | ZnodeObserver:

@@ -152,7 +152,8 @@ def test_three_faults_bite_and_heal_on_hosts_and_nothing_is_left(town):
 EVERY = [
     [name, node, options]
     for name, node, _, options in ONCE
-    if not refusal(faults()[name], ssh) and "remove_voter" not in faults()[name].NEEDS  # here one controller votes
+    # (One controller votes here, and three brokers have no second side for a bridge.)
+    if not refusal(faults()[name], ssh) and name not in ("remove-voter", "bridge")
 ]
 
 
