@@ -18,7 +18,8 @@ import markupsafe
 
 from results.report import matrix as matrix_of
 from results.report.groups import GROUPS, Group, grouped
-from results.report.layout import LEFT, PLOT, ROW, WIDTH, drawing
+from results.report.layout import drawing
+from results.report.measures import LEFT, PLOT, ROW, WIDTH
 from results.report.model import Page, page
 from results.report.sequence import WIDTH as SEQUENCE_WIDTH
 from results.report.sequence import sequence

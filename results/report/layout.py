@@ -10,14 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from results.report.measures import LEFT, PLOT, ROW
 from results.report.model import Page, Series
 from results.report.moments import Change
 
-WIDTH: Final = 1240
-LEFT: Final = 112
-RIGHT: Final = 92
-PLOT: Final = WIDTH - LEFT - RIGHT
-ROW: Final = 18
 CHART: Final = 130
 POINTS: Final = 1_200
 COLOURS: Final = 6

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results.recording import DamagedRecording
+from results.report.cycle import Cycle, cycle
 from results.report.matrix import Matrix, matrix
 from results.report.moments import Change, changes_of
+from results.report.operations import Operations, operations
 from results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
 from results.report.story import Story, located, protagonist, told
 from results.store import Recording, partition_order
@@ -66,6 +68,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     files: list[Row] = msgspec.field(default_factory=list)
     story: Story | None = None
     matrix: Matrix | None = None
+    operations: Operations | None = None
+    cycle: Cycle | None = None
     promises: list[Promise] = msgspec.field(default_factory=list)
     silences: list[Silence] = msgspec.field(default_factory=list)
     complaints: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
@@ -111,6 +115,8 @@ def _whole(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
         files=_files(recording),
         story=None if hero is None else told(recording, hero, _own_changes(recording, hero, partitions), end_ns),
         matrix=None if hero is None else matrix(recording, hero, verdict.findings),
+        operations=None if hero is None else operations(recording, hero),
+        cycle=cycle(recording, verdict.findings),
         promises=sends.promises(verdict.findings),
         silences=sends.worst_silences(),
         complaints=list(_complaints(run_dir)),

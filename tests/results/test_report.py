@@ -9,7 +9,8 @@ import pytest
 from results import report
 from results.metadata import State
 from results.recording import value_of
-from results.report.layout import LEFT, PLOT, drawing
+from results.report.layout import drawing
+from results.report.measures import LEFT, PLOT
 from results.report.model import Change, Page, Series, page
 from results.store import Recorder
 from results.verdict import Finding, RunVerdict, Verdict, save

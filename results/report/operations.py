@@ -1,0 +1,160 @@
+"""The operations window: what clients had under way around the first finding, one bar an operation, one band a process.
+
+Sends and polls of the finding's partition from shortly before the record was sent to shortly after it was acknowledged, each
+from its invocation to its completion. At most so many are drawn: the finding's own always, the others those nearest to it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results.report.measures import LEFT, PLOT
+from results.report.story import record_name
+from results.store import Recording
+from results.verdict import Finding
+
+MARGIN_NS: Final = 300_000_000
+MOST: Final = 2_000
+LANES: Final = 8  # of one process, for operations that overlap
+LANE: Final = 9
+TOP: Final = 26
+GAP: Final = 7
+LEAST_WIDTH: Final = 1.5
+Row = dict[str, Any]
+
+
+class Bar(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation. kind: ok, sent, fail, info, poll; `own`: the record that the finding is about."""
+
+    x: float
+    y: float
+    width: float
+    kind: str
+    own: bool
+    is_open: bool
+    title: str
+
+
+class Band(msgspec.Struct, frozen=True):
+    """One process."""
+
+    name: str
+    y: float
+    height: float
+
+
+class Operations(msgspec.Struct, frozen=True, kw_only=True):
+    """The window; times in seconds."""
+
+    name: str
+    start_s: float
+    end_s: float
+    height: float
+    bands: list[Band]
+    bars: list[Bar]
+    ticks: list[tuple[float, str]]
+    left_out: int
+
+
+def operations(recording: Recording, finding: Finding) -> Operations | None:
+    """Return the window around a finding of a partition; None where no time or place is known."""
+    if finding.topic is None or finding.acknowledged_ns is None:
+        return None
+    name = f"{finding.topic}-{finding.partition}"
+    columns = ["process", "value", "acks", "invoke_ns", "complete_ns", "outcome", "log_offset"]
+    sends = recording.table("sends", name, columns)
+    own = _row_of(sends, finding)
+    start = (own["invoke_ns"] if own else finding.acknowledged_ns) - MARGIN_NS
+    end = max(finding.acknowledged_ns, (own or {}).get("complete_ns") or 0) + MARGIN_NS
+    start = max(0, min(start, end - 2 * MARGIN_NS))
+    polls = recording.table(
+        "polls", name, ["process", "position", "record_count", "invoke_ns", "complete_ns", "outcome"]
+    )
+    rows = [_send(row, finding) for row in _within(sends, start, end)]
+    rows += [_poll(row) for row in _within(polls, start, end)]
+    if not rows:
+        return None
+    kept = sorted(rows, key=lambda row: (not row["own"], abs(row["invoke_ns"] - finding.acknowledged_ns)))[:MOST]
+    bands, bars, height = _placed(kept, start, end)
+    return Operations(
+        name=name, start_s=start / 1e9, end_s=end / 1e9, height=height, bands=bands, bars=bars,
+        ticks=_ticks(start, end), left_out=len(rows) - len(kept),
+    )  # fmt: skip
+
+
+def _row_of(sends: pa.Table, finding: Finding) -> Row | None:
+    if finding.value is None:
+        return None
+    found = sends.filter(pc.equal(sends["value"], finding.value)).to_pylist()
+    return found[0] if found else None
+
+
+def _within(rows: pa.Table, start: int, end: int) -> list[Row]:
+    done = pc.fill_null(rows["complete_ns"], end)
+    chosen: list[Row] = rows.filter(
+        pc.and_(pc.less_equal(rows["invoke_ns"], end), pc.greater_equal(done, start))
+    ).to_pylist()
+    return chosen
+
+
+def _send(row: Row, finding: Finding) -> Row:
+    acks = {-1: "all"}.get(row["acks"], row["acks"])
+    at = "" if row["log_offset"] is None else f" at offset {row['log_offset']}"
+    return {
+        **row,
+        "own": row["value"] == finding.value,
+        "kind": row["outcome"],
+        "title": f"{record_name(row['value'])} acks={acks} {row['outcome']}{at}",
+    }
+
+
+def _poll(row: Row) -> Row:
+    title = f"poll from {row['position']}: {row['record_count']} records, {row['outcome']}"
+    return {**row, "own": False, "kind": "poll", "title": title}
+
+
+def _placed(rows: Sequence[Row], start: int, end: int) -> tuple[list[Band], list[Bar], float]:
+    """Give each process a band, and within it each operation the first lane that is free."""
+    bands, bars, y = [], [], float(TOP)
+    for process in sorted({row["process"] for row in rows}):
+        free = [0] * LANES
+        lanes = 1
+        own = sorted((row for row in rows if row["process"] == process), key=lambda row: row["invoke_ns"])
+        for row in own:
+            done = end if row["complete_ns"] is None else row["complete_ns"]
+            lane = next((lane for lane, until in enumerate(free) if until <= row["invoke_ns"]), LANES - 1)
+            free[lane] = max(free[lane], done)
+            lanes = max(lanes, lane + 1)
+            bars.append(_bar(row, done, start, end, y + lane * LANE))
+        bands.append(Band(f"process {process}", y, lanes * LANE))
+        y += lanes * LANE + GAP
+    return bands, bars, y
+
+
+def _bar(row: Row, done: int, start: int, end: int, y: float) -> Bar:
+    left, right = (max(start, row["invoke_ns"]) - start), (min(end, done) - start)
+    scale = PLOT / (end - start)
+    until = "no answer" if row["complete_ns"] is None else f"{row['complete_ns'] / 1e9:.3f} s"
+    return Bar(
+        x=round(LEFT + left * scale, 2), y=y, width=round(max(LEAST_WIDTH, (right - left) * scale), 2), kind=row["kind"],
+        own=row["own"], is_open=row["complete_ns"] is None or done > end,
+        title=f"{row['title']}: {row['invoke_ns'] / 1e9:.3f} s to {until}",
+    )  # fmt: skip
+
+
+def _ticks(start: int, end: int) -> list[tuple[float, str]]:
+    step = next(
+        step
+        for step in (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000, 600_000)
+        if (end - start) / step <= 12e6
+    )
+    first = -(-start // (step * 1_000_000))
+    last = end // (step * 1_000_000)
+    scale = PLOT / (end - start)
+    return [
+        (round(LEFT + (number * step * 1_000_000 - start) * scale, 2), f"{number * step / 1000:g}")
+        for number in range(first, last + 1)
+    ]

@@ -1,0 +1,124 @@
+"""The operations window and the circle of transactions: what they show is what the recording says."""
+
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.check import check
+from results import report
+from results.recording import value_of
+from results.report.cycle import cycle
+from results.report.measures import LEFT, PLOT
+from results.report.operations import LANES, MOST, operations
+from results.store import Recording
+from results.verdict import Finding
+from tests.checkers.recorded import MS, Run
+from tests.checkers.test_transactions import step
+
+
+def finding(value: int, at_ms: int, **changes: object) -> Finding:
+    told = {"property_name": "lost_writes", "kind": "lost", "severity": "violation", "explanation": "gone"}
+    return Finding(**told, topic="t", partition=0, value=value, acknowledged_ns=at_ms * MS, **changes)  # type: ignore[arg-type]
+
+
+def test_operations_are_drawn_from_call_to_answer(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for number in range(30):
+        run.send(number, 1_000 + 10 * number, offset=number)
+    value = run.send(30, 1_400, offset=30)
+    recording = Recording.open(run.finish())
+
+    drawn = operations(recording, finding(value, 1_401))
+
+    assert drawn is not None
+    (own,) = [bar for bar in drawn.bars if bar.own]
+    assert "acks=all ok at offset 30" in own.title
+    scale = PLOT / (drawn.end_s - drawn.start_s)
+    assert math.isclose(own.x, LEFT + (1.4 - drawn.start_s) * scale, abs_tol=0.1)
+    assert all(LEFT <= bar.x <= LEFT + PLOT for bar in drawn.bars)
+    assert drawn.left_out == 0
+
+
+def test_operations_that_overlap_have_lanes_of_their_own(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for number in range(20):
+        run.recorder.row(
+            "sends", process=1, worker_class="plain", topic="t", partition=0, value=value_of(1, number), acks=-1,
+            invoke_ns=(1_000 + number) * MS, complete_ns=2_000 * MS, outcome="ok", log_offset=number,
+        )  # fmt: skip
+
+    drawn = operations(Recording.open(run.finish()), finding(value_of(1, 0), 2_000))
+
+    assert drawn is not None
+    assert len({bar.y for bar in drawn.bars}) == LANES
+    (band,) = drawn.bands
+    assert all(band.y <= bar.y < band.y + band.height for bar in drawn.bars)
+
+
+def test_the_window_is_bounded_and_keeps_the_findings_own(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for number in range(MOST + 500):
+        run.recorder.row(
+            "sends", process=1, worker_class="plain", topic="t", partition=0, value=value_of(1, number), acks=1,
+            invoke_ns=1_000 * MS + number, complete_ns=1_000 * MS + number + 1, outcome="ok", log_offset=number,
+        )  # fmt: skip
+
+    drawn = operations(Recording.open(run.finish()), finding(value_of(1, MOST + 499), 1_000))
+
+    assert drawn is not None
+    assert len(drawn.bars) == MOST
+    assert drawn.left_out == 500
+    assert [bar for bar in drawn.bars if bar.own]
+
+
+def test_a_finding_without_a_place_has_no_window(tmp_path: Path) -> None:
+    recording = Recording.open(Run(tmp_path / "run").finish())
+
+    assert operations(recording, Finding(property_name="x", kind="y", severity="violation", explanation="")) is None
+
+
+def circle(folder: Path, *transactions: str) -> Path:
+    run = Run(folder)
+    for process, text in enumerate(transactions):
+        run.recorder.row(
+            "txns", process=process, txn_id=f"x{process}", begin_ns=(1 + process) * MS, end_ns=(10 + process) * MS,
+            outcome="committed", operations=[step(one) for one in text.split("; ")],
+        )  # fmt: skip
+    run_dir = run.finish()
+    check([run_dir], "inline")
+    return run_dir
+
+
+@pytest.mark.parametrize(
+    ("transactions", "kinds"),
+    [
+        pytest.param(("send t-0 5@0; poll t-1 6@0", "send t-1 6@0; poll t-0 5@0"), ["wr", "wr"], id="two read each other"),
+        pytest.param(("read t-0 nothing; append t-1 1", "read t-1 nothing; append t-0 2", "read t-0 2; read t-1 1"), ["rw", "rw"], id="write skew"),
+    ],
+)  # fmt: skip
+def test_a_circle_is_drawn_with_a_sentence_an_edge(
+    tmp_path: Path, transactions: tuple[str, ...], kinds: list[str]
+) -> None:
+    run_dir = circle(tmp_path / "run", *transactions)
+    verdict = report.page(run_dir).verdict
+
+    drawn = cycle(Recording.open(run_dir), verdict.findings)
+
+    assert drawn is not None
+    assert [arrow.kind for arrow in drawn.arrows] == kinds
+    assert {vertex.name for vertex in drawn.vertices} == {"T0", "T1"}
+    assert all(arrow.sentence.startswith("T") for arrow in drawn.arrows)
+    path = report.write(run_dir)
+    text = path.read_text()
+    assert drawn.arrows[0].sentence in text
+    for start in ('<svg class="cycle"',):
+        svg = text[text.index(start) : text.index("</svg>", text.index(start)) + 6]
+        ElementTree.fromstring(svg)
+
+
+def test_without_a_circle_there_is_no_drawing(tmp_path: Path) -> None:
+    run_dir = circle(tmp_path / "run", "send t-0 5@0", "poll t-0 5@0")
+
+    assert cycle(Recording.open(run_dir), report.page(run_dir).verdict.findings) is None
