@@ -11,7 +11,7 @@ import hashlib
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -91,6 +91,7 @@ class Run:
         self._load: asyncio.Task[None] | None = None
         self._lasting: list[asyncio.Task[None]] = []  # faults that are not healed yet
         self._faults_start_ns = 0
+        self.heal: Callable[[Cluster], Awaitable[None]] = _nothing_more  # after the last fault, before all is whole
         self._place: str | None = None  # where the nodes live, where there is a choice
 
     async def execute(self) -> Ending:
@@ -137,6 +138,7 @@ class Run:
         async with self._phase("faults", stage):
             await self._hurt(cluster)
         async with self._phase("heal", stage):
+            await self.heal(cluster)
             await self._whole(cluster)
         async with self._phase("quiesce", stage):
             await self._quiesce(stage)
@@ -376,6 +378,10 @@ class Run:
         while True:
             self.progress.update(self._elapsed_ms(), _state_line(cluster), _load_line(stage))
             await asyncio.sleep(STATUS_MS / 1000)
+
+
+async def _nothing_more(cluster: Cluster) -> None:
+    """Ask for nothing beyond what every run asks for."""
 
 
 class _Entry:

@@ -7,6 +7,7 @@ agree), events, virtual time, probes, and the invariant that was violated, if on
 import importlib
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +15,14 @@ import msgspec
 import pyarrow as pa
 
 from checkers.api import properties
+from clusters.api import Cluster
 from clusters.simulated.cluster import SimulatedCluster
 from clusters.simulated.guard import sealed
 from clusters.simulated.violation import Violated
 from clusters.simulated.world import Simulation
 from harness.catalog import all_workloads, faults
-from harness.plan import Plan
+from harness.liveness import Liveness
+from harness.plan import Plan, chance
 from harness.progress import Progress
 from harness.run import Ending, Run, commit, lock_sha256
 from harness.schedule import BadScenario
@@ -95,11 +98,19 @@ def conduct_simulated(
     with sealed(Simulation(plan.seed)) as simulation:
         prepared(simulation)
         run = Run(plan, run_dir, progress)
+        run.heal = partial(_asked_for_progress, run)
         ending: Ending = simulation.run(run.execute())
         known = _known(plan, simulation, time.process_time_ns() - began_ns)
     (run_dir / TRACE).write_bytes(msgspec.msgpack.encode(simulation.loop.trace.content()))
     (run_dir / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
     return ending, known
+
+
+async def _asked_for_progress(run: Run, cluster: Cluster) -> None:
+    assert isinstance(cluster, SimulatedCluster)
+    liveness = Liveness(cluster, chance(run.plan.seed, "core"))
+    await liveness.core_progresses(run.workload.partitions(run.workload_plan))
+    await liveness.all_join()
 
 
 def known_of(run_dir: Path) -> SimulatedRun:

@@ -27,16 +27,19 @@ from clusters.api import (
 )
 from clusters.clock import RunClock
 from clusters.final_logs import segment_entries
+from clusters.requests import NAMES, RequestSeen
 from clusters.simulated import CAPABILITIES
 from clusters.simulated.clients import SimulatedClients
 from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from clusters.simulated.committed_znodes import CommittedZnodes
 from clusters.simulated.control_watch import ControlWatch
+from clusters.simulated.frames import Fate
 from clusters.simulated.loop import Failure
 from clusters.simulated.network import Host
 from clusters.simulated.node import SimulatedNode, ZooKeeperNode
 from clusters.simulated.powers import Powers
 from clusters.simulated.process import NS_PER_S
+from clusters.simulated.transport import SimulatedTransport
 from clusters.simulated.violation import Violated
 from clusters.simulated.watch import Watch
 from clusters.simulated.world import EPOCH_MS, Machine, Simulation, Told
@@ -83,6 +86,10 @@ class SimulatedCluster(Powers):
         self._known_seats: Mapping[Life, QuorumSeat] = {}
         self._seats_of_life = -1
         self._own_events: list[NodeEvent] = []
+        self._requests: list[RequestSeen] = []
+        self._is_down = False
+        self._probes_told = False
+        simulation.network.frames.on_message = self._note_message
         self._failures: list[str] = []
         self.clients: SimulatedClients
         simulation.loop.on_failure = self._failed
@@ -196,6 +203,7 @@ class SimulatedCluster(Powers):
         if self.control_watch is not None:
             alive = {node: one.broker_epoch for node, one in self.state.brokers.items() if not one.fenced}
             self.control_watch.look_at_end(alive, self.simulation.loop.now_ns)
+        self._is_down = True
         for node in self.nodes.values():
             if node.machine.running:
                 node.machine.kill()
@@ -334,7 +342,52 @@ class SimulatedCluster(Powers):
         self._told_count = len(self.simulation.told)
         own, self._own_events = self._own_events, []
         events = [self._event(one) for one in told if one.machine in self._node_of]
-        return sorted(own + events, key=lambda event: event.at_ns)
+        return sorted(own + events + self._probe_events(), key=lambda event: event.at_ns)
+
+    def _probe_events(self) -> list[NodeEvent]:
+        """Return, once nobody runs any more, when each rare state was first reached, and how often."""
+        if not self._is_down or self._probes_told:
+            return []
+        self._probes_told = True
+        probes, now_ns = self.simulation.probes, self.clock.now_ns()
+        found = []
+        for (name, machine), count in sorted(probes.counts.items()):
+            if machine in self._node_of:
+                times = {1: probes.first[name, machine] - self.clock.start_ns, count: now_ns}
+                found += [
+                    NodeEvent(
+                        node=self._node_of[machine], name="probe", node_ns=None, at_ns=max(at_ns, 0),
+                        fields={"name": name, "count": reached},
+                    )
+                    for reached, at_ns in times.items()
+                ]  # fmt: skip
+        return found
+
+    def _note_message(
+        self, transport: SimulatedTransport, api: int, version: int, correlation_id: int, fate: Fate
+    ) -> None:
+        source = self._node_of.get(transport.host.name, CLIENTS)
+        target = self._node_of.get(transport.peer.host.name, CLIENTS)
+        if fate is Fate.DELIVERED and CLIENTS in (source, target):
+            return  # what clients ask for stands in the tables of their own
+        self._requests.append(
+            RequestSeen(
+                source=source,
+                target=target,
+                api_key=api,
+                api_version=version,
+                correlation_id=correlation_id,
+                direction="request" if transport.is_client else "response",
+                fate=fate.value,
+                at_ns=self.simulation.loop.now_ns - self.clock.start_ns,  # (a node runs now: its clock is not the run's)
+                summary=NAMES.get(api, str(api)),
+            )
+        )
+
+    def drain_requests(self) -> list[RequestSeen]:
+        """Return what nodes said to each other since the last call, and what a rule decided on."""
+        seen, self._requests = self._requests, []
+        return seen
 
     def drain_metadata(self) -> list[MetadataEntry]:
         """Return committed metadata records since the last call."""

@@ -23,6 +23,8 @@ LENGTH: Final = Struct(">i")
 REQUEST_START: Final = Struct(">ihhi")  # length, api key, version, correlation id
 RESPONSE_START: Final = Struct(">ii")
 NOT_ASKED: Final = (-1, -1)
+# Produce, Fetch, Metadata, ApiVersions and garbage (-1): most of all messages; nobody is told unless a rule decides.
+FLOWING: Final = frozenset({0, 1, 3, 18, -1})
 
 
 class Fate(StrEnum):
@@ -117,6 +119,10 @@ class Held:
         self.waiting = True
 
 
+def _nobody_listens(transport: "SimulatedTransport", api: int, version: int, correlation_id: int, fate: Fate) -> None:
+    """Hear of a message, and forget it."""
+
+
 class FrameStream:
     """One direction of a connection: cuts bytes into frames, and keeps what waits."""
 
@@ -195,6 +201,7 @@ class FrameRules:
     def __init__(self, loop: "SimulatedLoop") -> None:
         self.on = False
         self.observers: list[Callable[[Frame, Fate], None]] = []
+        self.on_message: Callable[[SimulatedTransport, int, int, int, Fate], None] = _nobody_listens
         self._loop = loop
         self._rules: list[Rule] = []
 
@@ -221,7 +228,10 @@ class FrameRules:
         """Take what an application writes; pass on what the rules leave."""
         stream = transport.stream or stream_of(transport)
         if not (self._rules or self.observers) and stream.takes_whole(data):
-            self._identity(stream, data)
+            api, version = self._identity(stream, data)
+            if api not in FLOWING:
+                correlation_id = int.from_bytes(data[8:12] if transport.is_client else data[4:8], "big")
+                self.on_message(transport, api, version, correlation_id, Fate.DELIVERED)
             transport.send(data)
             return
         for frame_bytes in stream.frames(data):
@@ -258,6 +268,8 @@ class FrameRules:
         fate = rule.fate if rule is not None else Fate.DELIVERED
         for observe in self.observers:
             observe(frame, fate)
+        if rule is not None or frame.api not in FLOWING:
+            self.on_message(frame.transport, frame.api, frame.version, frame.correlation_id, fate)
         if rule is None:
             stream.put(frame.data)
             return

@@ -110,6 +110,22 @@ class Watch:
         for key in [key for key in self._sequences if key[0] == node]:
             del self._sequences[key]
 
+    @property
+    def has_damage(self) -> bool:
+        """Whether bytes were altered on any disk."""
+        return bool(self._damaged)
+
+    def committed_end(self, partition: TopicPartition) -> int:
+        """Return the offset behind what leaders have exposed as committed."""
+        return self._prefixes[partition].end_offset if partition in self._prefixes else 0
+
+    def report(self, problem: Violated) -> None:
+        """Take note of what somebody else saw; the first violation is the one that counts."""
+        if self.violation is None:
+            problem.at_ns, problem.event_count = self._simulation.loop.now_ns, self._simulation.loop.event_count
+            self.violation = problem
+            self.on_violation(problem)
+
     def catch_up(self) -> None:
         """Look at everything that changed; the first violation ends the watch and is told to `on_violation`."""
         self._scheduled = False
@@ -118,9 +134,7 @@ class Watch:
         try:
             self._look()
         except Violated as problem:
-            problem.at_ns, problem.event_count = self._simulation.loop.now_ns, self._simulation.loop.event_count
-            self.violation = problem
-            self.on_violation(problem)
+            self.report(problem)
 
     def _look(self) -> None:
         for node, logs in self.replicas.items():

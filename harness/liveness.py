@@ -1,0 +1,94 @@
+"""After the last fault: a random quorum alone must make progress, then the rest must join it (the simulator only).
+
+Safety lets a cluster do nothing for ever, so progress is asked for by itself, as TigerBeetle's VOPR does. A *core* is
+drawn from the plan's seed: a majority of the controllers, and brokers enough for min ISR of which some may lead every
+partition. All others are cut off; within a bound every partition's committed end has to move. Then the links
+are mended, and within another bound every ISR has to be full.
+
+Where bytes were altered behind the nodes' backs nothing is asked for: a replica may never get over what no CRC covers.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from clusters.api import CLIENTS, ClusterState, CutMode, Link, PartitionState, TopicPartition, Unsettled, until
+from clusters.simulated.cluster import SimulatedCluster
+from clusters.simulated.violation import Violated
+
+INVARIANT: Final = "liveness"
+SETTLE_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
+SESSIONS: Final = 3
+JOIN_TIMEOUT_MS: Final = 20_000
+
+
+class Liveness:
+    """Asks one simulated cluster for progress; what does not come about is told to the watch as a violation."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+        self._cluster = cluster
+        self._random = random
+
+    async def core_progresses(self, partitions: Sequence[TopicPartition]) -> None:
+        """Leave a core alone, and wait for progress on all of these partitions; return with all links mended."""
+        core = self._drawn(partitions)
+        if core is None or self._is_excused():
+            return
+        links = _around(core, self._cluster.spec.node_ids)
+        before = {partition: self._cluster.watch.committed_end(partition) for partition in partitions}
+        await self._cluster.cut(links, CutMode.HOLD)
+        try:
+            await self._comes_about(
+                lambda: all(self._cluster.watch.committed_end(one) > before[one] for one in partitions),
+                SETTLE_MS + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms"),
+                "progress with a quorum alone",
+            )
+        finally:
+            await self._cluster.heal(links)
+
+    async def all_join(self) -> None:
+        """Wait until every ISR is full."""
+        spec = self._cluster.spec
+        if not self._is_excused() and all(map(self._cluster.alive, spec.node_ids)):
+            await self._comes_about(
+                lambda: self._cluster.state.whole(spec), JOIN_TIMEOUT_MS, "every ISR full after everything was mended"
+            )
+
+    def _is_excused(self) -> bool:
+        return self._cluster.watch.has_damage or self._cluster.watch.violation is not None
+
+    async def _comes_about(self, holds: Callable[[], bool], timeout_ms: int, what: str) -> None:
+        try:
+            await until(holds, timeout_ms=timeout_ms, what=what, cluster=self._cluster)
+        except Unsettled:
+            states = {str(name): state for name, state in sorted(self._cluster.state.partitions.items())}
+            self._cluster.watch.report(Violated(INVARIANT, f"no {what} within {timeout_ms} ms\n{states}"))
+
+    def _drawn(self, partitions: Sequence[TopicPartition]) -> tuple[int, ...] | None:
+        """Draw who is left alone; None where nobody else could be spared."""
+        spec, state = self._cluster.spec, self._cluster.state
+        brokers = [
+            chosen
+            for chosen in itertools.combinations(spec.broker_ids, max(spec.min_insync_replicas, spec.brokers // 2 + 1))
+            if all(may_progress(state, partition, chosen, spec.min_insync_replicas) for partition in partitions)
+        ]
+        controllers = list(itertools.combinations(spec.controller_ids, spec.controllers // 2 + 1))
+        everybody = len(brokers[0]) == spec.brokers and len(controllers) == 1 if brokers else True
+        if everybody or not all(map(self._cluster.alive, spec.node_ids)):
+            return None
+        return (*self._random.choice(controllers), *self._random.choice(brokers))
+
+
+def may_progress(state: ClusterState, partition: TopicPartition, brokers: Sequence[int], min_isr: int) -> bool:
+    """Tell whether these brokers alone can lead a partition and commit something."""
+    known: PartitionState | None = state.partitions.get(partition)
+    if known is None or not any(node in brokers for node in known.isr or known.elr):
+        return False
+    return sum(node in brokers for node in known.replicas) >= min(min_isr, len(known.replicas))
+
+
+def _around(core: Sequence[int], nodes: Sequence[int]) -> list[Link]:
+    """Return every link between the core, to which clients belong, and the others, both ways."""
+    others = [node for node in nodes if node not in core]
+    return [link for inner in (CLIENTS, *core) for outer in others for link in (Link(inner, outer), Link(outer, inner))]
