@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 from clusters.kafka_jars import NoKafka, kafka_jars
+from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
 ACKS = ("1", "all")

@@ -370,9 +370,12 @@ class Links:
         if link.target not in self.zookeeper_nodes:
             return Channel(link, reader, writer)
         channel = ZooKeeperChannel(link, reader, writer)
-        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        try:
             async with asyncio.timeout(GREETING_MS / 1000):
                 await channel.greet()
+        except (OSError, asyncio.IncompleteReadError) as problem:
+            channel.close()  # an answer that comes later would be taken for that of a probe
+            raise OSError(f"{link}: no session for probes: {problem}") from None
         return channel
 
     async def _down(self, answers: Sequence[ProbeAnswer]) -> set[Link]:

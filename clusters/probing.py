@@ -18,7 +18,7 @@ PROBE_REQUEST: Final = struct.pack(">ihhih5s", 15, 18, 0, 7, 5, b"probe")
 # ConnectRequest of a new session of 2 s, and a ping in it, as any client of ZooKeeper sends them.
 ZOOKEEPER_HELLO: Final = struct.pack(">iiqiqi16sB", 45, 0, 0, 2_000, 0, 16, bytes(16), 0)
 ZOOKEEPER_PING: Final = struct.pack(">iii", 8, -2, 11)
-GREETING_MS: Final = 500
+GREETING_MS: Final = 2_000
 PADDING_MAX: Final = 32_000
 
 

@@ -1,7 +1,7 @@
 """A real ZooKeeper beside the brokers: its servers are nodes like any other, started, cut, paused and killed by the same faults.
 
 A server is a Java process on the address of its node (101, 102, ...); brokers reach it through its relay. What its znodes say is
-followed by an observer that reaches the servers themselves, so that no cut blinds it. Jars come from `tools/get_zookeeper.py`.
+followed by an observer that reaches the servers themselves, so that no cut blinds it. Jars: `zookeeper_jars.py`.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Final
 from clusters.api import ClusterError
 from clusters.node_process import LEASH, NodeProcess
 from clusters.znode_view import ZnodeView
+from clusters.zookeeper_jars import NoZooKeeper, class_path
 from replog.node.zookeeper import KazooZooKeeper
 from replog.zookeeper import paths
 from replog.zookeeper.operations import (
@@ -74,8 +75,6 @@ def configure(folder: Path, node: int, endpoints: Mapping[int, tuple[str, int]])
 
 def command(config: Path, *, java: str = "java") -> list[str]:
     """Return the command that is a server; `ClusterError` when no ZooKeeper can be had."""
-    from tools.get_zookeeper import NoZooKeeper, class_path
-
     try:
         return [java, *JAVA_OPTIONS, "-cp", class_path(), MAIN, str(config)]
     except NoZooKeeper as problem:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.side_by_side import java
 from clusters.kafka_jars import NoKafka, kafka_jars
+from clusters.side_by_side import java
 
 TIMEOUT_S = 60
 CLASSES = {
