@@ -366,6 +366,7 @@ class SimulatedCluster(Powers):
     def _note_message(
         self, transport: SimulatedTransport, api: int, version: int, correlation_id: int, fate: Fate
     ) -> None:
+        at_ns = self.simulation.loop.now_ns - self.clock.start_ns  # a node runs now: its clock is not the run's
         source = self._node_of.get(transport.host.name, CLIENTS)
         target = self._node_of.get(transport.peer.host.name, CLIENTS)
         if fate is Fate.DELIVERED and CLIENTS in (source, target):
@@ -379,7 +380,7 @@ class SimulatedCluster(Powers):
                 correlation_id=correlation_id,
                 direction="request" if transport.is_client else "response",
                 fate=fate.value,
-                at_ns=self.simulation.loop.now_ns - self.clock.start_ns,  # (a node runs now: its clock is not the run's)
+                at_ns=at_ns,
                 summary=NAMES.get(api, str(api)),
             )
         )
