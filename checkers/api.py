@@ -77,10 +77,14 @@ class Meaning(StrEnum):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """An anomaly's meaning and its sentence for the report."""
+    """An anomaly's meaning and its sentence for the report.
+
+    is_about_memory:  brokers prevent it by what they remember of producers: a permitted loss of that excuses it (R8).
+    """
 
     meaning: Meaning
     sentence: str
+    is_about_memory: bool = False
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):

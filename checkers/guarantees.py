@@ -45,11 +45,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """The record was acknowledged (acks 1, -1) or sent (0) while this ISR was committed."""
+    """The record was acknowledged (acks 1, -1) or sent (0) while this ISR was committed.
+
+    certain:  who was in the ISR all the time from sending to answer; None: all of it.
+    """
 
     acks: int
     isr: tuple[int, ...]
     leader: int
+    certain: tuple[int, ...] | None = None
 
 
 class Exposed(msgspec.Struct, frozen=True):
@@ -140,6 +144,11 @@ RULES: dict[str, str] = {
     "R7": "the leader's files were cut or corrupted under the running process",
     "gone_by_order": "the log start moved past the record by DeleteRecords or retention",
 }
+# What excuses not a record's absence but its standing twice.
+OF_MEMORY: dict[str, str] = {
+    "R8": "records were permitted to be lost, and with them what brokers knew of their producers: these number their "
+    "records anew, and nobody recognises what they repeat (KIP-98, KIP-360)",
+}
 VIOLATIONS: dict[str, str] = {
     "unclean_election_not_allowed": "an unclean election that the settings did not allow (KIP-966)",
     "clean_election_of_unclean_replica": "a clean election of a replica that had shut down uncleanly and was not "
@@ -175,6 +184,7 @@ class Ledger:
         self.leader: int | None = None
         self.isr: tuple[int, ...] | None = None
         self.holders: dict[int, None] = {}
+        self.certain: dict[int, None] = {}  # holders of whom it is known; the others may have left just before
         self.unclean: dict[int, None] = {}  # any node: unclean since it was last whole
         self.lost: dict[int, None] = {}
         self.cut_live: dict[int, None] = {}
@@ -192,6 +202,7 @@ class Ledger:
                 self._on_acknowledged(fact)
             case Exposed(isr=isr):
                 self._bind(isr)
+                self.certain.update(dict.fromkeys(isr))
             case WasRead():
                 self._bind(self.isr)
             case ShutDownUncleanly(node=node):
@@ -226,6 +237,7 @@ class Ledger:
         self.bound = fact.acks == -1
         for node in fact.isr if self.bound else (fact.leader,):
             self.holders[node] = None
+        self.certain = dict.fromkeys(self.holders if fact.certain is None else fact.certain)
 
     def _bind(self, isr: tuple[int, ...] | None) -> None:
         """The high watermark passed the record: from now on it has the guarantee of acks=all.
@@ -249,7 +261,7 @@ class Ledger:
             self.lost[node] = None
 
     def _on_joined(self, node: int) -> None:
-        self.holders[node] = None
+        self.holders[node] = self.certain[node] = None
         for former in (self.unclean, self.lost, self.cut_live):
             former.pop(node, None)
 
@@ -301,7 +313,7 @@ class Ledger:
 
     def _rule_of(self, election: Elected) -> str | None:
         """The rules for a record with the guarantee of acks=all."""
-        lacks_record = election.leader in self.lost or election.leader not in self.holders
+        lacks_record = election.leader in self.lost or election.leader not in self.certain
         if election.how is not How.CLEAN and self._unclean_allowed(election) and lacks_record:
             return "R4"
         budget_spent = election.empty and self._unclean_holders() >= self.least_min_isr

@@ -42,7 +42,9 @@ KINDS: Final = {
     "phantom": Kind(Meaning.VIOLATION, "a record was read that nobody sent"),
     "refused_yet_written": Kind(Meaning.VIOLATION, "a record that was surely refused stands in the log"),
     "corrupt": Kind(Meaning.VIOLATION, "a record was read whose value is none of ours"),
-    "duplicate": Kind(Meaning.VIOLATION, "an idempotent producer's record stands twice in the log"),
+    "duplicate": Kind(
+        Meaning.VIOLATION, "an idempotent producer's record stands twice in the log", is_about_memory=True
+    ),
     "repeated": Kind(Meaning.NOTE, "a producer without idempotence wrote a record twice by retrying"),
     "unjudged": Kind(
         Meaning.UNJUDGED, "neither a complete final read nor the final logs of all replicas that can lead"

@@ -82,6 +82,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     acks:            as acknowledged (-1, 1), 0 when sent without, None when nobody acknowledged it.
     invoke_ns:       its acknowledgement lies at or after this.
+    complete_ns:     when that acknowledgement had arrived, None unknown.
     leader_epoch:    of the log it was acknowledged in, None unknown.
     exposed_ns, exposed_epoch:  first observation of a high watermark beyond it.
     read_ns:         when a consumer first received it; seen_ns: when one last did.
@@ -91,6 +92,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     log_offset: int
     acks: int | None
     invoke_ns: int
+    complete_ns: int | None = None
     leader_epoch: int | None = None
     exposed_ns: int | None = None
     exposed_epoch: int | None = None
@@ -143,6 +145,30 @@ class Timeline:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
         return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
 
+    def memory_lost(self) -> Judgement | None:
+        """Return the first election of a replica that was permitted to lack records and so does not know their producers.
+
+        A last known leader (or, without ELR, a member of the ISR) with a proven loss, or whoever led after an unclean
+        election. A producer numbers its records anew, in all its partitions, when one leader does not know it (KIP-360).
+        """
+        lost: dict[int, None] = {}
+        for entry in self.entries:
+            for fact in entry.facts:
+                match fact:
+                    case ProvenLoss(node=node):
+                        lost[node] = None
+                    case JoinedIsr(node=node):
+                        lost.pop(node, None)
+                    case Elected():
+                        unclean = fact.how in (How.UNCLEAN, How.RECOVERY)
+                        poor = fact.leader in lost and (fact.how is How.LAST_KNOWN or not entry.settings.elr)
+                        if unclean or poor:
+                            promise = Promise(rule="R8", violations=())
+                            return Judgement(promise, fact, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+                    case _:
+                        pass  # says nothing of what a leader knows
+        return None
+
     def judge(self, record: Record) -> Judgement:
         """Say whether the record had to survive: permitted by any election that may have lost it is permitted."""
         if not self.entries:
@@ -153,10 +179,11 @@ class Timeline:
         exposed = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
+        answered = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
         reach = bisect_right(self._loss_offsets, record.log_offset)
-        key = (start, exposed, read, seen, reach, record.acks, record.replaced_epoch, record.below_log_start)
+        key = (start, answered, exposed, read, seen, reach, record.acks, record.replaced_epoch, record.below_log_start)
         if key not in self._memory:
-            self._memory[key] = self._judge(record, start, exposed, read, seen)
+            self._memory[key] = self._judge(record, start, answered, exposed, read, seen)
         return self._memory[key]
 
     def _position(self, at_ns: int, leader_epoch: int | None) -> int:
@@ -191,11 +218,15 @@ class Timeline:
         lag = 0 if record.exposed_epoch is not None else OBSERVATION_LAG_NS
         return max(start, self._position(record.exposed_ns + lag, record.exposed_epoch))
 
-    def _judge(self, record: Record, start: int, exposed: int | None, read: int | None, seen: int) -> Judgement:
+    def _judge(
+        self, record: Record, start: int, answered: int, exposed: int | None, read: int | None, seen: int
+    ) -> Judgement:
         before = self.entries[start - 1]
         ledger = Ledger(before.settings)
         if record.acks is not None:
-            ledger.add(Acknowledged(record.acks, before.state.isr, before.state.leader))
+            meanwhile = [entry.state.isr for entry in self.entries[start:answered]]
+            certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
+            ledger.add(Acknowledged(record.acks, before.state.isr, before.state.leader, certain))
         if record.below_log_start:
             ledger.add(LogStartMoved())
         judgement = _judgement(ledger, before) if record.below_log_start else None
@@ -270,6 +301,11 @@ class History:
                 builder.expect(following[1]["broker_id"], following[2])
             builder.add(record_type, body, offset=offset, at_ns=at_ns)
         return builder.timeline()
+
+    def memory_lost(self) -> Judgement | None:
+        """Return the run's first election of a leader that was permitted not to know its producers."""
+        found = (self.timeline(*partition).memory_lost() for partition in self.partitions())
+        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
 
     def _record(self, position: int) -> tuple[str, Any, int, int]:
         body = msgspec.json.decode(self._metadata["body"][position].as_py())

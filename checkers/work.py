@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers import ranges
-from checkers.api import Context, Found, Kind, Meaning, PartitionRows, properties
+from checkers.api import UNKNOWN, Context, Found, Kind, Meaning, PartitionRows, properties, sends_by_value
 from checkers.evidence import Evidence
-from checkers.guarantees import RULES, VIOLATIONS
+from checkers.guarantees import OF_MEMORY, RULES, VIOLATIONS
 from checkers.histories import judge_history
 from checkers.steps import committed_values, of_partition
 from checkers.timeline import History, Judgement, Record, Timeline
@@ -326,7 +326,8 @@ class PartitionJudge:
 
     def __init__(self, recording: Recording, topic_partition: str, rows: PartitionRows) -> None:
         topic, partition = partition_order(topic_partition)
-        self.timeline: Timeline = history_of(recording).timeline(topic, partition)
+        self._history = history_of(recording)
+        self.timeline: Timeline = self._history.timeline(topic, partition)
         self.rows = rows
         self._log_start_may_move = _log_start_may_move(recording, topic)
         self._evidence: Evidence | None = None
@@ -353,10 +354,22 @@ class PartitionJudge:
     def _judgements(self, module: ModuleType, found: Found) -> dict[int, Judgement]:
         kinds = found.anomalies["kind"].to_pylist()
         promised = [row for row, kind in enumerate(kinds) if module.KINDS[kind].meaning is Meaning.PROMISED]
-        if not promised:
+        remembered = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_memory]
+        anomalies = found.anomalies.take(pa.array(promised, pa.int64())).to_pylist()
+        judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
+        return judgements | (self._of_memory(found, remembered) if remembered else {})
+
+    def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        """Excuse what was still under way when a leader was elected that was permitted not to know its producers."""
+        lost = self._history.memory_lost()
+        if lost is None or lost.at_ns is None:
             return {}
-        anomalies = found.anomalies.take(pa.array(promised)).to_pylist()
-        return {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
+        values = found.anomalies["value"].take(pa.array(chosen)).to_numpy()
+        sends = self.rows.derived(sends_by_value).rows(values)
+        ended = np.append(self.rows.columns("sends")["complete_ns"], UNKNOWN)[sends]
+        return {
+            row: lost for row, end in zip(chosen, ended.tolist(), strict=True) if end == UNKNOWN or end >= lost.at_ns
+        }
 
     def _judge(self, anomaly: Row) -> Judgement:
         if self._evidence is None:
@@ -448,11 +461,10 @@ def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
 
 
 def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
+    if judgement is not None and judgement.promise.rule is not None:
+        return "permitted", judgement.promise.rule
     if kind.meaning is not Meaning.PROMISED:
         return kind.meaning.value, ""
-    assert judgement is not None
-    if judgement.promise.rule is not None:
-        return "permitted", judgement.promise.rule
     return "violation", ""
 
 
@@ -470,7 +482,7 @@ def _row(module: ModuleType, anomaly: Row, judgement: Judgement | None) -> Row:
 
 def _explained(judgement: Judgement) -> dict[str, Any]:
     rule = judgement.promise.rule
-    explained: dict[str, Any] = {"promise": RULES[rule] if rule is not None else _must_survive(judgement)}
+    explained: dict[str, Any] = {"promise": (RULES | OF_MEMORY)[rule] if rule is not None else _must_survive(judgement)}
     if judgement.election is not None:
         explained["election"] = {
             "leader": judgement.election.leader,

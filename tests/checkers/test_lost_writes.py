@@ -181,6 +181,31 @@ def test_a_record_that_stands_twice(run: Run, worker_class: str, kind: str, seve
     assert found(run.finish()) == [(kind, severity, "", 1)]
 
 
+@pytest.mark.parametrize(
+    ("proven", "ended", "severity", "rule"),
+    [
+        pytest.param(True, 600, "permitted", "R8", id="its leader no longer knows it"),
+        pytest.param(True, 400, "violation", "", id="acknowledged before"),
+        pytest.param(False, 600, "violation", "", id="nothing was lost"),
+    ],
+)
+def test_an_idempotent_producer_that_nobody_knows_any_more_repeats_itself(
+    run: Run, proven: bool, ended: int, severity: str, rule: str
+) -> None:
+    run.change(50, isr=[2, 3], leader=2)
+    value = run.send(0, 100, complete_ns=ended * 1_000_000)
+    for at, node in ((200, 2), (300, 3)):
+        run.node(node, "killed", at)
+        if proven:
+            run.fault("lose_unsynced", at + 10, node=node, lost_from=0)
+        run.registered(node, at=at + 50, previous=-1)
+    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
+    run.change(510, isr=[3], leader=3, leader_recovery_state=1)
+    run.final_read({0: value, 1: value})
+
+    assert found(run.finish()) == [("duplicate", severity, rule, 1)]
+
+
 def test_refused_and_corrupt_records(run: Run) -> None:
     refused = run.send(0, 100, outcome="fail", log_offset=None)
     run.final_read({0: refused, 1: None})
