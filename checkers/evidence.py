@@ -34,6 +34,7 @@ class Evidence:
             log_offset=offset,
             acks=anomaly["acks"],
             invoke_ns=invoke_ns,
+            complete_ns=anomaly["at_ns"] if anomaly["kind"] == "lost" else None,
             leader_epoch=anomaly["leader_epoch"],
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,

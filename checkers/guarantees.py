@@ -237,7 +237,8 @@ class Ledger:
         self.bound = fact.acks == -1
         for node in fact.isr if self.bound else (fact.leader,):
             self.holders[node] = None
-        self.certain = dict.fromkeys(self.holders if fact.certain is None else fact.certain)
+        known = self.holders if fact.certain is None else fact.certain
+        self.certain = dict.fromkeys(node for node in self.holders if node in known)
 
     def _bind(self, isr: tuple[int, ...] | None) -> None:
         """The high watermark passed the record: from now on it has the guarantee of acks=all.

@@ -126,3 +126,17 @@ def test_broker_epochs_only_grow(run: Run) -> None:
     run.metadata("RegisterBrokerRecord", 100, broker_id=1, broker_epoch=0, incarnation_id="other")
 
     assert kinds(run) == ["broker_epoch_back"]
+
+
+@pytest.mark.parametrize(("shrink_at", "severity"), [(130, "permitted"), (200, "violation")])
+def test_who_left_the_isr_before_the_answer_may_lack_the_record(tmp_path: Path, shrink_at: int, severity: str) -> None:
+    """It waits for a follower that is cut off until that one is dropped (found by a sweep: unclean-recovery, seed 3000)."""
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    kept = run.send(0, 110)
+    run.send(1, 120, complete_ns=140_000_000)
+    run.change(shrink_at, isr=[1, 2])
+    run.change(300, isr=[], leader=-1, eligible_leader_replicas=[1, 2])
+    run.change(400, isr=[3], leader=3, leader_recovery_state=1, eligible_leader_replicas=[])
+    run.final_read({0: kept}, epoch=2)
+
+    assert ("lost", severity) in [row[:2] for row in found(run.finish())]
