@@ -2,6 +2,8 @@
 
 It answers what concerns one group. Requests that name several (they may belong to several partitions) are taken apart
 by the shell, which asks `describe`, `fetch`, `listed` and `delete` group by group.
+
+Groups of the classic protocol are kept here, those of the new one (KIP-848) in `consumer`; an id belongs to one of them.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,6 +12,17 @@ from uuid import UUID
 
 import msgspec
 
+from replog.coordinators.consumer_groups import (
+    CONSUMER_TYPE,
+    REVOCATION,
+    SESSION,
+    ConsumerGroups,
+    ConsumerGroupSettings,
+    GroupChanged,
+    KnownTopics,
+    is_in_use,
+    refused_heartbeat,
+)
 from replog.coordinators.events import Effect, Entry, NotWritten, Now, Producer, Reply, Request, Token, Write, Written
 from replog.coordinators.group import (
     AssignmentStored,
@@ -41,6 +54,7 @@ from replog.wire.messages import leave_group as lg
 from replog.wire.messages import offset_commit as oc
 from replog.wire.messages import offset_delete as od
 from replog.wire.messages import txn_offset_commit as toc
+from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from replog.wire.messages.delete_groups import DeletableGroupResult
 from replog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from replog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -52,19 +66,17 @@ from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 CLASSIC: Final = "Classic"
 FIRST_VERSION_WITH_NOT_FOUND: Final = 6  # of DescribeGroups (KIP-1043)
 FIRST_VERSION_WITH_MANY_LEAVING: Final = 3  # of LeaveGroup
+FIRST_VERSION_WITH_MEMBER_EPOCH: Final = 9  # of OffsetCommit (KIP-848)
 EXPIRY: Final[Timer] = ("expiry", "", "")
 
 Commits = tuple[tuple[TopicPartition, CommittedOffset], ...]
 
 
-class Topics(Protocol):
+class Topics(KnownTopics, Protocol):
     """What the committed metadata says of topics."""
 
     def has_partition(self, partition: TopicPartition) -> bool:
         """Tell whether there is such a partition."""
-
-    def name_of(self, topic_id: UUID) -> str | None:
-        """Return a topic's name."""
 
 
 class OffsetsStored(msgspec.Struct, frozen=True):
@@ -94,7 +106,9 @@ class GroupDeleted(msgspec.Struct, frozen=True):
 
 
 CommitAnswer = oc.OffsetCommitResponse | toc.TxnOffsetCommitResponse
-Ticket = AssignmentStored | MemberReplaced | EmptyStored | OffsetsStored | OffsetsForgotten | GroupDeleted
+Ticket = (
+    AssignmentStored | MemberReplaced | EmptyStored | OffsetsStored | OffsetsForgotten | GroupDeleted | GroupChanged
+)
 
 
 class GroupCoordinator:
@@ -107,6 +121,7 @@ class GroupCoordinator:
         new_id: Callable[[], UUID],
         *,
         expiry_interval_ms: int,
+        consumer_settings: ConsumerGroupSettings | None = None,
     ) -> None:
         self.settings = settings
         self.topics = topics
@@ -115,6 +130,8 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         self.timers: Timers[Timer] = Timers()
+        self.consumer = ConsumerGroups(consumer_settings or ConsumerGroupSettings(), topics, self.timers, new_id)
+        self._converted: dict[str, Group] = {}  # classic groups that make way, until that is certain
         self._in_transaction: dict[int, dict[str, None]] = {}  # producer id -> groups it holds offsets of
 
     @property
@@ -131,6 +148,8 @@ class GroupCoordinator:
             self._replay_offset(record, producer_id)
         elif isinstance(record, GroupRecord):
             self._replay_group(record)
+        else:
+            self.consumer.replay(key, value)
 
     def _replay_offset(self, record: OffsetRecord, producer_id: int | None) -> None:
         offsets = self.offsets.setdefault(record.group_id, GroupOffsets())
@@ -164,6 +183,7 @@ class GroupCoordinator:
         """Begin to coordinate: all sessions start afresh."""
         for group in self.groups.values():
             group.begin_sessions(now)
+        self.consumer.on_loaded(now)
         self.timers.set(EXPIRY, now.now_ms + self.expiry_interval_ms)
         return []
 
@@ -172,6 +192,8 @@ class GroupCoordinator:
     def handle(self, request: Request, now: Now) -> list[Effect]:
         """Answer a request that concerns one group."""
         match request.body:
+            case ConsumerGroupHeartbeatRequest():
+                return self._consumer_heartbeat(request, now)
             case JoinGroupRequest():
                 return self._join(request, now)
             case SyncGroupRequest():
@@ -192,13 +214,15 @@ class GroupCoordinator:
     def on_tick(self, now: Now) -> list[Effect]:
         """Act on every time-out that is due."""
         effects: list[Effect] = []
-        for kind, group_id, member_id in self.timers.due(now.now_ms):
+        due = self.timers.due(now.now_ms)
+        effects += self.consumer.on_timers(timer for timer in due if timer[0] in (SESSION, REVOCATION))
+        for kind, group_id, member_id in due:
             if kind == EXPIRY[0]:
                 effects += self._expire(now)
                 self.timers.set(EXPIRY, now.now_ms + self.expiry_interval_ms)
                 continue
             group = self.groups.get(group_id)
-            if group is not None:
+            if group is not None and kind not in (SESSION, REVOCATION):
                 group.on_timer(kind, member_id, now)
                 effects += group.take_effects()
         return effects
@@ -219,6 +243,9 @@ class GroupCoordinator:
                 return self._offsets_forgotten(ticket)
             case GroupDeleted():
                 return self._group_deleted(ticket)
+            case GroupChanged():
+                self._converted.pop(ticket.group_id, None)
+                return self.consumer.on_written(ticket)
             case _:
                 assert_never(ticket)
 
@@ -241,6 +268,12 @@ class GroupCoordinator:
                 return [Reply(ticket.token, od.OffsetDeleteResponse(error_code=error))]
             case GroupDeleted():
                 return self._deletion_refused(ticket, error)
+            case GroupChanged():
+                effects = self.consumer.on_not_written(ticket, error, now)
+                former = self._converted.pop(ticket.group_id, None)
+                if former is not None:
+                    self.groups[ticket.group_id] = former
+                return effects
             case _:
                 assert_never(ticket)
 
@@ -266,10 +299,37 @@ class GroupCoordinator:
             error = Error.UNKNOWN_MEMBER_ID
         if error is not Error.NONE:
             return [Reply(request.token, refused_join(body.member_id, error))]
+        if group is None and is_in_use(self.consumer.groups.get(body.group_id)):
+            return [Reply(request.token, refused_join(body.member_id, Error.INCONSISTENT_GROUP_PROTOCOL))]
+        effects = self._make_way(body.group_id)
         if group is None:
             group = self._new_group(body.group_id)
         group.join(request, now)
-        return group.take_effects()
+        return [*effects, *group.take_effects()]
+
+    def _make_way(self, group_id: str) -> list[Effect]:
+        """Let an empty group of the new protocol become a classic one."""
+        if group_id not in self.consumer.groups:
+            return []
+        entries = self.consumer.tombstones(group_id)
+        del self.consumer.groups[group_id]
+        return [Write(entries=entries, ticket=EmptyStored(group_id))]
+
+    def _consumer_heartbeat(self, request: Request, now: Now) -> list[Effect]:
+        """Serve a member of the new protocol; a classic group without members becomes one of it (KIP-848)."""
+        body: ConsumerGroupHeartbeatRequest = request.body
+        classic = self.groups.get(body.group_id)
+        if classic is None:
+            return self.consumer.heartbeat(request, now)
+        if classic.state is GroupState.DEAD:
+            return [Reply(request.token, refused_heartbeat(Error.COORDINATOR_NOT_AVAILABLE))]
+        if classic.members or classic.pending:
+            words = f"Group {body.group_id} is not a consumer group."
+            return [Reply(request.token, refused_heartbeat(Error.GROUP_ID_NOT_FOUND, words))]
+        effects = self.consumer.heartbeat(request, now, converted=[group_tombstone(body.group_id)])
+        if body.group_id in self.consumer.groups:
+            self._converted[body.group_id] = self.groups.pop(body.group_id)
+        return effects
 
     def _sync(self, request: Request, now: Now) -> list[Effect]:
         group, error = self._existing(request.body.group_id)
@@ -319,7 +379,13 @@ class GroupCoordinator:
         body: oc.OffsetCommitRequest = request.body
         generation = body.generation_id_or_member_epoch
         error = self._commit_error(
-            body.group_id, body.member_id, body.group_instance_id, generation, now, is_transactional=False
+            body.group_id,
+            body.member_id,
+            body.group_instance_id,
+            generation,
+            now,
+            is_transactional=False,
+            names_members=request.version >= FIRST_VERSION_WITH_MEMBER_EPOCH,
         )
         commits: list[tuple[TopicPartition, CommittedOffset]] = []
         topics: list[oc.OffsetCommitResponseTopic] = []
@@ -367,9 +433,14 @@ class GroupCoordinator:
         now: Now,
         *,
         is_transactional: bool,
+        names_members: bool = True,
     ) -> Error:
         if not group_id:
             return Error.INVALID_GROUP_ID
+        if group_id in self.consumer.groups:
+            return self.consumer.commit_error(
+                group_id, member_id, generation, is_transactional=is_transactional, names_members=names_members
+            )
         group = self.groups.get(group_id)
         if group is None:
             return Error.NONE if generation < 0 else Error.ILLEGAL_GENERATION
@@ -447,22 +518,27 @@ class GroupCoordinator:
         asked = sorted(offsets.committed) if partitions is None else partitions
         return [(partition, _fetched(offsets, partition, require_stable=require_stable)) for partition in asked]
 
+    def fetch_error(self, group_id: str, member_id: str | None, member_epoch: int) -> Error:
+        """Tell whether who asks for offsets may have them (OffsetFetch version 9)."""
+        return self.consumer.fetch_error(group_id, member_id, member_epoch)
+
     # --- forgetting offsets ------------------------------------------------------------------
 
     def _delete_offsets(self, request: Request) -> list[Effect]:
         body: od.OffsetDeleteRequest = request.body
         group = self.groups.get(body.group_id)
         offsets = self.offsets.get(body.group_id)
+        consumer_group = self.consumer.groups.get(body.group_id)
         error = Error.NONE
         if not body.group_id:
             error = Error.INVALID_GROUP_ID
-        elif group is None and not offsets:
+        elif group is None and consumer_group is None and not offsets:
             error = Error.GROUP_ID_NOT_FOUND
         elif group is not None and group.members and group.protocol_type != CONSUMER:
             error = Error.NON_EMPTY_GROUP
         if error is not Error.NONE:
             return [Reply(request.token, od.OffsetDeleteResponse(error_code=error))]
-        subscribed = subscribed_topics(group)
+        subscribed = consumer_group.subscribed_topics() if consumer_group is not None else subscribed_topics(group)
         known = offsets.committed if offsets is not None else {}
         gone: list[TopicPartition] = []
         topics: list[od.OffsetDeleteResponseTopic] = []
@@ -493,13 +569,15 @@ class GroupCoordinator:
     def _expire(self, now: Now) -> list[Effect]:
         """Forget offsets of groups without members, and of topics that members no longer want (KIP-211)."""
         effects: list[Effect] = []
-        for group_id in list({**self.groups, **self.offsets}):
+        for group_id in list({**self.groups, **self.consumer.groups, **self.offsets}):
             group = self.groups.get(group_id)
+            consumer_group = self.consumer.groups.get(group_id)
             offsets = self.offsets.get(group_id) or GroupOffsets()
-            gone = self._expired(group, offsets, now)
+            gone = self._expired(group_id, group, offsets, now)
             is_over = group is None or (group.state is GroupState.EMPTY and not group.pending)
+            is_over = is_over and not is_in_use(consumer_group)
             if is_over and len(gone) == len(offsets.committed) and not offsets.has_pending:
-                if group is not None or offsets.committed:
+                if group is not None or consumer_group is not None or offsets.committed:
                     effects.append(self._ending(group_id, group, offsets, None))
                 else:
                     self.offsets.pop(group_id, None)
@@ -508,8 +586,13 @@ class GroupCoordinator:
                 effects.append(Write(entries=entries, ticket=OffsetsForgotten(group_id, tuple(gone), None, None)))
         return effects
 
-    def _expired(self, group: Group | None, offsets: GroupOffsets, now: Now) -> list[TopicPartition]:
+    def _expired(self, group_id: str, group: Group | None, offsets: GroupOffsets, now: Now) -> list[TopicPartition]:
         retention_ms = self.settings.offsets_retention_ms
+        consumer_group = self.consumer.groups.get(group_id)
+        if consumer_group is not None:
+            in_use = consumer_group.subscribed_topics()
+            old = offsets.expired(now.wall_ms, retention_ms=retention_ms, not_before_ms=-1)
+            return [partition for partition in old if partition.topic not in in_use]
         if group is None or not group.members:
             empty_since_ms = group.state_since_ms if group is not None else -1
             return offsets.expired(now.wall_ms, retention_ms=retention_ms, not_before_ms=empty_since_ms)
@@ -525,9 +608,14 @@ class GroupCoordinator:
         """Delete a group without members; the reply is a `DeletableGroupResult`."""
         group = self.groups.get(group_id)
         offsets = self.offsets.get(group_id) or GroupOffsets()
+        consumer_group = self.consumer.groups.get(group_id)
         error = Error.NONE
         if not group_id:
             error = Error.INVALID_GROUP_ID
+        elif is_in_use(consumer_group):
+            error = Error.NON_EMPTY_GROUP
+        elif consumer_group is not None and not consumer_group.is_ending:
+            error = Error.NONE
         elif (group is None and not offsets) or (group is not None and group.state is GroupState.DEAD):
             error = Error.GROUP_ID_NOT_FOUND
         elif group is not None and (group.members or group.pending):
@@ -541,10 +629,15 @@ class GroupCoordinator:
         entries: list[Entry] = [offset_tombstone(group_id, partition) for partition in offsets.committed]
         if group is not None:
             group.die(Error.COORDINATOR_NOT_AVAILABLE)
+        consumer_group = self.consumer.groups.get(group_id)
+        if consumer_group is not None:
+            consumer_group.is_ending = True
+            entries += self.consumer.tombstones(group_id)
         return Write(entries=[*entries, group_tombstone(group_id)], ticket=GroupDeleted(group_id, token))
 
     def _group_deleted(self, ticket: GroupDeleted) -> list[Effect]:
         self.groups.pop(ticket.group_id, None)
+        self.consumer.groups.pop(ticket.group_id, None)
         self.offsets.pop(ticket.group_id, None)
         if ticket.token is None:
             return []
@@ -554,6 +647,8 @@ class GroupCoordinator:
         group = self.groups.get(ticket.group_id)
         if group is not None:
             group.state = GroupState.EMPTY
+        if ticket.group_id in self.consumer.groups:
+            self.consumer.groups[ticket.group_id].is_ending = False
         if ticket.token is None:
             return []
         return [Reply(ticket.token, DeletableGroupResult(group_id=ticket.group_id, error_code=error))]
@@ -564,10 +659,14 @@ class GroupCoordinator:
         """Return the groups in these states and of these types; none named means all."""
         wanted_states = {state.lower(): None for state in states}
         wanted_types = {kind.lower(): None for kind in types}
+        found: list[ListedGroup] = []
+        if not wanted_types or CONSUMER_TYPE.lower() in wanted_types:
+            found += self.consumer.listed(wanted_states)
         if wanted_types and CLASSIC.lower() not in wanted_types:
-            return []
-        found = []
+            return found
         for group_id in sorted({**self.groups, **{name: one for name, one in self.offsets.items() if one}}):
+            if group_id in self.consumer.groups:
+                continue
             group = self.groups.get(group_id)
             state = group.state if group is not None else GroupState.EMPTY
             if not wanted_states or state.lower() in wanted_states:
@@ -580,7 +679,7 @@ class GroupCoordinator:
     def describe(self, group_id: str, version: int) -> DescribedGroup:
         """Return a group with its members; an unknown one is dead, as the protocol has it."""
         group = self.groups.get(group_id)
-        if group is None and self.offsets.get(group_id):
+        if group is None and group_id not in self.consumer.groups and self.offsets.get(group_id):
             return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
         if group is None or group.state is GroupState.DEAD:
             error = Error.GROUP_ID_NOT_FOUND if version >= FIRST_VERSION_WITH_NOT_FOUND else Error.NONE

@@ -51,7 +51,7 @@ ROUTINE: Final = (
 )
 NAMED: Final = (
     *("group_id", "member_id", "group_instance_id", "generation_id", "generation_id_or_member_epoch"),
-    *("transactional_id", "producer_id", "producer_epoch"),
+    *("instance_id", "member_epoch", "transactional_id", "producer_id", "producer_epoch"),
 )
 
 Respond = Callable[[Any], None]

@@ -5,6 +5,9 @@ from typing import Final
 from uuid import UUID
 
 from replog.config import NodeConfig
+from replog.controller.describe import INTERNAL_TOPICS
+from replog.controller.features import GROUP_VERSION
+from replog.coordinators.consumer_groups import ConsumerGroupSettings, TopicView
 from replog.coordinators.events import SendMarkers
 from replog.coordinators.group import GroupSettings
 from replog.coordinators.groups import GroupCoordinator
@@ -45,6 +48,15 @@ class ImageTopics:
         topic = self.replicas.metadata.image.topics.get(topic_id)
         return topic.name if topic is not None else None
 
+    def view_of(self, name: str) -> TopicView | None:
+        """Return a topic, None when there is no such one."""
+        topic = self.replicas.metadata.image.topics_by_name.get(name)
+        return TopicView(topic.topic_id, len(topic.partitions)) if topic is not None else None
+
+    def names(self) -> list[str]:
+        """Return the names of all topics that are not internal, in order."""
+        return [name for name in sorted(self.replicas.metadata.image.topics_by_name) if name not in INTERNAL_TOPICS]
+
 
 class Coordinators:
     """Both kinds of coordinators of one broker."""
@@ -73,7 +85,7 @@ class Coordinators:
 
     def handlers(self) -> dict[Api, Handle]:
         """Return who answers what."""
-        groups = GroupApi(self.groups, self.verifier)
+        groups = GroupApi(self.groups, self.verifier, lambda: self.permits_consumer_groups)
         transactions = self.transaction_api
         return {
             Api.FIND_COORDINATOR: self.internal_topics.find_coordinator,
@@ -87,6 +99,8 @@ class Coordinators:
             Api.LIST_GROUPS: groups.list_groups,
             Api.DESCRIBE_GROUPS: groups.describe,
             Api.DELETE_GROUPS: groups.delete,
+            Api.CONSUMER_GROUP_HEARTBEAT: groups.consumer_heartbeat,
+            Api.CONSUMER_GROUP_DESCRIBE: groups.describe_consumer_groups,
             Api.INIT_PRODUCER_ID: transactions.init,
             Api.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
             Api.ADD_OFFSETS_TO_TXN: transactions.add_offsets,
@@ -131,7 +145,18 @@ class Coordinators:
             self.topics,
             self.replicas.world.entropy.uuid,
             expiry_interval_ms=config.integer("offsets.retention.check.interval.ms"),
+            consumer_settings=ConsumerGroupSettings(
+                session_timeout_ms=config.integer("group.consumer.session.timeout.ms"),
+                heartbeat_interval_ms=config.integer("group.consumer.heartbeat.interval.ms"),
+                member_count_max=config.integer("group.consumer.max.size"),
+                assignors=tuple(name.strip() for name in config.text("group.consumer.assignors").split(",")),
+            ),
         )
+
+    @property
+    def permits_consumer_groups(self) -> bool:
+        """Tell whether the cluster has finalized the new group protocol (KIP-848)."""
+        return self.replicas.metadata.image.features.get(GROUP_VERSION, 0) >= 1
 
     def _new_transaction_core(self, partition: int, leader_epoch: int) -> TransactionCoordinator:
         config = self.config

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from replog.controller.image import Image
+from replog.coordinators.consumer_groups import refused_heartbeat
 from replog.coordinators.group import refused_join
 from replog.coordinators.groups import GroupCoordinator
 from replog.errors import Error
@@ -13,6 +14,7 @@ from replog.node.coordination import Coordinator, Shards
 from replog.node.server import ServerRequest
 from replog.node.verifier import Unverified, Verifier, offsets_error
 from replog.types import ZERO_UUID, TopicPartition
+from replog.wire.messages import consumer_group_describe as cgd
 from replog.wire.messages import delete_groups as dg
 from replog.wire.messages import describe_groups as desc
 from replog.wire.messages import heartbeat as hb
@@ -33,9 +35,11 @@ FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 5  # of TxnOffsetCommit
 class GroupApi:
     """What consumers and their admins ask."""
 
-    def __init__(self, shards: Shards, verifier: Verifier) -> None:
+    def __init__(self, shards: Shards, verifier: Verifier, permits_consumer_groups: Callable[[], bool]) -> None:
+        """`permits_consumer_groups` tells whether the new group protocol is on (feature `group.version`)."""
         self.shards = shards
         self.verifier = verifier
+        self.permits_consumer_groups = permits_consumer_groups
 
     # --- one group ---------------------------------------------------------------------------
 
@@ -50,6 +54,13 @@ class GroupApi:
     def heartbeat(self, request: ServerRequest) -> None:
         """Heartbeat."""
         self._ask(request, lambda _, error: hb.HeartbeatResponse(error_code=error))
+
+    def consumer_heartbeat(self, request: ServerRequest) -> None:
+        """ConsumerGroupHeartbeat."""
+        if self.permits_consumer_groups():
+            self._ask(request, lambda _, error: refused_heartbeat(error))
+        else:
+            request.reply(refused_heartbeat(Error.UNSUPPORTED_VERSION))
 
     def leave(self, request: ServerRequest) -> None:
         """LeaveGroup."""
@@ -119,6 +130,9 @@ class GroupApi:
         if isinstance(found, Error):
             return self._not_fetched(asked, found)
         core: GroupCoordinator = found.core
+        refusal = core.fetch_error(asked.group_id, asked.member_id, asked.member_epoch)
+        if refusal is not Error.NONE:
+            return of.OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=refusal)
         topics: list[of.OffsetFetchResponseTopics] = []
         require_stable = request.body.require_stable
         if asked.topics is None:
@@ -188,6 +202,21 @@ class GroupApi:
             else:
                 groups.append(found.core.describe(group_id, request.version))
         request.reply(desc.DescribeGroupsResponse(groups=groups))
+
+    def describe_consumer_groups(self, request: ServerRequest) -> None:
+        """ConsumerGroupDescribe."""
+        body: cgd.ConsumerGroupDescribeRequest = request.body
+        groups: list[cgd.DescribedGroup] = []
+        for group_id in body.group_ids:
+            found = self.shards.find(group_id) if self.permits_consumer_groups() else Error.UNSUPPORTED_VERSION
+            if isinstance(found, Error):
+                groups.append(cgd.DescribedGroup(error_code=found, group_id=group_id))
+            elif not group_id:
+                groups.append(cgd.DescribedGroup(error_code=Error.INVALID_GROUP_ID, group_id=group_id))
+            else:
+                core: GroupCoordinator = found.core
+                groups.append(core.consumer.describe(group_id))
+        request.reply(cgd.ConsumerGroupDescribeResponse(groups=groups))
 
     def delete(self, request: ServerRequest) -> None:
         """DeleteGroups: answered when the last tombstone is committed."""

@@ -22,7 +22,7 @@ import msgspec
 from replog.config import Endpoint, NodeConfig
 from replog.errors import Error
 from replog.ports import Listener, World
-from replog.wire.apis import Api
+from replog.wire.apis import FEATURE_OF, Api
 from replog.wire.codec import (
     MalformedMessage,
     decode_request,
@@ -417,9 +417,11 @@ class ServerConnection(asyncio.Protocol):
         return ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=self._offered())
 
     def _offered(self) -> list[ApiVersion]:
+        finalized = {one.name for one in self._server.features().finalized_features if one.max_version_level > 0}
         return [
             ApiVersion(api_key=api, min_version=versions.first, max_version=versions.last)
             for api, versions in sorted(self._server.apis.items())
+            if api not in FEATURE_OF or FEATURE_OF[api] in finalized
         ]
 
     # reading, closing

@@ -162,6 +162,8 @@ BROKER_APIS: Final = _ranges(
         Api.UNREGISTER_BROKER: "0-0",
         Api.DESCRIBE_TRANSACTIONS: "0-0",
         Api.LIST_TRANSACTIONS: "0-2",
+        Api.CONSUMER_GROUP_HEARTBEAT: "0-1",  # these two: once group.version is finalized
+        Api.CONSUMER_GROUP_DESCRIBE: "0-1",
         Api.DESCRIBE_TOPIC_PARTITIONS: "0-0",
         Api.ADD_RAFT_VOTER: "0-1",
         Api.REMOVE_RAFT_VOTER: "0-0",
@@ -204,12 +206,16 @@ CONTROLLER_APIS: Final = _ranges(
     }
 )
 
+# Offered only where this feature is finalized at 1 or above (KIP-848).
+FEATURE_OF: Final = {Api.CONSUMER_GROUP_HEARTBEAT: "group.version", Api.CONSUMER_GROUP_DESCRIBE: "group.version"}
 
 # What a broker of ZooKeeper mode offers: each may be the controller, and gets control requests (KIP-380, KIP-704).
 _KRAFT_ONLY: Final = (
     Api.DESCRIBE_QUORUM,
     Api.UPDATE_FEATURES,
     Api.UNREGISTER_BROKER,
+    Api.CONSUMER_GROUP_HEARTBEAT,  # no features are finalized there
+    Api.CONSUMER_GROUP_DESCRIBE,
     Api.ADD_RAFT_VOTER,
     Api.REMOVE_RAFT_VOTER,
     Api.GET_REPLICA_LOG_INFO,

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from replog.coordinators.consumer_groups import TopicView
 from replog.coordinators.events import Effect, Now, Reply, Request, SendMarkers, Write, Written
 from replog.types import TopicPartition
 
@@ -20,6 +21,12 @@ class AllTopics:
 
     def name_of(self, topic_id: UUID) -> str | None:
         return None
+
+    def view_of(self, name: str) -> TopicView | None:
+        return None
+
+    def names(self) -> list[str]:
+        return []
 
 
 def new_ids() -> Any:

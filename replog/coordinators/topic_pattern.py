@@ -1,0 +1,148 @@
+"""Regular expressions over topic names, matched in linear time (KIP-848: the server resolves SubscribedTopicRegex).
+
+A pattern comes from a client and must not be able to hang a coordinator, so there is no backtracking: the parsed
+expression becomes a set of positions that all move on at once, as in RE2, the syntax of which clients are told to use.
+What needs backtracking (references to groups, looking around) is refused, as are patterns that unfold to too much.
+Python's parser is used for the syntax; RE2's rarer classes (`[[:alpha:]]`, Unicode properties) are refused or unknown to it.
+"""
+
+import re
+from re import _constants as op  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any, Final
+
+POSITIONS_MAX: Final = 5_000
+LENGTH_MAX: Final = 1_000
+
+
+class BadPattern(Exception):
+    """The expression is malformed, or more than is offered."""
+
+
+class TopicPattern:
+    """A compiled pattern; `matches` looks at whole names."""
+
+    def __init__(self, pattern: str) -> None:
+        """Compile; `BadPattern` says what is wrong."""
+        if len(pattern) > LENGTH_MAX:
+            raise BadPattern(f"longer than {LENGTH_MAX} characters")
+        self._steps: list[tuple[Any, ...]] = []
+        try:
+            parsed = parser.parse(pattern)
+        except (re.error, OverflowError, RecursionError) as problem:
+            raise BadPattern(str(problem)) from None
+        if parsed.state.flags & ~re.UNICODE:
+            raise BadPattern("flags are not offered")
+        self._sequence(parsed)
+        self._add("end")
+
+    def matches(self, name: str) -> bool:
+        """Tell whether the pattern describes this whole name."""
+        here = self._closure([0], at_start=True, at_end=not name)
+        for index, character in enumerate(name):
+            moved = [
+                step + 1
+                for step in here
+                if self._steps[step][0] == "take" and _fits(self._steps[step][1], ord(character))
+            ]
+            here = self._closure(moved, at_start=False, at_end=index + 1 == len(name))
+        return any(self._steps[step][0] == "end" for step in here)
+
+    def _closure(self, begin: list[int], *, at_start: bool, at_end: bool) -> dict[int, None]:
+        """Follow all that takes no character."""
+        found: dict[int, None] = {}
+        queue = list(begin)
+        while queue:
+            step = queue.pop()
+            if step in found:
+                continue
+            found[step] = None
+            kind, *targets = self._steps[step]
+            if kind == "go":
+                queue += targets
+            elif (kind == "start" and at_start) or (kind == "finish" and at_end):
+                queue.append(step + 1)
+        return found
+
+    def _add(self, *step: Any) -> int:
+        if len(self._steps) >= POSITIONS_MAX:
+            raise BadPattern("unfolds to too many positions")
+        self._steps.append(step)
+        return len(self._steps) - 1
+
+    def _sequence(self, parsed: Any) -> None:
+        for kind, argument in parsed:
+            self._element(kind, argument)
+
+    def _element(self, kind: Any, argument: Any) -> None:
+        if kind in (op.LITERAL, op.NOT_LITERAL, op.ANY):
+            self._add("take", [(kind, argument)])
+        elif kind is op.IN:
+            self._add("take", argument)
+        elif kind is op.SUBPATTERN and not (argument[1] or argument[2]):
+            self._sequence(argument[3])
+        elif kind is op.BRANCH:
+            self._branch(argument[1])
+        elif kind in (op.MAX_REPEAT, op.MIN_REPEAT):
+            self._repeat(*argument)
+        elif kind is op.AT and argument in (op.AT_BEGINNING, op.AT_BEGINNING_STRING):
+            self._add("start")
+        elif kind is op.AT and argument in (op.AT_END, op.AT_END_STRING):
+            self._add("finish")
+        else:
+            raise BadPattern(f"{str(kind).lower()} is not offered")
+
+    def _branch(self, branches: list[Any]) -> None:
+        exits = []
+        for branch in branches[:-1]:
+            fork = self._add("go")
+            self._sequence(branch)
+            exits.append(self._add("go"))
+            self._steps[fork] = ("go", fork + 1, len(self._steps))
+        self._sequence(branches[-1])
+        for leave in exits:
+            self._steps[leave] = ("go", len(self._steps))
+
+    def _repeat(self, least: int, most: Any, what: Any) -> None:
+        for _ in range(least):
+            self._add("go", len(self._steps) + 1)  # so that repeating nothing comes to its end, too
+            self._sequence(what)
+        if most is op.MAXREPEAT:
+            fork = self._add("go")
+            self._sequence(what)
+            self._add("go", fork)
+            self._steps[fork] = ("go", fork + 1, len(self._steps))
+            return
+        forks = []
+        for _ in range(most - least):
+            forks.append(self._add("go"))
+            self._sequence(what)
+        for fork in forks:
+            self._steps[fork] = ("go", fork + 1, len(self._steps))
+
+
+def _fits(classes: list[tuple[Any, Any]], character: int) -> bool:
+    negated = bool(classes) and classes[0][0] is op.NEGATE
+    return any(_fits_one(kind, argument, character) for kind, argument in classes) != negated
+
+
+def _fits_one(kind: Any, argument: Any, character: int) -> bool:
+    if kind is op.LITERAL:
+        return bool(character == argument)
+    if kind is op.NOT_LITERAL:
+        return bool(character != argument)
+    if kind is op.RANGE:
+        return bool(argument[0] <= character <= argument[1])
+    if kind is op.CATEGORY:
+        return bool(_CATEGORIES[argument].match(chr(character)))
+    return kind is op.ANY
+
+
+_CATEGORIES: Final = {
+    op.CATEGORY_DIGIT: re.compile("[0-9]"),
+    op.CATEGORY_NOT_DIGIT: re.compile("[^0-9]"),
+    op.CATEGORY_WORD: re.compile("[0-9A-Za-z_]"),
+    op.CATEGORY_NOT_WORD: re.compile("[^0-9A-Za-z_]"),
+    op.CATEGORY_SPACE: re.compile(r"\s"),
+    op.CATEGORY_NOT_SPACE: re.compile(r"\S"),
+}

@@ -1,0 +1,412 @@
+"""Groups of the new protocol (KIP-848), step by step: joining, moving partitions, fencing, static members, failover."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from replog.coordinators.consumer_groups import ConsumerGroupSettings, TopicView
+from replog.coordinators.events import NotWritten, Write
+from replog.coordinators.group import GroupSettings
+from replog.coordinators.groups import GroupCoordinator
+from replog.errors import Error
+from replog.types import TopicPartition
+from replog.wire.messages import consumer_group_heartbeat as cgh
+from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from replog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.coordinators.driving import Driver, new_ids
+
+
+class SomeTopics:
+    """Metadata of a few topics that may grow."""
+
+    def __init__(self, **counts: int) -> None:
+        self.ids = {name: UUID(int=1000 + index) for index, name in enumerate(counts)}
+        self.counts = dict(counts)
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        return partition.partition < self.counts.get(partition.topic, 0)
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        return next((name for name, known in self.ids.items() if known == topic_id), None)
+
+    def view_of(self, name: str) -> TopicView | None:
+        return TopicView(self.ids[name], self.counts[name]) if name in self.counts else None
+
+    def names(self) -> list[str]:
+        return sorted(self.counts)
+
+
+class Reader:
+    """A consumer that does what it is told, when it is asked to."""
+
+    def __init__(self, driver: Driver, name: str, topics: list[str] | None = None, **said: Any) -> None:
+        self.driver = driver
+        self.name = name
+        self.epoch = 0
+        self.owned: set[tuple[UUID, int]] = set()
+        self.topics = ["t"] if topics is None else topics
+        self.said = said
+
+    def beat(self, *, keeps: bool = False, epoch: int | None = None) -> cgh.ConsumerGroupHeartbeatResponse:
+        """Send a full heartbeat; take over what the answer says, at once unless `keeps`."""
+        said = self.epoch if epoch is None else epoch
+        if said == 0:
+            self.owned = set()
+        by_topic: dict[UUID, list[int]] = {}
+        for topic_id, partition in sorted(self.owned):
+            by_topic.setdefault(topic_id, []).append(partition)
+        body = cgh.ConsumerGroupHeartbeatRequest(
+            **{"group_id": "g", "member_id": self.name, "member_epoch": said, "rebalance_timeout_ms": 30_000}
+            | {"subscribed_topic_names": self.topics}
+            | {
+                "topic_partitions": [
+                    cgh.ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id, partitions=partitions)
+                    for topic_id, partitions in by_topic.items()
+                ]
+            }
+            | self.said
+        )
+        answer = self.driver.ask(body, version=1)
+        if answer.error_code is Error.NONE and said >= 0:
+            self.epoch = answer.member_epoch
+            if answer.assignment is not None and not keeps:
+                self.owned = {
+                    (topic.topic_id, index)
+                    for topic in answer.assignment.topic_partitions
+                    for index in topic.partitions
+                }
+        return answer
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(partition for _, partition in self.owned)
+
+
+def a_driver(topics: SomeTopics | None = None, **settings: Any) -> Driver:
+    core = GroupCoordinator(
+        GroupSettings(),
+        topics or SomeTopics(t=4),
+        new_ids(),
+        expiry_interval_ms=600_000,
+        consumer_settings=ConsumerGroupSettings(**settings),
+    )
+    core.on_loaded(Driver(core).now)
+    return Driver(core)
+
+
+def settle(*readers: Reader) -> None:
+    for _ in range(4):
+        for reader in readers:
+            reader.beat()
+
+
+def successor(driver: Driver) -> Driver:
+    """Return what the next coordinator makes of the log."""
+    after = a_driver(driver.core.topics)
+    for write in driver.log:
+        for offset, entry in enumerate(write.entries):
+            after.core.replay(entry.key, entry.value, offset, None)
+    after.core.on_loaded(after.now)
+    return after
+
+
+def test_the_first_member_gets_all_and_a_second_half_of_it_once_that_is_given_up() -> None:
+    driver = a_driver()
+    first, second = Reader(driver, "a"), Reader(driver, "b")
+
+    first.beat()
+    assert (first.epoch, first.partitions) == (1, [0, 1, 2, 3])
+
+    second.beat()
+    assert (second.epoch, second.partitions) == (2, [])  # all it shall have is held by another still
+
+    told = first.beat(keeps=True)
+    assert (told.member_epoch, len(told.assignment.topic_partitions[0].partitions)) == (1, 2)
+    second.beat()
+    assert second.partitions == []
+
+    first.owned = {(driver.core.topics.ids["t"], i) for i in told.assignment.topic_partitions[0].partitions}
+    first.beat()
+    second.beat()
+    assert (first.epoch, second.epoch) == (2, 2)
+    assert sorted(first.partitions + second.partitions) == [0, 1, 2, 3]
+    assert driver.core.consumer.describe("g").group_state == "Stable"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        pytest.param(7, Error.FENCED_MEMBER_EPOCH, id="from the future"),
+        pytest.param(0, Error.NONE, id="joins again"),
+        pytest.param(-3, Error.INVALID_REQUEST, id="no such epoch"),
+    ],
+)
+def test_a_member_of_another_epoch_is_fenced_and_nothing_changes(epoch: int, error: Error) -> None:
+    driver = a_driver()
+    reader = Reader(driver, "a")
+    reader.beat()
+    before = driver.core.consumer.describe("g")
+
+    answer = reader.beat(epoch=epoch)
+
+    assert answer.error_code is error
+    assert driver.core.consumer.describe("g") == before
+
+
+def test_an_answer_that_was_lost_can_be_asked_for_again() -> None:
+    driver = a_driver()
+    first, second = Reader(driver, "a"), Reader(driver, "b")
+    first.beat()
+    second.beat()
+    first.beat()
+    kept, said = set(first.owned), first.epoch
+    lost = first.beat()
+    assert lost.member_epoch == said + 1
+
+    first.owned, first.epoch = kept, said
+    again = first.beat()
+
+    assert again.error_code is Error.NONE
+    assert again.member_epoch == lost.member_epoch
+
+
+def test_strangers_and_members_without_a_group_are_told_so() -> None:
+    driver = a_driver()
+    assert Reader(driver, "a").beat(epoch=3).error_code is Error.GROUP_ID_NOT_FOUND
+    Reader(driver, "b").beat()
+    assert Reader(driver, "a").beat(epoch=3).error_code is Error.UNKNOWN_MEMBER_ID
+    assert Reader(driver, "a").beat(epoch=-1).error_code is Error.UNKNOWN_MEMBER_ID
+    assert Reader(driver, "a", server_assignor="best").beat().error_code is Error.UNSUPPORTED_ASSIGNOR
+    assert Reader(driver, "a", subscribed_topic_regex="(").beat().error_code is Error.INVALID_REGULAR_EXPRESSION
+    assert list(driver.core.consumer.groups["g"].members) == ["b"]
+
+
+def test_a_full_group_takes_nobody_in() -> None:
+    driver = a_driver(member_count_max=1)
+    Reader(driver, "a").beat()
+
+    assert Reader(driver, "b").beat().error_code is Error.GROUP_MAX_SIZE_REACHED
+    assert list(driver.core.consumer.groups["g"].members) == ["a"]
+
+
+def test_who_is_silent_for_a_session_is_out_and_the_others_take_over() -> None:
+    driver = a_driver()
+    first, second = Reader(driver, "a"), Reader(driver, "b")
+    settle(first, second)
+
+    driver.pass_time(40_000)
+    second.beat()
+    driver.pass_time(10_000)
+    settle(second)
+
+    assert second.partitions == [0, 1, 2, 3]
+    assert first.beat().error_code is Error.UNKNOWN_MEMBER_ID
+
+
+def test_who_does_not_give_up_in_time_is_out() -> None:
+    driver = a_driver()
+    first, second = Reader(driver, "a", rebalance_timeout_ms=7_000), Reader(driver, "b")
+    first.beat()
+    second.beat()
+    first.beat(keeps=True)
+    for _ in range(2):
+        driver.pass_time(3_000)
+        assert first.beat(keeps=True).error_code is Error.NONE
+
+    driver.pass_time(1_500)
+    settle(second)
+
+    assert first.beat().error_code is Error.UNKNOWN_MEMBER_ID
+    assert second.partitions == [0, 1, 2, 3]
+
+
+def test_a_static_member_that_is_back_in_time_finds_its_partitions() -> None:
+    driver = a_driver()
+    first, second = Reader(driver, "a", instance_id="one"), Reader(driver, "b")
+    settle(first, second)
+    had, epoch = first.partitions, driver.core.consumer.groups["g"].epoch
+
+    assert Reader(driver, "c", instance_id="one").beat().error_code is Error.UNRELEASED_INSTANCE_ID
+    assert first.beat(epoch=-2).error_code is Error.NONE
+    back = Reader(driver, "c", instance_id="one")
+    back.beat()
+
+    assert back.partitions == had
+    assert driver.core.consumer.groups["g"].epoch == epoch  # nobody else noticed
+    assert first.beat(epoch=epoch).error_code is Error.FENCED_INSTANCE_ID
+
+
+def test_a_topic_that_grows_is_noticed() -> None:
+    topics = SomeTopics(t=2)
+    driver = a_driver(topics)
+    reader = Reader(driver, "a")
+    settle(reader)
+    topics.counts["t"] = 3
+
+    driver.pass_time(2_000)
+    reader.beat()
+
+    assert reader.partitions == [0, 1, 2]
+
+
+def test_a_pattern_subscribes_to_topics_that_come_later() -> None:
+    topics = SomeTopics(**{"logs-a": 1, "other": 1})
+    driver = a_driver(topics)
+    reader = Reader(driver, "a", topics=[], subscribed_topic_regex="logs-.*")
+    settle(reader)
+    assert len(reader.owned) == 1
+    topics.ids["logs-b"], topics.counts["logs-b"] = UUID(int=77), 2
+
+    driver.pass_time(2_000)
+    reader.beat()
+
+    assert len(reader.owned) == 3
+
+
+def test_the_next_coordinator_knows_what_members_were_told() -> None:
+    driver = a_driver()
+    first, second = Reader(driver, "a"), Reader(driver, "b", instance_id="two")
+    settle(first, second)
+
+    after = successor(driver)
+    assert after.core.consumer.describe("g") == driver.core.consumer.describe("g")
+
+    first.driver = second.driver = after
+    assert first.beat().error_code is Error.NONE
+    first.beat(epoch=-1)
+    settle(second)
+    assert second.partitions == [0, 1, 2, 3]
+    assert successor_of(after, driver).core.consumer.describe("g") == after.core.consumer.describe("g")
+
+
+def successor_of(after: Driver, before: Driver) -> Driver:
+    after.log[:0] = before.log
+    return successor(after)
+
+
+def test_answers_wait_for_the_log_also_those_that_write_nothing() -> None:
+    driver = a_driver()
+    reader = Reader(driver, "a")
+    driver.hold()
+    body = cgh.ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="a", rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    tokens = [driver.send(body, version=1), driver.send(body, version=1)]
+    assert driver.replies == {}
+
+    driver.release()
+
+    assert [driver.replies[token].member_epoch for token in tokens] == [1, 1]
+    assert reader.beat().error_code is Error.NONE
+
+
+def test_what_the_log_refuses_is_taken_back() -> None:
+    driver = a_driver()
+    reader = Reader(driver, "a")
+    settle(reader)
+    before = driver.core.consumer.describe("g")
+    body = cgh.ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="b", rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    driver.held = []
+    token = driver.send(body, version=1)
+    write: Write = driver.held.pop()
+    driver.held = None
+
+    driver.perform(driver.core.on_not_written(NotWritten(write.ticket, Error.NOT_ENOUGH_REPLICAS), driver.now))
+
+    assert driver.replies[token].error_code is Error.COORDINATOR_NOT_AVAILABLE
+    assert driver.core.consumer.describe("g") == before
+
+
+def commit(member_id: str, epoch: int) -> OffsetCommitRequest:
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    topic = OffsetCommitRequestTopic(name="t", partitions=[asked])
+    return OffsetCommitRequest(group_id="g", member_id=member_id, generation_id_or_member_epoch=epoch, topics=[topic])
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "version", "error"),
+    [
+        pytest.param("a", 1, 9, Error.NONE, id="as it is"),
+        pytest.param("a", 0, 9, Error.STALE_MEMBER_EPOCH, id="older epoch"),
+        pytest.param("a", 2, 9, Error.STALE_MEMBER_EPOCH, id="later epoch"),
+        pytest.param("x", 1, 9, Error.UNKNOWN_MEMBER_ID, id="stranger"),
+        pytest.param("", -1, 9, Error.UNKNOWN_MEMBER_ID, id="admin while there are members"),
+        pytest.param("a", 1, 8, Error.UNSUPPORTED_VERSION, id="version without member epochs"),
+    ],
+)
+def test_offsets_are_committed_by_members_of_the_epoch(member_id: str, epoch: int, version: int, error: Error) -> None:
+    driver = a_driver()
+    Reader(driver, "a").beat()
+
+    answer = driver.ask(commit(member_id, epoch), version=version)
+
+    assert answer.topics[0].partitions[0].error_code is error
+    assert bool(driver.core.offsets.get("g")) == (error is Error.NONE)
+
+
+def test_offsets_are_read_by_members_of_the_epoch() -> None:
+    driver = a_driver()
+    Reader(driver, "a").beat()
+
+    assert driver.core.fetch_error("g", None, -1) is Error.NONE
+    assert driver.core.fetch_error("g", "a", 1) is Error.NONE
+    assert driver.core.fetch_error("g", "a", 2) is Error.STALE_MEMBER_EPOCH
+    assert driver.core.fetch_error("g", "x", 1) is Error.UNKNOWN_MEMBER_ID
+    assert driver.core.fetch_error("none", "x", 1) is Error.NONE
+
+
+def classic_join(driver: Driver) -> Any:
+    protocols = [JoinGroupRequestProtocol(name="range")]
+    body = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    return driver.send(body, version=3)
+
+
+def test_an_empty_group_changes_its_protocol_and_one_with_members_does_not() -> None:
+    driver = a_driver()
+    reader = Reader(driver, "a")
+    reader.beat()
+    refused = classic_join(driver)
+    assert driver.replies[refused].error_code is Error.INCONSISTENT_GROUP_PROTOCOL
+
+    reader.beat(epoch=-1)
+    joined = classic_join(driver)
+    driver.pass_time(6_000)
+    assert driver.replies[joined].error_code is Error.NONE
+    assert [one.group_type for one in driver.core.listed([], [])] == ["Classic"]
+    assert reader.beat(epoch=0).error_code is Error.GROUP_ID_NOT_FOUND
+
+    driver.pass_time(60_000)
+    assert reader.beat(epoch=0).error_code is Error.NONE
+    assert [one.group_type for one in driver.core.listed([], [])] == ["Consumer"]
+    assert [one.group_type for one in successor(driver).core.listed([], ["consumer"])] == ["Consumer"]
+    assert successor(driver).core.groups == {}
+
+
+def test_a_group_is_deleted_when_it_has_no_members() -> None:
+    driver = a_driver()
+    reader = Reader(driver, "a", subscribed_topic_regex="t.*")
+    reader.beat()
+    token = next(driver._tokens)
+    driver.perform(driver.core.delete("g", token))
+    assert driver.replies[token].error_code is Error.NON_EMPTY_GROUP
+
+    reader.beat(epoch=-1)
+    token = next(driver._tokens)
+    driver.perform(driver.core.delete("g", token))
+
+    assert driver.replies[token].error_code is Error.NONE
+    assert driver.core.consumer.describe("g").error_code is Error.GROUP_ID_NOT_FOUND
+    assert successor(driver).core.listed([], []) == []
