@@ -4,9 +4,9 @@ A cluster that has a power names the method among its capabilities; a fault name
 asks a cluster for what it cannot do is refused before anything starts. The words are those of `clusters.api`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -135,6 +135,9 @@ class Hurtable(Cluster, Protocol):
 
     def excuse(self, node: int, why: str | None) -> None:
         """Expect (or no longer expect) the node to end by itself: its end is then no failure of the run."""
+
+    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+        """Give a node that is down other settings, by Kafka's names; they hold for its later lives."""
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas (none: give up a reassignment under way); `ClusterError` when that is refused."""

@@ -7,7 +7,7 @@ lives outside the files ends with the harness: relays are its own sockets, proce
 
 import asyncio
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -323,6 +323,10 @@ class ProcessCluster(LinkPowers):
     async def resume(self, node: int) -> Proof:
         """SIGCONT."""
         return await self._node(node).resume()
+
+    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+        """Give a node that is down other settings; they hold for its later lives."""
+        self._node(node).config.write_text(toml({**self.settings(node), **settings}))
 
     async def wipe(self, node: int) -> Proof:
         """Remove a dead node's log directory and format it again: a new disk."""

@@ -44,7 +44,7 @@ from clusters.simulated.violation import Violated
 from clusters.simulated.watch import Watch
 from clusters.simulated.world import EPOCH_MS, Machine, Simulation, Told
 from clusters.simulated.zookeeper_model import Model
-from replog.config import DEFAULTS, Endpoint
+from replog.config import DEFAULTS, Endpoint, NodeConfig
 from replog.types import METADATA_TOPIC
 
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
@@ -260,6 +260,11 @@ class SimulatedCluster(Powers):
         machine = self.machine(node)
         holds = not machine.running and PORT not in machine.host.listeners
         return Proof(holds=holds, facts={**facts, "process": "gone", "port": "refuses"})
+
+    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+        """Give a node that is down other settings; they hold for its later lives."""
+        one = self._node(node)
+        one.config = NodeConfig({**self._settings(node, "broker"), **settings})
 
     async def pause(self, node: int) -> Proof:
         """SIGSTOP."""

@@ -24,15 +24,16 @@ from replog.node.broker import Broker, BrokerFailed
 from replog.node.cluster import ClusterApi
 from replog.node.controller_link import NoController
 from replog.node.server import Server, ServerLimits, ServerRequest
-from replog.node.zookeeper_controller import ControllerSeat, persistent_nodes, read_configs
+from replog.node.zookeeper_controller import ControllerSeat, persistent_nodes, read_all, read_configs
 from replog.node.zookeeper_hosting import AssignedHosting
 from replog.ports import World, ZooKeeper, ZooKeeperListener
 from replog.types import BrokerEpoch, NodeId, TopicPartition
 from replog.wire.apis import ZOOKEEPER_BROKER_APIS, Api
 from replog.wire.messages import controlled_shutdown as cs
 from replog.wire.messages import leader_and_isr as li
+from replog.wire.messages import update_metadata as um
 from replog.zookeeper import paths, registration, znodes
-from replog.zookeeper.broker import Answer, Assign, ControlledBroker, GiveUp, KeepOnly, Rename
+from replog.zookeeper.broker import Answer, Assign, ControlledBroker, GiveUp, KeepOnly, Rename, topics_without_id
 from replog.zookeeper.operations import (
     ConnectionLoss,
     Create,
@@ -149,37 +150,33 @@ class ZooKeeperBroker(Broker):
     # --- ZooKeeper -----------------------------------------------------------------------
 
     async def _reach_zookeeper(self) -> None:
+        """Have a session, and see that what is there is a cluster's and this one's."""
         where = self.config.text("zookeeper.connect")
         timeout_ms = self.config.integer("zookeeper.connection.timeout.ms")
         try:
             await self.zookeeper.connect(timeout_ms)
             await self._prepare_znodes()
         except Unreachable:
-            message = f"no ZooKeeper server of {where} answered within {timeout_ms} ms"
-            raise ZooKeeperUnreachable(message) from None
+            raise ZooKeeperUnreachable(f"no ZooKeeper server of {where} answered within {timeout_ms} ms") from None
         except (ConnectionLoss, SessionExpired) as problem:
             raise ZooKeeperUnreachable(f"ZooKeeper at {where} was lost again: {type(problem).__name__}") from None
-
-    async def _prepare_znodes(self) -> None:
-        """See that it is a cluster's, and this one's; an empty ensemble becomes one."""
-        where = self.config.text("zookeeper.connect")
-        chroot = where.partition("/")[1] + where.partition("/")[2]
-        try:
-            for create in persistent_nodes():
-                with contextlib.suppress(NodeExists):
-                    await self.zookeeper.transaction([create])
-            data, _ = await self._cluster_id()
         except NoNode:
-            raise ZooKeeperUnusable(
-                f"the chroot {chroot or '/'} of zookeeper.connect={where} does not exist: create it"
-            ) from None
+            chroot = "".join(where.partition("/")[1:]) or "/"
+            message = f"the chroot {chroot} of zookeeper.connect={where} does not exist: create it"
+            raise ZooKeeperUnusable(message) from None
         except ZooKeeperError as problem:
-            if isinstance(problem, ConnectionLoss | SessionExpired):
-                raise
             message = f"ZooKeeper at {where} does not let us in: {type(problem).__name__} {problem}"
             raise ZooKeeperUnusable(message) from None
+
+    async def _prepare_znodes(self) -> None:
+        """Make an empty ensemble a cluster's; refuse another cluster's."""
+        for create in persistent_nodes():
+            with contextlib.suppress(NodeExists):
+                await self.zookeeper.transaction([create])
+        data, _ = await self._cluster_id()
         found = znodes.decoded(ClusterIdZnode, paths.CLUSTER_ID, data)
         if found.id != self.config.cluster_id:
+            where = self.config.text("zookeeper.connect")
             message = f"ZooKeeper at {where} is of cluster {found.id}, this node of {self.config.cluster_id}"
             raise ZooKeeperUnusable(message)
 
@@ -316,6 +313,23 @@ class ZooKeeperBroker(Broker):
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             self._configured |= dict.fromkeys(topics)
+        await self._learn_ids(topics_without_id(body))
+
+    async def _learn_ids(self, topics: list[str]) -> None:
+        """Read the ids of topics that a request of an old version does not tell."""
+        known = self.control.topic_ids
+        missing = [topic for topic in topics if topic not in known]
+        while missing:
+            try:
+                found = await read_all(self.zookeeper, [paths.topic(topic) for topic in missing])
+            except (ConnectionLoss, SessionExpired):
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            for topic in missing:
+                read = found.get(paths.topic(topic))
+                if read is not None and (znode := znodes.topic(topic, read[0])).topic_id:
+                    known[topic] = znode.uuid
+            return
 
     # --- requests ------------------------------------------------------------------------
 
@@ -370,6 +384,9 @@ class ZooKeeperBroker(Broker):
                 case Answer():
                     self.hosting.update()
                     request.reply(effect.body)
+        gone = [topic for topic in self.control.topic_ids if topic not in self.metadata.image.topics_by_name]
+        for topic in gone if isinstance(request.body, um.UpdateMetadataRequest) else ():
+            del self.control.topic_ids[topic]
         if self.control.has_metadata and self._early:
             early, self._early = self._early, []
             for waiting in early:

@@ -82,7 +82,11 @@ class ControlledBroker:
     """What one broker process makes of control requests."""
 
     def __init__(self, metadata: BrokerMetadata, hosted: Callable[[TopicPartition], PartitionState | None]) -> None:
-        """`hosted` gives the state of a partition that is hosted now."""
+        """`hosted` gives the state of a partition that is hosted now.
+
+        topic_ids:  what ZooKeeper says, for requests that name none.
+        """
+        self.topic_ids: dict[str, UUID] = {}
         self.metadata = metadata
         self.node_id = metadata.node_id
         self.standing = Standing(NO_BROKER_EPOCH, -1)
@@ -155,7 +159,7 @@ class ControlledBroker:
         """Return the id to call a topic by: requests before 2.8 name none, then one is made of the name."""
         known = self.metadata.image.topics_by_name.get(topic)
         if told == ZERO_UUID:
-            return (known.topic_id if known else id_of_name(topic)), []
+            return (known.topic_id if known else self.topic_ids.get(topic, id_of_name(topic))), []
         made = id_of_name(topic)
         return told, [Rename(topic, told)] if told != made and known is not None and known.topic_id == made else []
 
@@ -213,6 +217,17 @@ class ControlledBroker:
                 yield r.UnregisterBrokerRecord(broker_id=node, broker_epoch=NO_BROKER_EPOCH)
         for _, broker in sorted(alive.items()):
             yield _registration(broker)
+
+
+def topics_without_id(request: ControlRequestBody) -> list[str]:
+    """Return the topics that a request names without their ids, as requests before 2.8 do."""
+    match request:
+        case li.LeaderAndIsrRequest():
+            return list(dict.fromkeys(t for t, topic_id, _ in _leader_and_isr_states(request) if topic_id == ZERO_UUID))
+        case um.UpdateMetadataRequest():
+            return list(dict.fromkeys(t for t, topic_id, _ in _metadata_states(request) if topic_id == ZERO_UUID))
+        case sr.StopReplicaRequest():
+            return []
 
 
 def id_of_name(topic: str) -> UUID:

@@ -160,6 +160,9 @@ class ZooKeeperController:
             if node not in self.image.brokers:
                 turn.append(fencing.leaving(self.policy, node, eligible_no_more=False))
         self._notice_restarts(turn, loaded)
+        for name, znode in sorted(loaded.topics.items()):
+            if not znode.topic_id:
+                turn.give_id(self.image.topics_by_name[name])
         turn.append(fencing.leaders_for_leaderless(self.policy))
         effects = self._written(turn)
         for broker in self._alive():

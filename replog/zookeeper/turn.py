@@ -64,6 +64,10 @@ class ZooKeeperTurn(Turn):
         for record in records:
             self._append(self._adapted(record))
 
+    def give_id(self, topic: Topic) -> None:
+        """Write a topic's id, which its znode lacks: it is of a version before ids."""
+        self._assignments[topic.name] = topic
+
     def also(self, operation: Operation) -> None:
         """Do this too, after everything else."""
         self._last.append(operation)

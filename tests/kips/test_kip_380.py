@@ -1,7 +1,6 @@
 """KIP-380 (detect outdated control requests and bounced brokers using broker generation), in its KRaft form.
 
-In ZooKeeper mode the controller pushes state and generations are czxids; that part is not built yet, and
-`docs/kips.md` marks its sentences. With KRaft brokers pull metadata, so that control requests of a former life cannot
+In ZooKeeper mode the controller pushes state and generations are czxids: `test_kip_380_zookeeper.py`. With KRaft brokers pull metadata, so that control requests of a former life cannot
 exist; what remains are the requests of brokers, and the generation is the offset of the registration record (SPEC
 3.12.9).
 """
