@@ -165,6 +165,7 @@ class PartitionPoll(msgspec.Struct, kw_only=True):
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
+    next_position: int | None = None  # where reading goes on, when no record says it: behind transaction markers
 
 
 class Offsets(NamedTuple):
@@ -203,6 +204,100 @@ class Producer(Protocol):
         """Give up what is under way (its `done` gets `info` or `fail`) and release everything."""
 
 
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A member's group: whoever does not poll for a session is taken to be dead."""
+
+    group: str
+    topic: str
+    isolation: Literal["read_uncommitted", "read_committed"]
+    session_timeout_ms: int
+
+
+class Membership(NamedTuple):
+    """Who a consumer is in its group, None where it cannot tell."""
+
+    generation: int | None
+    member: str | None
+
+
+class Answered(NamedTuple):
+    """How a call ended that has no other result: `ok`, `fail` (surely without effect), `info`."""
+
+    outcome: Literal["ok", "fail", "info"]
+    error: str | None
+
+
+class Committed(NamedTuple):
+    """Answer of OffsetFetch: what the group committed (None: nothing), or why there is no answer."""
+
+    offsets: Mapping[TopicPartition, int | None]
+    error: str | None
+
+
+class Ended(NamedTuple):
+    """How a transaction ended; `answered`: the coordinator said so, at this moment."""
+
+    outcome: Literal["committed", "aborted", "info"]
+    answered: bool
+    error: str | None
+
+
+class GroupConsumer(Protocol):
+    """A member of a group: which partitions it reads is the group's doing, where it begins is its user's."""
+
+    @property
+    def membership(self) -> Membership:
+        """Who it is now."""
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+        """Stay a member, and return what has arrived of the partitions that were started."""
+
+    def gained(self) -> list[TopicPartition]:
+        """Return the partitions that are its own and were not started yet."""
+
+    def start(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these of its own partitions from these offsets on."""
+
+    async def committed(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> Committed:
+        """Ask for the group's offsets."""
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
+        """Commit offsets as the member that it is."""
+
+    async def close(self) -> None:
+        """Leave the group and release everything."""
+
+
+class TransactionalProducer(Protocol):
+    """Sends records, all of them in transactions, one at a time; fenced, it begins again as a new producer."""
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Producer id and epoch, None where it cannot tell."""
+
+    async def begin(self, timeout_ms: int) -> bool:
+        """Begin a transaction; False when none can be begun in this time."""
+
+    def send(
+        self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
+    ) -> None:
+        """Offer one record of the transaction."""
+
+    async def flush(self, timeout_ms: int) -> int:
+        """Wait until nothing is under way; return how many still are."""
+
+    async def send_offsets(
+        self, consumer: GroupConsumer, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Answered:
+        """Commit a group's offsets as part of the transaction."""
+
+    async def end(self, *, commit: bool, timeout_ms: int) -> Ended:
+        """Commit or abort; a transaction that cannot be committed is aborted."""
+
+    async def close(self) -> None:
+        """Give up what is under way and release everything."""
+
+
 class Consumer(Protocol):
     """Reads partitions given by hand, never resetting its position by itself."""
 
@@ -222,8 +317,10 @@ class Admin(Protocol):
     async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
         """Create a topic; an existing one of this name is fine. `ClusterError` when it cannot be had."""
 
-    async def offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> list[Offsets]:
-        """Ask each leader for earliest and latest offset."""
+    async def offsets(
+        self, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
+    ) -> list[Offsets]:
+        """Ask each leader for earliest and latest offset; `stable`: latest is the last stable offset."""
 
     async def close(self) -> None:
         """Release everything."""
@@ -240,6 +337,14 @@ class ClientFactory(Protocol):
 
     def admin(self, client_id: str) -> Admin:
         """Make an admin client."""
+
+    def group_consumer(self, settings: GroupSettings, client_id: str) -> GroupConsumer:
+        """Make a member of a group; it joins with its first poll."""
+
+    def transactional_producer(
+        self, transactional_id: str, transaction_timeout_ms: int, client_id: str
+    ) -> TransactionalProducer:
+        """Make a producer of transactions; it asks for its identity with its first one."""
 
 
 class Cluster(Protocol):

@@ -20,11 +20,14 @@ from confluent_kafka.cimpl import NewTopic
 from clusters.api import (
     ClusterError,
     Delivery,
+    GroupConsumer,
+    GroupSettings,
     Offsets,
     PartitionPoll,
     ProducerSettings,
     ReceivedRecord,
     TopicPartition,
+    TransactionalProducer,
 )
 from clusters.list_offsets import Leaders, fenced_offsets
 
@@ -130,7 +133,7 @@ class ConfluentProducer:
 
     def _renew(self) -> None:
         """Go on with a fresh producer: after a fatal error librdkafka refuses everything for ever."""
-        _purge(self._producer)
+        purge(self._producer)
         self._fatal = False
         self._producer = Producer(self._config, logger=QUIET)
 
@@ -167,10 +170,11 @@ class ConfluentProducer:
         self._pump.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._pump
-        _purge(self._producer)
+        purge(self._producer)
 
 
-def _purge(producer: Producer) -> None:
+def purge(producer: Producer) -> None:
+    """Give up what is under way, and hear of it."""
     producer.purge(in_queue=True, in_flight=True)
     for _ in range(PURGE_POLLS):
         with contextlib.suppress(KafkaException):  # the fatal error that made it useless
@@ -180,10 +184,17 @@ def _purge(producer: Producer) -> None:
 
 
 class ConfluentConsumer:
-    """A consumer of partitions given by hand: no group, no reset of positions."""
+    """A consumer of partitions given by hand: no group, no reset of positions.
+
+    more:  settings of its own, for members of groups.
+    """
 
     def __init__(
-        self, bootstrap: str, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]
+        self,
+        bootstrap: str,
+        client_id: str,
+        isolation: Literal["read_uncommitted", "read_committed"],
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         config = {
             **COMMON,
@@ -200,14 +211,17 @@ class ConfluentConsumer:
             "fetch.queue.backoff.ms": 20,
             "queued.max.messages.kbytes": 4096,
             "error_cb": lambda _: None,
+            # The only word of where markers end a log.
+            "enable.partition.eof": isolation == "read_committed",
+            **(more or {}),
         }
-        self._consumer = Consumer(config, logger=QUIET)
-        self._positions: dict[TopicPartition, int] = {}
+        self.consumer = Consumer(config, logger=QUIET)
+        self.positions: dict[TopicPartition, int] = {}
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on."""
-        self._positions = dict(positions)
-        self._consumer.assign(
+        self.positions = dict(positions)
+        self.consumer.assign(
             [RdPartition(partition.topic, partition.partition, offset) for partition, offset in positions.items()]
         )
 
@@ -215,7 +229,7 @@ class ConfluentConsumer:
         """Return what has arrived."""
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         while True:
-            messages = self._consumer.consume(max_records, 0)
+            messages = self.consumer.consume(max_records, 0)
             if messages:
                 return self._polls(messages)
             if asyncio.get_running_loop().time() >= deadline:
@@ -229,15 +243,17 @@ class ConfluentConsumer:
             if topic is None or number is None or number < 0:
                 continue  # a trouble of connections, not of a partition
             partition = TopicPartition(topic, number)
-            if partition not in self._positions:
+            if partition not in self.positions:
                 continue
             poll = found.get(partition)
             if poll is None:
                 poll = found[partition] = PartitionPoll(
-                    partition=partition, position=self._positions[partition], records=[]
+                    partition=partition, position=self.positions[partition], records=[]
                 )
             error = message.error()
-            if error is not None:
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                poll.next_position = self.positions[partition] = max(message.offset() or 0, self.positions[partition])
+            elif error is not None:
                 poll.error = error.name()
             else:
                 self._receive(poll, message)
@@ -251,11 +267,11 @@ class ConfluentConsumer:
         assert not isinstance(key, str)
         assert not isinstance(value, str)
         poll.records.append(ReceivedRecord(offset, key, value, message.leader_epoch()))
-        self._positions[poll.partition] = offset + 1
+        self.positions[poll.partition] = offset + 1
 
     def _add_watermarks(self, poll: PartitionPoll) -> None:
         try:
-            low, high = self._consumer.get_watermark_offsets(RdPartition(*poll.partition), cached=True)
+            low, high = self.consumer.get_watermark_offsets(RdPartition(*poll.partition), cached=True)
         except KafkaException:
             return
         poll.log_start_offset = low if low >= 0 else None
@@ -263,7 +279,7 @@ class ConfluentConsumer:
 
     async def close(self) -> None:
         """Release everything."""
-        await asyncio.to_thread(self._consumer.close)
+        await asyncio.to_thread(self.consumer.close)
 
 
 class ConfluentAdmin:
@@ -286,9 +302,11 @@ class ConfluentAdmin:
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise ClusterError(f"topic {topic} cannot be created: {error.name()}: {error.str()}") from None
 
-    async def offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> list[Offsets]:
+    async def offsets(
+        self, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
+    ) -> list[Offsets]:
         """Ask each leader, in its epoch, for earliest and latest offset."""
-        return await fenced_offsets(self._leaders, partitions, timeout_ms)
+        return await fenced_offsets(self._leaders, partitions, timeout_ms, stable=stable)
 
     async def close(self) -> None:
         """Release everything: librdkafka does, when the client is forgotten."""
@@ -318,3 +336,17 @@ class ConfluentClients:
     def admin(self, client_id: str) -> ConfluentAdmin:
         """Make an admin client."""
         return ConfluentAdmin(self.bootstrap, client_id, self._leaders)
+
+    def group_consumer(self, settings: GroupSettings, client_id: str) -> GroupConsumer:
+        """Make a member of a group."""
+        from clusters.coordinated_clients import ConfluentMember
+
+        return ConfluentMember(self.bootstrap, client_id, settings)
+
+    def transactional_producer(
+        self, transactional_id: str, transaction_timeout_ms: int, client_id: str
+    ) -> TransactionalProducer:
+        """Make a producer of transactions."""
+        from clusters.coordinated_clients import ConfluentTransactions
+
+        return ConfluentTransactions(self.bootstrap, transactional_id, transaction_timeout_ms, client_id)

@@ -39,8 +39,13 @@ class Leader(msgspec.Struct, frozen=True):
 Leaders = Callable[[TopicPartition], Leader | None]
 
 
-async def fenced_offsets(leaders: Leaders, partitions: Sequence[TopicPartition], timeout_ms: int) -> list[Offsets]:
-    """Ask every partition's leader; an unknown leader or no answer is an error of that partition."""
+async def fenced_offsets(
+    leaders: Leaders, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
+) -> list[Offsets]:
+    """Ask every partition's leader; an unknown leader or no answer is an error of that partition.
+
+    stable:  latest is the last stable offset.
+    """
     known: dict[TopicPartition, Leader] = {}
     for partition in partitions:
         leader = leaders(partition)
@@ -49,7 +54,7 @@ async def fenced_offsets(leaders: Leaders, partitions: Sequence[TopicPartition],
     by_node: dict[int, list[TopicPartition]] = {}
     for partition, leader in known.items():
         by_node.setdefault(leader.node, []).append(partition)
-    answers = await asyncio.gather(*(_ask(known, asked, timeout_ms) for asked in by_node.values()))
+    answers = await asyncio.gather(*(_ask(known, asked, timeout_ms, stable=stable) for asked in by_node.values()))
     found = {offsets.partition: offsets for answer in answers for offsets in answer}
     return [found.get(partition) or _failed(partition, "LEADER_NOT_AVAILABLE") for partition in partitions]
 
@@ -59,7 +64,7 @@ def _failed(partition: TopicPartition, error: str) -> Offsets:
 
 
 async def _ask(
-    leaders: dict[TopicPartition, Leader], asked: Sequence[TopicPartition], timeout_ms: int
+    leaders: dict[TopicPartition, Leader], asked: Sequence[TopicPartition], timeout_ms: int, *, stable: bool
 ) -> list[Offsets]:
     try:
         asking = await Asking.open(leaders[asked[0]].endpoint, CLIENT_ID, timeout_ms)
@@ -67,8 +72,8 @@ async def _ask(
         return [_failed(partition, type(problem).__name__) for partition in asked]
     try:
         # Earliest first: between the two answers an offset may only grow.
-        earliest = await _offsets_at(asking, leaders, asked, EARLIEST, timeout_ms)
-        latest = await _offsets_at(asking, leaders, asked, LATEST, timeout_ms)
+        earliest = await _offsets_at(asking, leaders, asked, EARLIEST, timeout_ms, stable=stable)
+        latest = await _offsets_at(asking, leaders, asked, LATEST, timeout_ms, stable=stable)
     except FAILURES as problem:
         return [_failed(partition, type(problem).__name__) for partition in asked]
     finally:
@@ -92,6 +97,8 @@ async def _offsets_at(
     asked: Sequence[TopicPartition],
     timestamp: int,
     timeout_ms: int,
+    *,
+    stable: bool,
 ) -> dict[TopicPartition, tuple[int | None, str | None]]:
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for partition in asked:
@@ -100,7 +107,9 @@ async def _offsets_at(
             ListOffsetsPartition(partition_index=partition.partition, current_leader_epoch=epoch, timestamp=timestamp)
         )
     request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()]
+        replica_id=-1,
+        isolation_level=int(stable),
+        topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
     )
     answer = await asking.ask(Api.LIST_OFFSETS, VERSION, request, timeout_ms)
     assert isinstance(answer, ListOffsetsResponse)

@@ -145,34 +145,19 @@ class Worker:
             self._record(sent, Delivery("info", "unknown at the end", None, None, None), None)
 
 
-class Reader:
-    """A reading process: writes down every poll, every record and the watermarks that came along."""
+Phase = Literal["tail", "final"]
+Isolation = Literal["read_uncommitted", "read_committed"]
 
-    def __init__(
-        self,
-        stage: Stage,
-        process: int,
-        phase: Literal["tail", "final"],
-        isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
-    ) -> None:
+
+class PollLog:
+    """Writes down a reading process's polls, every record and the watermarks that came along."""
+
+    def __init__(self, stage: Stage, process: int, phase: Phase, isolation: Isolation) -> None:
         self.stage = stage
         self.process = process
         self.phase = phase
         self.isolation = isolation
-        self._consumer = stage.clients.consumer(f"reader-{process}", isolation)
         self._poll_index = 0
-
-    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets on."""
-        self._consumer.assign(positions)
-
-    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
-        """Poll once and record it."""
-        invoke_ns = self.stage.now_ns()
-        polls = await self._consumer.poll(max_records, timeout_ms)
-        for poll in polls:
-            self.record(poll, invoke_ns)
-        return polls
 
     def record(self, poll: PartitionPoll, invoke_ns: int) -> None:
         """Record one partition's part of a poll."""
@@ -225,6 +210,31 @@ class Reader:
             log_start_offset=poll.log_start_offset,
             at_ns=at_ns,
         )
+
+
+class Reader:
+    """A reading process of partitions given by hand: writes down what it gets."""
+
+    def __init__(self, stage: Stage, process: int, phase: Phase, isolation: Isolation = "read_uncommitted") -> None:
+        self.stage = stage
+        self._log = PollLog(stage, process, phase, isolation)
+        self._consumer = stage.clients.consumer(f"reader-{process}", isolation)
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on."""
+        self._consumer.assign(positions)
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+        """Poll once and record it."""
+        invoke_ns = self.stage.now_ns()
+        polls = await self._consumer.poll(max_records, timeout_ms)
+        for poll in polls:
+            self.record(poll, invoke_ns)
+        return polls
+
+    def record(self, poll: PartitionPoll, invoke_ns: int) -> None:
+        """Record one partition's part of a poll."""
+        self._log.record(poll, invoke_ns)
 
     async def close(self) -> None:
         """Release everything."""

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
-from clusters.api import ClusterError, ClusterState, Offsets, ProducerSettings, TopicPartition
+from clusters.api import ClusterError, ClusterState, GroupSettings, Offsets, ProducerSettings, TopicPartition
 from clusters.simulated.consumer import SimulatedConsumer
+from clusters.simulated.member import SimulatedMember
 from clusters.simulated.operator import SimulatedOperator
 from clusters.simulated.producer import SimulatedProducer
+from clusters.simulated.transactions import SimulatedTransactions
 from replog.client.client import EARLIEST, LATEST, Client, Unreachable
 from replog.client.connection import ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint
@@ -48,6 +50,18 @@ class SimulatedClients:
         """Make an admin client."""
         return SimulatedAdmin(self._client(client_id, REQUEST_TIMEOUT_MS), self._state)
 
+    def group_consumer(self, settings: GroupSettings, client_id: str) -> SimulatedMember:
+        """Make a member of a group."""
+        fetching = self.consumer(f"{client_id}-fetch", settings.isolation)
+        return SimulatedMember(self._client(client_id, REQUEST_TIMEOUT_MS), fetching, settings)
+
+    def transactional_producer(
+        self, transactional_id: str, transaction_timeout_ms: int, client_id: str
+    ) -> SimulatedTransactions:
+        """Make a producer of transactions."""
+        client = self._client(client_id, REQUEST_TIMEOUT_MS)
+        return SimulatedTransactions(client, self._world.clock, transactional_id, transaction_timeout_ms)
+
     def operator(self, client_id: str) -> SimulatedOperator:
         """Make an operator."""
         return SimulatedOperator(self._client(client_id, REQUEST_TIMEOUT_MS))
@@ -85,7 +99,9 @@ class SimulatedAdmin:
             await asyncio.sleep(RETRY_MS / 1000)
         raise ClusterError(f"topic {topic} cannot be created: {reason}")
 
-    async def offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> list[Offsets]:
+    async def offsets(
+        self, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
+    ) -> list[Offsets]:
         """Ask each committed leader, in its committed epoch (see `clusters/list_offsets.py` for the reason)."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
@@ -93,7 +109,7 @@ class SimulatedAdmin:
             if state is not None and state.leader >= 0:
                 by_leader.setdefault(state.leader, []).append(partition)
         answers = await asyncio.gather(
-            *(self._offsets_of(NodeId(leader), asked, timeout_ms) for leader, asked in by_leader.items())
+            *(self._offsets_of(NodeId(leader), asked, timeout_ms, stable=stable) for leader, asked in by_leader.items())
         )
         found = {offsets.partition: offsets for answer in answers for offsets in answer}
         return [found.get(partition) or _unknown(partition, "LEADER_NOT_AVAILABLE") for partition in partitions]
@@ -102,13 +118,15 @@ class SimulatedAdmin:
         """Release everything."""
         await self._client.close()
 
-    async def _offsets_of(self, leader: NodeId, asked: list[TopicPartition], timeout_ms: int) -> list[Offsets]:
+    async def _offsets_of(
+        self, leader: NodeId, asked: list[TopicPartition], timeout_ms: int, *, stable: bool
+    ) -> list[Offsets]:
         epochs = {partition: self._state.partitions[partition].leader_epoch for partition in asked}
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 # Earliest first: between the two answers an offset may only grow.
-                earliest = await self._offsets_at(leader, epochs, EARLIEST)
-                latest = await self._offsets_at(leader, epochs, LATEST)
+                earliest = await self._offsets_at(leader, epochs, EARLIEST, stable=stable)
+                latest = await self._offsets_at(leader, epochs, LATEST, stable=stable)
         except (*NO_ANSWER, TimeoutError) as problem:
             return [_unknown(partition, type(problem).__name__) for partition in asked]
         return [
@@ -124,7 +142,7 @@ class SimulatedAdmin:
         ]
 
     async def _offsets_at(
-        self, leader: NodeId, epochs: dict[TopicPartition, int], timestamp: int
+        self, leader: NodeId, epochs: dict[TopicPartition, int], timestamp: int, *, stable: bool
     ) -> dict[TopicPartition, tuple[int | None, str | None]]:
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for partition, epoch in epochs.items():
@@ -134,7 +152,9 @@ class SimulatedAdmin:
                 )
             )
         request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()]
+            replica_id=-1,
+            isolation_level=int(stable),
+            topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
         )
         answer: ListOffsetsResponse = await self._client.ask(Api.LIST_OFFSETS, request, node=leader)
         found: dict[TopicPartition, tuple[int | None, str | None]] = {}

@@ -155,6 +155,7 @@ class SimulatedConsumer:
                         high_watermark=data.high_watermark,
                         last_stable_offset=data.last_stable_offset if data.last_stable_offset >= 0 else None,
                         log_start_offset=data.log_start_offset if data.log_start_offset >= 0 else None,
+                        next_position=next_position,
                     )
                 )
 

@@ -1,0 +1,62 @@
+"""Asking the coordinator of a group or of a transactional id, wherever it is now."""
+
+from typing import Any, Final
+
+import msgspec
+
+from replog.client.client import Client, Unreachable
+from replog.client.connection import ConnectionLost, UnsupportedVersion
+from replog.errors import Error
+from replog.types import NodeId
+from replog.wire.apis import Api, api_of
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+NO_ANSWER: Final = (Unreachable, ConnectionLost, UnsupportedVersion)
+ELSEWHERE: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE})
+# Answers that say "not yet" or "not here"; those of ELSEWHERE do not say that nothing was written.
+TRY_AGAIN: Final = ELSEWHERE | {
+    *(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.CONCURRENT_TRANSACTIONS, Error.REQUEST_TIMED_OUT),
+    *(Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.LEADER_NOT_AVAILABLE),
+    *(Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.KAFKA_STORAGE_ERROR),
+}  # fmt: skip
+WITHOUT_EFFECT: Final = frozenset({Error.CONCURRENT_TRANSACTIONS, Error.COORDINATOR_LOAD_IN_PROGRESS})
+
+
+class CoordinatorLink:
+    """The way to one key's coordinator; looked for again when it has moved or gives no answer."""
+
+    def __init__(self, client: Client, key: str, key_type: int) -> None:
+        self._client = client
+        self._key = key
+        self._key_type = key_type
+        self._node: NodeId | None = None
+
+    async def ask(self, body: msgspec.Struct) -> Any:
+        """Ask once. `Unreachable`: surely not asked; `ConnectionLost`: nobody knows."""
+        node = self._node or await self._find()
+        try:
+            answer = await self._client.ask(api_of(body), body, node=node)
+        except NO_ANSWER:
+            self.forget()
+            raise
+        if getattr(answer, "error_code", Error.NONE) in ELSEWHERE:
+            self.forget()
+        return answer
+
+    def forget(self) -> None:
+        """Look for the coordinator before the next question."""
+        self._node = None
+
+    async def _find(self) -> NodeId:
+        body = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self._key])
+        try:
+            answer: FindCoordinatorResponse = await self._client.ask(Api.FIND_COORDINATOR, body)
+        except ConnectionLost as problem:
+            raise Unreachable(str(problem)) from None
+        (found,) = answer.coordinators
+        if found.error_code is not Error.NONE:
+            raise Unreachable(found.error_code.name)
+        self._node = NodeId(found.node_id)
+        return self._node

@@ -1,0 +1,265 @@
+"""A member of a consumer group for simulated workloads: the classic protocol, eager, range assignor.
+
+It is a member as long as it is polled: heartbeats go out from `poll` alone, so who does not poll for a session is expelled, and
+its next commit comes from a generation that has passed. Where it begins to read is its user's doing (`gained`, `start`).
+"""
+
+import asyncio
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from clusters.api import Answered, Committed, GroupSettings, Membership, PartitionPoll, TopicPartition
+from clusters.simulated.consumer import SimulatedConsumer
+from clusters.simulated.coordinators import GROUP, NO_ANSWER, CoordinatorLink
+from replog.client.client import Client, Unreachable
+from replog.errors import Error
+from replog.wire.codec import decode_struct, encode_struct
+from replog.wire.messages.heartbeat import HeartbeatRequest
+from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from replog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from replog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from replog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from replog.wire.records.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
+
+ASSIGNOR: Final = "range"
+PROTOCOL: Final = "consumer"
+VERSION: Final = struct.Struct(">h")
+HEARTBEATS_A_SESSION: Final = 6
+RETRY_MS: Final = 100
+LEAVE_TIMEOUT_MS: Final = 1_000
+NO_GENERATION: Final = -1
+REFUSED: Final = frozenset(
+    {
+        *(Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.REBALANCE_IN_PROGRESS, Error.FENCED_INSTANCE_ID),
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+
+
+class SimulatedMember:
+    """Implements `clusters.api.GroupConsumer`."""
+
+    def __init__(self, client: Client, fetching: SimulatedConsumer, settings: GroupSettings) -> None:
+        self.settings = settings
+        self._client = client
+        self._fetching = fetching
+        self._link = CoordinatorLink(client, settings.group, GROUP)
+        self._member = ""
+        self._generation = NO_GENERATION
+        self._belongs = False
+        self._own: list[TopicPartition] = []
+        self._positions: dict[TopicPartition, int] = {}
+        self._heartbeat_due = 0.0
+
+    @property
+    def membership(self) -> Membership:
+        """Who it is, or was when it last heard of its group."""
+        return Membership(self._generation, self._member)
+
+    # reading
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+        """Join if need be, say that it lives, read."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        try:
+            if self._belongs and loop.time() >= self._heartbeat_due:
+                await self._heartbeat()
+            if not self._belongs:
+                await self._join()
+        except NO_ANSWER:
+            await asyncio.sleep(RETRY_MS / 1000)
+        left_ms = max(1, round((deadline - loop.time()) * 1000))
+        if not self._positions:
+            await asyncio.sleep(min(left_ms, RETRY_MS) / 1000)
+            return []
+        polls = await self._fetching.poll(max_records, left_ms)
+        for poll in polls:
+            self._positions[poll.partition] = poll.next_position or poll.position
+        return polls
+
+    def gained(self) -> list[TopicPartition]:
+        """Return its own partitions that were not started yet."""
+        return [partition for partition in self._own if partition not in self._positions]
+
+    def start(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these from these offsets on."""
+        self._positions |= {partition: offset for partition, offset in positions.items() if partition in self._own}
+        self._fetching.assign(self._positions)
+
+    # offsets
+
+    async def committed(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> Committed:
+        """Ask once for stable offsets."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                wanted = OffsetFetchRequestTopics(
+                    name=self.settings.topic,
+                    topic_id=await self._topic_id(),
+                    partition_indexes=[partition.partition for partition in partitions],
+                )
+                group = OffsetFetchRequestGroup(group_id=self.settings.group, topics=[wanted])
+                answer = await self._link.ask(OffsetFetchRequest(groups=[group], require_stable=True))
+        except (*NO_ANSWER, TimeoutError) as problem:
+            return Committed({}, type(problem).__name__)
+        (told,) = answer.groups
+        found = [part for topic in told.topics for part in topic.partitions]
+        errors = [told.error_code, *(part.error_code for part in found)]
+        wrong = next((error for error in errors if error is not Error.NONE), None)
+        if wrong is not None:
+            self._link.forget()
+            return Committed({}, wrong.name)
+        offsets = {part.partition_index: part.committed_offset for part in found}
+        known = {partition: offsets.get(partition.partition, -1) for partition in partitions}
+        return Committed({name: offset if offset >= 0 else None for name, offset in known.items()}, None)
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
+        """Ask once; an answer that a later coordinator might not have given says nothing."""
+        parts = [
+            OffsetCommitRequestPartition(partition_index=name.partition, committed_offset=offset)
+            for name, offset in offsets.items()
+        ]
+        try:
+            topic = OffsetCommitRequestTopic(
+                name=self.settings.topic, topic_id=await self._topic_id(), partitions=parts
+            )
+            body = OffsetCommitRequest(
+                group_id=self.settings.group,
+                generation_id_or_member_epoch=self._generation,
+                member_id=self._member,
+                topics=[topic],
+            )
+            async with asyncio.timeout(timeout_ms / 1000):
+                answer = await self._link.ask(body)
+        except Unreachable as problem:
+            return Answered("fail", type(problem).__name__)
+        except (*NO_ANSWER, TimeoutError) as problem:
+            return Answered("info", type(problem).__name__)
+        errors = [part.error_code for one in answer.topics for part in one.partitions]
+        wrong = next((error for error in errors if error is not Error.NONE), None)
+        if wrong is None:
+            return Answered("ok", None)
+        self._link.forget()
+        self._heed(wrong)
+        return Answered("fail" if wrong in REFUSED else "info", wrong.name)
+
+    async def _topic_id(self) -> UUID:
+        try:
+            return (await self._client.leader(self.settings.topic, 0)).topic_id
+        except NO_ANSWER as problem:
+            raise Unreachable(str(problem)) from None
+
+    # membership
+
+    async def _join(self) -> None:
+        self._revoke()
+        subscription = ConsumerProtocolSubscription(topics=[self.settings.topic])
+        body = JoinGroupRequest(
+            group_id=self.settings.group,
+            session_timeout_ms=self.settings.session_timeout_ms,
+            rebalance_timeout_ms=self.settings.session_timeout_ms,
+            member_id=self._member,
+            protocol_type=PROTOCOL,
+            protocols=[JoinGroupRequestProtocol(name=ASSIGNOR, metadata=_encoded(subscription))],
+        )
+        joined: JoinGroupResponse = await self._link.ask(body)
+        if joined.error_code is Error.MEMBER_ID_REQUIRED:
+            self._member = joined.member_id
+        elif joined.error_code is Error.NONE:
+            self._member, self._generation = joined.member_id, joined.generation_id
+            await self._sync(joined)
+        else:
+            self._heed(joined.error_code)
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _sync(self, joined: JoinGroupResponse) -> None:
+        is_leader = joined.leader == joined.member_id
+        shares = await self._shares([member.member_id for member in joined.members]) if is_leader else {}
+        body = SyncGroupRequest(
+            group_id=self.settings.group,
+            generation_id=self._generation,
+            member_id=self._member,
+            protocol_type=PROTOCOL,
+            protocol_name=ASSIGNOR,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=_encoded(share))
+                for member, share in shares.items()
+            ],
+        )
+        synced: SyncGroupResponse = await self._link.ask(body)
+        if synced.error_code is not Error.NONE:
+            self._heed(synced.error_code)
+            return
+        self._belongs = True
+        self._heartbeat_due = asyncio.get_running_loop().time() + self._heartbeat_s
+        share = decode_struct(ConsumerProtocolAssignment, 0, memoryview(synced.assignment)[VERSION.size :])
+        self._own = [
+            TopicPartition(topic.topic, number) for topic in share.assigned_partitions for number in topic.partitions
+        ]
+
+    async def _shares(self, members: Sequence[str]) -> dict[str, ConsumerProtocolAssignment]:
+        """Give each member a range of the topic's partitions, as equal as may be."""
+        answer = await self._client.refresh([self.settings.topic])
+        count = max((len(topic.partitions) for topic in answer.topics), default=0)
+        shares = {}
+        for place, member in enumerate(sorted(members)):
+            first, end = place * count // len(members), (place + 1) * count // len(members)
+            topic = ConsumerProtocolAssignmentTopicPartition(
+                topic=self.settings.topic, partitions=list(range(first, end))
+            )
+            shares[member] = ConsumerProtocolAssignment(assigned_partitions=[topic])
+        return shares
+
+    @property
+    def _heartbeat_s(self) -> float:
+        return self.settings.session_timeout_ms / HEARTBEATS_A_SESSION / 1000
+
+    async def _heartbeat(self) -> None:
+        body = HeartbeatRequest(group_id=self.settings.group, generation_id=self._generation, member_id=self._member)
+        answer = await self._link.ask(body)
+        if answer.error_code is Error.NONE:
+            self._heartbeat_due = asyncio.get_running_loop().time() + self._heartbeat_s
+        else:
+            self._heed(answer.error_code)
+
+    def _heed(self, error: Error) -> None:
+        """Take it that membership has ended where an answer says so."""
+        if error in (Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS, Error.UNKNOWN_MEMBER_ID):
+            self._belongs = False
+        if error is Error.UNKNOWN_MEMBER_ID:
+            self._member = ""
+
+    def _revoke(self) -> None:
+        self._own = []
+        self._positions = {}
+        self._fetching.assign({})
+
+    async def close(self) -> None:
+        """Leave, if somebody listens."""
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_MS / 1000):
+                leaving = [MemberIdentity(member_id=self._member)]
+                await self._link.ask(LeaveGroupRequest(group_id=self.settings.group, members=leaving))
+        except (*NO_ANSWER, TimeoutError):
+            pass
+        await self._fetching.close()
+        await self._client.close()
+
+
+def _encoded(content: Any) -> bytes:
+    return VERSION.pack(0) + encode_struct(content, 0)

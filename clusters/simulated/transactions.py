@@ -1,0 +1,263 @@
+"""A transactional producer for simulated workloads: protocol version 2 (KIP-890), one batch under way a partition.
+
+Partitions and offsets join the transaction with their first write. A commit is known to have failed only if no attempt to commit
+could have been written down: after `NOT_COORDINATOR` or silence nobody knows, whatever the next coordinator says.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from clusters.api import Answered, Delivery, Ended, GroupConsumer, TopicPartition
+from clusters.simulated.coordinators import GROUP, NO_ANSWER, TRANSACTION, TRY_AGAIN, WITHOUT_EFFECT, CoordinatorLink
+from clusters.simulated.member import SimulatedMember
+from clusters.simulated.producer import Attempt, Done, delivered
+from replog.client.client import Client, Unreachable
+from replog.client.connection import ConnectionLost, UnsupportedVersion
+from replog.errors import Error
+from replog.log import batch
+from replog.ports import Clock
+from replog.wire.messages.end_txn import EndTxnRequest
+from replog.wire.messages.init_producer_id import InitProducerIdRequest
+from replog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+RETRY_MS: Final = 50
+POLL_MS: Final = 5
+REQUEST_TIMEOUT_MS: Final = 2_000
+ABORT_TIMEOUT_MS: Final = 3_000
+
+
+class SimulatedTransactions:
+    """Implements `clusters.api.TransactionalProducer`."""
+
+    def __init__(self, client: Client, clock: Clock, transactional_id: str, transaction_timeout_ms: int) -> None:
+        self._client = client
+        self._clock = clock
+        self._transactional_id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
+        self._link = CoordinatorLink(client, transactional_id, TRANSACTION)
+        self._groups: dict[str, CoordinatorLink] = {}
+        self._identity: tuple[int, int] | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+        self._queues: dict[TopicPartition, deque[tuple[batch.NewRecord, Done]]] = {}
+        self._senders: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._deadline_ms = 0
+        self._broken: str | None = None  # why the transaction can only be aborted
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Producer id and epoch."""
+        return self._identity
+
+    async def begin(self, timeout_ms: int) -> bool:
+        """Get an identity if there is none; that fences whoever had the id before."""
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        while self._identity is None and self._clock.now_ms() < deadline_ms:
+            if not await self._initialize():
+                await asyncio.sleep(RETRY_MS / 1000)
+        self._broken = None
+        self._deadline_ms = self._clock.now_ms() + self._timeout_ms
+        return self._identity is not None
+
+    async def _initialize(self) -> bool:
+        body = InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=self._timeout_ms)
+        try:
+            answer = await self._link.ask(body)
+        except NO_ANSWER:
+            return False
+        if answer.error_code is not Error.NONE:
+            return False
+        self._identity = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+        return True
+
+    # records
+
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> None:
+        """Offer one record."""
+        record = batch.NewRecord(key, value, timestamp_ms=self._clock.wall_ms())
+        self._queues.setdefault(partition, deque()).append((record, done))
+        if partition not in self._senders:
+            sender = self._deliver_all(partition)
+            self._senders[partition] = asyncio.create_task(sender, name=f"{self._transactional_id} to {partition}")
+
+    async def _deliver_all(self, partition: TopicPartition) -> None:
+        queue = self._queues[partition]
+        try:
+            while queue:
+                current = list(queue)
+                attempt, may_have_left = await self._deliver(partition, [record for record, _ in current])
+                for position, (_, done) in enumerate(current):
+                    queue.popleft()
+                    done(delivered(attempt, position, acks=-1, may_have_left=may_have_left, attempts=None))
+        finally:
+            if self._senders.get(partition) is asyncio.current_task():
+                del self._senders[partition]
+
+    async def _deliver(self, partition: TopicPartition, records: list[batch.NewRecord]) -> tuple[Attempt, bool]:
+        """Send a batch until there is an answer that stands; return the last attempt and whether any left."""
+        assert self._identity is not None
+        sequence = self._sequences.get(partition, 0)
+        content = batch.build(
+            records,
+            timestamp_ms=self._clock.wall_ms(),
+            producer=(*self._identity, sequence),
+            attributes=batch.TRANSACTIONAL,
+        )
+        attempt, may_have_left = Attempt(None, "_TIMED_OUT", sent=False), False
+        while self._broken is None and self._clock.now_ms() < self._deadline_ms:
+            attempt = await self._attempt(partition, content)
+            may_have_left = may_have_left or attempt.sent
+            error = attempt.answer.error_code if attempt.answer is not None else None
+            if error is Error.NONE:
+                self._sequences[partition] = (sequence + len(records)) % batch.SEQUENCE_MODULUS
+                return attempt, True
+            if error is not None and error not in TRY_AGAIN:
+                break
+            await asyncio.sleep(RETRY_MS / 1000)
+        self._break(attempt.answer.error_code.name if attempt.answer else attempt.error or "")
+        return attempt, may_have_left
+
+    async def _attempt(self, partition: TopicPartition, content: bytes) -> Attempt:
+        try:
+            answer = await self._client.produce(
+                *partition,
+                content,
+                acks=-1,
+                timeout_ms=REQUEST_TIMEOUT_MS,
+                transactional_id=self._transactional_id,
+            )
+        except (Unreachable, UnsupportedVersion) as problem:
+            return Attempt(None, type(problem).__name__, sent=False)
+        except ConnectionLost as problem:
+            return Attempt(None, type(problem).__name__, sent=True)
+        return Attempt(answer, None, sent=True)
+
+    def _break(self, why: str) -> None:
+        self._broken = self._broken or why
+
+    async def flush(self, timeout_ms: int) -> int:
+        """Wait until nothing is under way."""
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        while self._senders and self._clock.now_ms() < deadline_ms:  # noqa: ASYNC110 - of many senders
+            await asyncio.sleep(POLL_MS / 1000)
+        return sum(map(len, self._queues.values()))
+
+    # offsets
+
+    async def send_offsets(
+        self, consumer: GroupConsumer, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Answered:
+        """Commit offsets in the transaction, as the group's member (KIP-447)."""
+        assert isinstance(consumer, SimulatedMember)
+        assert self._identity is not None
+        body = self._offsets_request(consumer, offsets)
+        group = consumer.settings.group
+        link = self._groups.setdefault(group, CoordinatorLink(self._client, group, GROUP))
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        last, doubt = "_TIMED_OUT", False
+        while self._broken is None and self._clock.now_ms() < deadline_ms:
+            try:
+                answer = await link.ask(body)
+            except NO_ANSWER as problem:
+                last, doubt = type(problem).__name__, doubt or not isinstance(problem, Unreachable)
+            else:
+                codes = [part.error_code for topic in answer.topics for part in topic.partitions]
+                error = next((code for code in codes if code is not Error.NONE), Error.NONE)
+                if error is Error.NONE:
+                    return Answered("ok", None)
+                last, doubt = error.name, doubt or (error in TRY_AGAIN and error not in WITHOUT_EFFECT)
+                if error not in TRY_AGAIN:
+                    break
+                link.forget()
+            await asyncio.sleep(RETRY_MS / 1000)
+        self._break(last)
+        return Answered("info" if doubt else "fail", last)
+
+    def _offsets_request(
+        self, consumer: SimulatedMember, offsets: Mapping[TopicPartition, int]
+    ) -> TxnOffsetCommitRequest:
+        assert self._identity is not None
+        parts = [
+            TxnOffsetCommitRequestPartition(partition_index=name.partition, committed_offset=offset)
+            for name, offset in offsets.items()
+        ]
+        producer_id, producer_epoch = self._identity
+        generation, member = consumer.membership
+        return TxnOffsetCommitRequest(
+            transactional_id=self._transactional_id,
+            group_id=consumer.settings.group,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            generation_id=-1 if generation is None else generation,
+            member_id=member or "",
+            topics=[TxnOffsetCommitRequestTopic(name=consumer.settings.topic, partitions=parts)],
+        )
+
+    # the end
+
+    async def end(self, *, commit: bool, timeout_ms: int) -> Ended:
+        """Commit, or abort where asked to or nothing else is left."""
+        undelivered = await self.flush(max(0, self._deadline_ms - self._clock.now_ms()))
+        if undelivered:
+            self._give_up()
+        if commit and self._broken is None:
+            return await self._end(commit=True, timeout_ms=timeout_ms)
+        why = self._broken
+        ended = await self._end(commit=False, timeout_ms=min(timeout_ms, ABORT_TIMEOUT_MS))
+        return Ended("aborted", answered=ended.answered, error=why or ended.error)
+
+    async def _end(self, *, commit: bool, timeout_ms: int) -> Ended:
+        assert self._identity is not None
+        producer_id, producer_epoch = self._identity
+        body = EndTxnRequest(
+            transactional_id=self._transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=commit,
+        )
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        last, doubt = "_TIMED_OUT", False
+        while self._clock.now_ms() < deadline_ms:
+            try:
+                answer = await self._link.ask(body)
+            except NO_ANSWER as problem:
+                last, doubt = type(problem).__name__, doubt or not isinstance(problem, Unreachable)
+            else:
+                if answer.error_code is Error.NONE:
+                    self._continue(answer.producer_id, answer.producer_epoch)
+                    return Ended("committed" if commit else "aborted", answered=True, error=None)
+                last = answer.error_code.name
+                if answer.error_code not in TRY_AGAIN:
+                    # Somebody else ended it: another producer of this id, or its time-out.
+                    self._identity = None
+                    return Ended("info" if commit and doubt else "aborted", answered=not doubt, error=last)
+                doubt = doubt or answer.error_code not in WITHOUT_EFFECT
+            await asyncio.sleep(RETRY_MS / 1000)
+        self._identity = None
+        return Ended("info" if commit and doubt else "aborted", answered=False, error=last)
+
+    def _continue(self, producer_id: int, producer_epoch: int) -> None:
+        if producer_id >= 0 and (producer_id, producer_epoch) != self._identity:
+            self._identity = producer_id, producer_epoch
+            self._sequences.clear()
+
+    def _give_up(self) -> None:
+        """Stop sending; what may have left nobody knows."""
+        self._break("_TIMED_OUT")
+        for task in self._senders.values():
+            task.cancel()
+        self._senders.clear()
+        for queue in self._queues.values():
+            while queue:
+                queue.popleft()[1](Delivery("info", "_PURGE_INFLIGHT", None, None, None))
+
+    async def close(self) -> None:
+        """Give up what is under way and release everything."""
+        self._give_up()
+        await self._client.close()

@@ -1,0 +1,84 @@
+"""The end of a workload with transactions: read all that is committed, and see whether anything holds the readers back."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from clusters.api import Admin, PartitionPoll, TopicPartition
+from workloads.api import Reader, Stage
+
+FINAL_READER: Final = 999
+POLL_RECORDS: Final = 2_000
+POLL_MS: Final = 200
+OFFSETS_MS: Final = 2_000
+
+
+async def create(stage: Stage, topics: Sequence[str], partitions: int, replication_factor: int) -> None:
+    """Create the topics."""
+    admin = stage.clients.admin("topic-maker")
+    try:
+        for topic in topics:
+            await admin.create_topic(topic, partitions, replication_factor, 15_000)
+    finally:
+        await admin.close()
+
+
+async def read_committed(stage: Stage, partitions: Sequence[TopicPartition], timeout_ms: int) -> list[TopicPartition]:
+    """Read every partition from its start to its high watermark, read_committed; return those not reached."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    admin = stage.clients.admin("final-read-offsets")
+    reader = Reader(stage, FINAL_READER, "final", "read_committed")
+    positions = dict.fromkeys(partitions, 0)
+    closed: dict[TopicPartition, None] = {}
+    try:
+        reader.assign(positions)
+        while len(closed) < len(partitions) and loop.time() < deadline:
+            for poll in await reader.poll(POLL_RECORDS, POLL_MS):
+                if poll.records:
+                    positions[poll.partition] = poll.records[-1].log_offset + 1
+                positions[poll.partition] = max(positions[poll.partition], poll.next_position or 0)
+            await _close(stage, admin, reader, positions, closed)
+        return [partition for partition in partitions if partition not in closed]
+    finally:
+        await reader.close()
+        await admin.close()
+
+
+async def _close(
+    stage: Stage,
+    admin: Admin,
+    reader: Reader,
+    positions: dict[TopicPartition, int],
+    closed: dict[TopicPartition, None],
+) -> None:
+    """Record both watermarks of what is open; where everything was read, record the poll that brings nothing."""
+    open_ = [partition for partition in positions if partition not in closed]
+    invoke_ns = stage.now_ns()
+    stable = {offsets.partition: offsets for offsets in await admin.offsets(open_, OFFSETS_MS, stable=True)}
+    for offsets in await admin.offsets(open_, OFFSETS_MS):
+        last_stable_offset = stable[offsets.partition].latest_offset
+        if offsets.latest_offset is None or offsets.log_start_offset is None or last_stable_offset is None:
+            continue
+        stage.sink.row(
+            "watermarks",
+            observer="final-read-offsets",
+            source="list_offsets",
+            topic=offsets.partition.topic,
+            partition=offsets.partition.partition,
+            high_watermark=offsets.latest_offset,
+            last_stable_offset=last_stable_offset,
+            log_start_offset=offsets.log_start_offset,
+            at_ns=stage.now_ns(),
+        )
+        if positions[offsets.partition] >= offsets.latest_offset:
+            closed[offsets.partition] = None
+            closing = PartitionPoll(
+                partition=offsets.partition,
+                position=positions[offsets.partition],
+                records=[],
+                high_watermark=offsets.latest_offset,
+                last_stable_offset=last_stable_offset,
+                log_start_offset=offsets.log_start_offset,
+            )
+            reader.record(closing, invoke_ns)

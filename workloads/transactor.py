@@ -1,0 +1,207 @@
+"""A process that works in transactions, and a member of a group: both write down all that they do."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from clusters.api import Answered, Delivery, Ended, GroupConsumer, GroupSettings, PartitionPoll, TopicPartition
+from results.recording import value_of
+from workloads.api import VALUE_BYTES, PollLog, Stage
+
+BEGIN_MS: Final = 2_000
+END_MS: Final = 8_000
+OFFSETS_MS: Final = 2_000
+
+
+class Transactor:
+    """One transaction at a time under a transactional id, which another process may have, too."""
+
+    def __init__(
+        self, stage: Stage, process: int, transactional_id: str, worker_class: str, transaction_timeout_ms: int
+    ) -> None:
+        self.stage = stage
+        self.process = process
+        self.transactional_id = transactional_id
+        self.worker_class = worker_class
+        self.producer = stage.clients.transactional_producer(
+            transactional_id, transaction_timeout_ms, f"worker-{process}"
+        )
+        self._sequence = 0
+        self._begin_ns = 0
+        self._operations: list[dict[str, Any]] = []
+        self._open: dict[int, dict[str, Any]] = {}  # sends without a known fate, by value
+        self._in_transaction = False
+
+    async def begin(self) -> bool:
+        """Begin a transaction; False when it cannot be done now."""
+        began = await self.producer.begin(BEGIN_MS)
+        self._begin_ns, self._operations, self._in_transaction = self.stage.now_ns(), [], began
+        return began
+
+    def send(self, partition: TopicPartition, key: str, kind: str = "send") -> int:
+        """Offer the next value; return it."""
+        value = value_of(self.process, self._sequence)
+        self._sequence += 1
+        step = self.step(kind, partition, None, value)
+        self._open[value] = {"key": key, "invoke_ns": self.stage.now_ns(), "step": step}
+        self.producer.send(
+            partition, key.encode(), value.to_bytes(VALUE_BYTES), lambda delivery: self._completed(value, delivery)
+        )
+        return value
+
+    def step(self, kind: str, partition: TopicPartition, log_offset: int | None, value: int | None) -> dict[str, Any]:
+        """Add a step to the transaction, as it will be recorded."""
+        topic, number = partition
+        step = {"kind": kind, "topic": topic, "partition": number, "log_offset": log_offset, "value": value}
+        self._operations.append(step)
+        return step
+
+    def polled(self, polls: list[PartitionPoll]) -> None:
+        """Take what was polled as part of the transaction."""
+        for poll in polls:
+            for record in poll.records:
+                value = int.from_bytes(record.value) if record.value else None
+                self.step("poll", poll.partition, record.log_offset, value)
+
+    async def send_offsets(self, member: "Member", offsets: Mapping[TopicPartition, int]) -> Answered:
+        """Commit the group's offsets with the transaction."""
+        invoke_ns = self.stage.now_ns()
+        answered = await self.producer.send_offsets(member.consumer, offsets, OFFSETS_MS)
+        member.record("commit", offsets, invoke_ns, answered)
+        return answered
+
+    async def end(self, *, commit: bool) -> Ended:
+        """Commit or abort, and write the transaction down."""
+        identity = self.producer.identity
+        ended = await self.producer.end(commit=commit, timeout_ms=END_MS)
+        self._write(ended, identity)
+        return ended
+
+    def _write(self, ended: Ended, identity: tuple[int, int] | None) -> None:
+        self._in_transaction = False
+        producer_id, producer_epoch = identity or (None, None)
+        self.stage.errors[ended.error or "none"] += 1
+        self.stage.sink.row(
+            "txns",
+            process=self.process,
+            txn_id=self.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            begin_ns=self._begin_ns,
+            end_ns=self.stage.now_ns() if ended.answered and ended.outcome != "info" else None,
+            outcome=ended.outcome,
+            operations=self._operations,
+        )
+
+    def _completed(self, value: int, delivery: Delivery) -> None:
+        sent = self._open.pop(value, None)
+        if sent is None:
+            return
+        step = sent["step"]
+        step["log_offset"] = delivery.log_offset
+        self.stage.tally[-1, delivery.outcome] += 1
+        self.stage.sink.row(
+            "sends",
+            process=self.process,
+            worker_class=self.worker_class,
+            topic=step["topic"],
+            partition=step["partition"],
+            value=value,
+            key=sent["key"],
+            acks=-1,
+            txn_id=self.transactional_id,
+            invoke_ns=sent["invoke_ns"],
+            complete_ns=None if delivery.error == "unknown at the end" else self.stage.now_ns(),
+            outcome=delivery.outcome,
+            error=delivery.error,
+            log_offset=delivery.log_offset,
+            leader_epoch=delivery.leader_epoch,
+            attempts=delivery.attempts,
+        )
+
+    async def close(self) -> None:
+        """Give up what is under way, writing down that nobody knows."""
+        await self.producer.close()
+        for value in list(self._open):
+            self._completed(value, Delivery("info", "unknown at the end", None, None, None))
+        if self._in_transaction:
+            self._write(Ended("info", answered=False, error="unknown at the end"), self.producer.identity)
+
+
+class Member:
+    """A consumer in a group: begins where the group's offsets say, commits as it goes."""
+
+    def __init__(self, stage: Stage, process: int, settings: GroupSettings) -> None:
+        self.stage = stage
+        self.process = process
+        self.settings = settings
+        self.consumer: GroupConsumer = self._join()
+        self._log = PollLog(stage, process, "tail", settings.isolation)
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+        """Stay in the group, begin with what was gained, and read."""
+        invoke_ns = self.stage.now_ns()
+        polls = await self.consumer.poll(max_records, timeout_ms)
+        for poll in polls:
+            self._log.record(poll, invoke_ns)
+        if gained := self.consumer.gained():
+            await self.begin(gained)
+        return polls
+
+    async def begin(self, partitions: list[TopicPartition]) -> None:
+        """Read these from the group's offsets on; where there is none from the beginning."""
+        invoke_ns = self.stage.now_ns()
+        answer = await self.consumer.committed(partitions, OFFSETS_MS)
+        if answer.error is not None:
+            self.record("fetch", dict.fromkeys(partitions), invoke_ns, Answered("info", answer.error))
+            return
+        self.record("fetch", answer.offsets, invoke_ns, Answered("ok", None))
+        self.consumer.start({partition: offset or 0 for partition, offset in answer.offsets.items()})
+
+    async def commit(self, polls: list[PartitionPoll]) -> Answered:
+        """Commit that these polls are done with."""
+        offsets = ends(polls)
+        if not offsets:
+            return Answered("ok", None)
+        invoke_ns = self.stage.now_ns()
+        answered = await self.consumer.commit(offsets, OFFSETS_MS)
+        self.record("commit", offsets, invoke_ns, answered)
+        return answered
+
+    def record(
+        self, kind: str, offsets: Mapping[TopicPartition, int | None], invoke_ns: int, answered: Answered
+    ) -> None:
+        """Write a commit or a fetch down."""
+        generation, member = self.consumer.membership
+        for partition, offset in offsets.items():
+            self.stage.sink.row(
+                "commits",
+                process=self.process,
+                group=self.settings.group,
+                generation=generation,
+                member=member,
+                topic=partition.topic,
+                partition=partition.partition,
+                kind=kind,
+                committed_offset=offset,
+                invoke_ns=invoke_ns,
+                complete_ns=self.stage.now_ns(),
+                outcome=answered.outcome,
+                error=answered.error,
+            )
+
+    def _join(self) -> GroupConsumer:
+        return self.stage.clients.group_consumer(self.settings, f"member-{self.process}")
+
+    async def leave(self) -> None:
+        """Leave, and come back as a new member."""
+        await self.consumer.close()
+        self.consumer = self._join()
+
+    async def close(self) -> None:
+        """Leave."""
+        await self.consumer.close()
+
+
+def ends(polls: list[PartitionPoll]) -> dict[TopicPartition, int]:
+    """Return where polls that brought records end, by partition."""
+    return {poll.partition: poll.records[-1].log_offset + 1 for poll in polls if poll.records}
