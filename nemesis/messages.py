@@ -22,6 +22,7 @@ APIS: Final = {
     "list-offsets": 2,
     "metadata": 3,
     "leader-and-isr": 4,
+    "stop-replica": 5,
     "update-metadata": 6,
     "controlled-shutdown": 7,
     "init-producer-id": 22,

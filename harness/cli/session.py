@@ -38,7 +38,8 @@ def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool
     refuse_unless_healed(out)
     run_dir = new_run_dir(plan, out)
     title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {plan.spec.brokers} brokers "
-    title += f"{plan.spec.controllers} controllers  min ISR {plan.spec.min_insync_replicas}"
+    bosses = "ZooKeeper servers" if plan.spec.is_zookeeper_mode else "controllers"
+    title += f"{plan.spec.controllers} {bosses}  min ISR {plan.spec.min_insync_replicas}"
     if plan.spec.mutants:
         title += f"  mutants {', '.join(plan.spec.mutants)}"
     with shown_on(title, quiet=quiet) as progress, Prepared() as prepared:
