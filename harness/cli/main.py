@@ -16,6 +16,7 @@ import typer
 
 from clusters.api import ClusterError
 from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
+from harness.cli.confirm import confirm
 from harness.cli.evidence import bisect, bundle, diff, publish, verify
 from harness.cli.explain import explain
 from harness.cli.findings import findings
@@ -109,6 +110,7 @@ app.command()(diff)
 app.command()(bisect)
 app.command("import")(import_history)
 app.command("export")(export_history)
+app.command()(confirm)
 app.command()(doctor)
 app.command()(heal)
 app.command()(clean)

@@ -1,0 +1,43 @@
+"""The command that tries a simulated finding on real nodes: confirm."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from harness.confirm import Attempt, confirmed
+from harness.plan import Plan
+from results.verdict import EXIT_INTERRUPTED, RunVerdict
+
+
+def confirm(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that found something, or its plan.json.")],
+    cluster: Annotated[str, typer.Option(help="Kind of cluster with real nodes.")] = "processes",
+    runs: Annotated[int, typer.Option("-n", "--runs", min=1, help="How many runs.")] = 5,
+    out: Annotated[Path, typer.Option(help="Folder that the runs' folders are made in.")] = Path("runs"),
+    engine: Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")] = "inline",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines also on a terminal.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Run a simulated finding's plan on real nodes: k of N runs show it, with the 95 % interval.
+
+    Exit code 1: shown at least once; 0: never; 2: no run was a real test; 3: every run broke.
+    """
+    from harness.cli.session import conduct
+
+    def one(plan: Plan) -> tuple[Path, RunVerdict] | None:
+        judged = conduct(plan, out, engine, quiet=quiet)
+        return None if judged is None else (judged.run_dir, judged.verdict)
+
+    def told(attempt: Attempt) -> None:
+        if not json:
+            typer.echo(attempt.line())
+            sys.stdout.flush()
+
+    found = confirmed(run, cluster, runs, one, told)
+    if found is None:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    typer.echo(msgspec.json.encode(found).decode() if json else found.line())
+    raise typer.Exit(found.exit_code)

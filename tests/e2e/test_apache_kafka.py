@@ -1,0 +1,206 @@
+"""A real Apache Kafka as a kind of cluster: it starts, is hurt, tells what it does not say itself, and is judged as ours is.
+
+One cluster with three faults in the gate; every claimed fault, whole runs and the rules that permit losses nightly.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clusters import apache_kafka
+from clusters.apache_kafka_disk import CLEAN_SHUTDOWN, lose_unflushed, previous_broker_epoch
+from clusters.api import ClusterSpec, TopicPartition
+from clusters.asking import Asking
+from clusters.log_damage import log_ends
+from harness.catalog import faults
+from harness.plan import made, refusal
+from harness.schedule import BadScenario, load
+from replog.log import batch
+from replog.log.batch import NewRecord
+from replog.wire.apis import Api
+from replog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from tests.nemesis.fault_matrix import write_row
+from tests.nemesis.fault_table import COMPOSED, ONCE
+from tests.nemesis.living_cluster import LivingCluster, broken, hurt
+from tests.nemesis.machine import left_of, ours
+
+ROOT = Path(__file__).parents[2]
+BLOCKED = next((obstacle.reason for obstacle in apache_kafka.obstacles() if obstacle.blocks), "")
+NEEDS_KAFKA = pytest.mark.skipif(bool(BLOCKED), reason=BLOCKED or "there is Kafka")
+IN_THE_GATE = ("pause", "isolate", "power-loss")
+CLAIMED = [case for case in ONCE + COMPOSED if not refusal(faults()[case[0]], apache_kafka)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+# --- what can be known without a running Kafka ---------------------------------------------
+
+
+def test_what_apache_kafka_cannot_be_is_refused_when_the_plan_is_made():
+    plain = load(ROOT / "scenarios/produce-consume.yaml", {})
+    in_zookeeper_mode = load(ROOT / "scenarios/produce-consume.yaml", {"cluster.mode": "zookeeper"})
+
+    with pytest.raises(BadScenario, match="mutants are bugs of replog: m44_acks_local"):
+        made(plain, seed=1, cluster="apache-kafka", time_ms=None, mutants=("m44_acks_local",))
+    with pytest.raises(BadScenario, match="no ZooKeeper mode"):
+        made(in_zookeeper_mode, seed=1, cluster="apache-kafka", time_ms=None, mutants=())
+    assert refusal(faults()["clock-jump"], apache_kafka) == "set_clock"
+
+
+def test_without_namespaces_faults_on_links_are_refused_with_the_reason(monkeypatch):
+    monkeypatch.setattr(apache_kafka, "way_in", lambda: "no network namespaces: forbidden")
+
+    assert refusal(faults()["isolate"], apache_kafka).endswith("who calls; no network namespaces: forbidden)")
+    assert refusal(faults()["power-loss"], apache_kafka) == ""
+
+
+def test_the_doctor_says_what_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRIBUNAL_KAFKA", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    found = [(obstacle.reason, obstacle.blocks) for obstacle in apache_kafka.obstacles_to_kafka()]
+
+    assert found == [
+        ("no `java` on the path (Kafka needs 17 or newer)", True),
+        (f"the jars of Apache Kafka 4.3.1 are not in {tmp_path}, and no `mvn` to fetch them", True),
+    ]
+
+
+def written(folder, offsets):
+    folder.mkdir(parents=True)
+    log = folder / f"{offsets[0]:020}.log"
+    for offset in offsets:
+        record = NewRecord(key=None, value=offset.to_bytes(8))
+        with log.open("ab") as file:
+            file.write(batch.build([record], timestamp_ms=0, base_offset=offset, leader_epoch=0))
+    log.with_suffix(".index").touch()
+    return log
+
+
+def test_a_power_failure_takes_what_kafka_does_not_claim_to_have_flushed(tmp_path):
+    cut, kept, rolled = tmp_path / "t-0", tmp_path / "__cluster_metadata-0", tmp_path / "t-1"
+    log = written(cut, range(5))
+    written(kept, range(5))
+    written(rolled, range(7, 9))
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 3\n")
+
+    lost = lose_unflushed(tmp_path)
+
+    assert log_ends(tmp_path) == {"t-0": 3, "t-1": 7}, "what was rolled is being flushed: its successor goes alone"
+    assert not log.with_suffix(".index").exists()
+    assert (kept / f"{0:020}.log").stat().st_size > 0
+    assert lost.file_count == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "epoch"),
+    [
+        pytest.param('{"version":0,"brokerEpoch":17}', 17, id="in good order"),
+        pytest.param("", -1, id="of an older version"),
+        pytest.param(None, -1, id="killed"),
+    ],
+)
+def test_how_the_former_life_ended_is_read_where_the_broker_reads_it(tmp_path, content, epoch):
+    if content is not None:
+        (tmp_path / CLEAN_SHUTDOWN).write_text(content)
+
+    assert previous_broker_epoch(tmp_path) == epoch
+
+
+# --- a running one -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def living(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kafka")
+    spec = ClusterSpec(controllers=1, settings={"broker.session.timeout.ms": 5000})
+    living = LivingCluster.launched(apache_kafka, folder, spec)
+    yield living
+    living.close()
+    assert apache_kafka.leftovers(folder) == []
+    assert ours(left_of(folder)) == []
+
+
+def in_their_lanes(cases):
+    return [
+        pytest.param(*case, id=case[0], marks=[] if case[0] in IN_THE_GATE else [pytest.mark.nightly]) for case in cases
+    ]
+
+
+@NEEDS_KAFKA
+@pytest.mark.parametrize(("name", "node", "lasts_s", "options"), in_their_lanes(CLAIMED))
+def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
+    began = time.monotonic()
+    try:
+        effect = living.run(lambda cluster: hurt(cluster, faults()[name], node, lasts_s, **options))
+    except BaseException as problem:
+        took_s = time.monotonic() - began
+        write_row("apache-kafka", name, bit=False, healed=False, took_s=took_s, words=type(problem).__name__)
+        raise
+    healed = effect.heal is not None and effect.heal.holds
+    write_row("apache-kafka", name, bit=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
+
+    assert effect.proof.holds, broken(effect.proof.facts)
+    assert healed, effect.heal and broken(effect.heal.facts)
+    assert living.cluster.failures() == []
+
+
+@NEEDS_KAFKA
+def test_what_is_observed_is_what_kafka_says(living):
+    """The metadata log as we follow it agrees with DescribeTopicPartitions: leader, ISR, ELR."""
+
+    async def asked(cluster):
+        asking = await Asking.open(cluster.links.endpoint(1), "test", 5_000)
+        try:
+            request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
+            return await asking.ask(Api.DESCRIBE_TOPIC_PARTITIONS, 0, request, 5_000)
+        finally:
+            asking.close()
+
+    answer = living.run(asked)
+    observed = living.cluster.state.partitions
+
+    for partition in answer.topics[0].partitions:
+        known = observed[TopicPartition("t", partition.partition_index)]
+        told = (partition.leader_id, sorted(partition.isr_nodes), partition.eligible_leader_replicas or [])
+        assert told == (known.leader, sorted(known.isr), list(known.elr))
+
+
+@NEEDS_KAFKA
+def test_registrations_tell_how_the_former_life_ended(living):
+    events = living.cluster.drain_events()
+    registered = [event for event in events if event.name == "registered"]
+
+    assert {event.node for event in registered} == {1, 2, 3}
+    assert {event.fields["previous_broker_epoch"] for event in registered} == {-1}, "killed, or the first life"
+
+
+def run(tmp_path, scenario, seed, *options):
+    command = [sys.executable, "-m", "harness.cli.main", "run", scenario, "--cluster", "apache-kafka"]
+    command += ["--seed", str(seed), "--engine", "inline", "-q", "--json", "--out", str(tmp_path), *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
+    return json.loads(done.stdout)
+
+
+@NEEDS_KAFKA
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(10))
+def test_fewer_power_failures_than_min_isr_lose_nothing_that_was_promised(tmp_path, seed):
+    verdict = run(tmp_path, "power-loss-one", seed)
+
+    assert verdict["verdict"] in ("PASS", "PERMITTED", "INCONCLUSIVE"), verdict["claim"]
+    assert not [one for one in verdict["findings"] if one["severity"] == "permitted" and one["rule"] != "R5"]
+
+
+@NEEDS_KAFKA
+@pytest.mark.nightly
+def test_a_power_failure_of_all_is_permitted_to_lose_by_the_rule(tmp_path):
+    verdict = run(tmp_path, "power-loss-all", 1)
+
+    assert verdict["verdict"] == "PERMITTED", verdict["claim"]
+    assert "R1" in {one["rule"] for one in verdict["findings"]}
