@@ -1,7 +1,7 @@
 """How calm the quorum is: I15 and I16 of SPEC section 7 as figures, because slowness is no violation.
 
-- *isolated epoch growth*: by how much voters raised their quorum epoch while no other voter could talk with them. With
-  pre-votes that is 0 (KIP-996).
+- *isolated epoch growth*: by how much followers raised their quorum epoch while they could hear no other voter. With
+  pre-votes that is 0 (KIP-996). (A leader that resigns raises its own by one, and who hears others learns theirs.)
 - *isolated leader*: how long a leader went on leading that no majority could hear; 1.5 fetch time-outs are allowed.
 - *needless elections*: a leader was replaced although it ran and was cut off from nobody. A voter that comes back with
   an epoch of its own making forces one; late messages may, too, so this figure says something only beside another one.
@@ -23,11 +23,12 @@ RECENTLY_NS: Final = 5_000 * NS_PER_MS
 class Isolated:
     """A voter that nobody can talk with, since when, and what it knew then."""
 
-    def __init__(self, since_ns: int, incarnation: int, epoch: int, *, leads: bool) -> None:
+    def __init__(self, since_ns: int, incarnation: int, epoch: int, *, leads: bool, is_deaf: bool) -> None:
         self.since_ns = since_ns
         self.incarnation = incarnation
         self.epoch = epoch
         self.leads = leads
+        self.keeps_epoch = is_deaf and not leads
 
 
 class Stability:
@@ -60,7 +61,11 @@ class Stability:
                 seat = self._seats().get((node, machine.incarnations))
                 if seat is not None:
                     self._isolated[node] = Isolated(
-                        self._loop.now_ns, machine.incarnations, seat.leader[1], leads=seat.is_leading
+                        self._loop.now_ns,
+                        machine.incarnations,
+                        seat.leader[1],
+                        leads=seat.is_leading,
+                        is_deaf=self._hears_nobody(node),
                     )
 
     def look(self, seats: Mapping[Life, QuorumSeat]) -> None:
@@ -86,7 +91,7 @@ class Stability:
             return
         self._was_isolated_ns[node] = self._loop.now_ns
         seat = self._seats().get((node, isolated.incarnation))
-        if seat is not None:
+        if seat is not None and isolated.keeps_epoch:
             self.isolated_epoch_growth += max(0, seat.leader[1] - isolated.epoch)
         if isolated.leads:
             self._led_until_now(isolated)
@@ -101,6 +106,11 @@ class Stability:
             return False
         last_ns = self._loop.now_ns if node in self._isolated else self._was_isolated_ns.get(node, -RECENTLY_NS)
         return not machine.process.paused and self._loop.now_ns - last_ns >= RECENTLY_NS
+
+    def _hears_nobody(self, node: int) -> bool:
+        own = self._voters[node].host
+        others = [machine.host for other, machine in self._voters.items() if other != node]
+        return all(self._network.link(other, own).cut is not None for other in others)
 
     def _is_cut_off(self, node: int) -> bool:
         own = self._voters[node].host

@@ -1,0 +1,25 @@
+"""No seed of any scenario differs when it runs twice in fresh interpreters with other hash seeds and environments."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from clusters.simulated.determinism import difference
+
+PROGRAM = "tests.seeds.scenario_program:any_scenario"
+
+
+def differing(seeds):
+    with ThreadPoolExecutor(2) as pool:
+        return [str(found) for found in pool.map(lambda seed: difference(PROGRAM, seed), seeds) if found is not None]
+
+
+@pytest.mark.timeout(1200)
+def test_20_seeds():
+    assert differing(range(20)) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+def test_200_seeds():
+    assert differing(range(20, 220)) == []
