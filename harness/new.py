@@ -46,11 +46,17 @@ def made(kind: str, name: str, about: str, folder: Path) -> list[Path]:
     for path in (target, test):
         if path.exists():
             raise BadScenario(f"{path}: there already")
-    words = {"name": name, "module": module, "about": about or f"What {name} is: say it here in one sentence."}
+    words = {"name": name, "module": module, "about": _sentence(about, name)}
     for path, template in ((target, f"{kind}.{suffix}.j2"), (test, f"{kind}_test.py.j2")):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_rendered(template, words), encoding="utf-8")
     return [target, test]
+
+
+def _sentence(about: str, name: str) -> str:
+    """Return one line that can stand in a docstring and in YAML."""
+    line = " ".join(about.replace("\\", "/").replace('"', "'").split())
+    return line or f"What {name} is, in one sentence"
 
 
 def _rendered(name: str, words: Mapping[str, str]) -> str:

@@ -50,6 +50,20 @@ def test_what_cannot_be_is_one_line_and_64(tmp_path, monkeypatch, capsys, argume
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("about", ["", 'yes: it\'s "quoted" \\ {and} [more] #1', "two\nlines"])
+@pytest.mark.parametrize("kind", ["scenario", "fault"])
+def test_whatever_it_is_said_to_be(tmp_path, kind, about):
+    made = called(tmp_path, "new", kind, "mine", "--about", about)
+    listed = called(tmp_path, "list", f"{kind}s")
+    tried = called(
+        tmp_path, "run", "mine" if kind == "scenario" else "produce-consume", "--seed", "1", "--cluster", "nope"
+    )
+
+    assert made.returncode == listed.returncode == 0
+    assert "mine" in listed.stdout
+    assert "unknown cluster" in tried.stderr
+
+
 def test_never_over_what_is_there(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert exit_code(["new", "scenario", "mine"]) == 0
