@@ -24,14 +24,49 @@ KINDS: Final = {"unavailable": Kind(Meaning.NOTE, "nothing was acknowledged for 
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Return the intervals without an acknowledgement: invoke_ns is where it begins, at_ns where it ends."""
     sends = rows.columns("sends")
+    return _found(sends, _recovery(sends, context), _latency(sends, context))
+
+
+def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found:
+    """Do the same for a partition that comes in pieces: of each only what may bound an interval is kept."""
+    recovery: dict[str, dict[str, int]] = {}
+    latency: dict[str, dict[str, dict[str, int]]] = {}
+    thin: list[pa.Table] = []
+    for rows in pieces:
+        sends = rows.columns("sends")
+        thin.append(rows.table("sends").take(pa.array(_bounds(sends))))
+        for index, by_acks in _recovery(sends, context).items():
+            own = recovery.setdefault(index, {})
+            own.update({acks: min(took, own.get(acks, took)) for acks, took in by_acks.items()})
+        for phase, counts in _latency(sends, context).items():
+            for acks, buckets in counts.items():
+                told = latency.setdefault(phase, {}).setdefault(acks, {})
+                told.update({bucket: told.get(bucket, 0) + count for bucket, count in buckets.items()})
+    if not thin:
+        return Found(nothing())
+    return _found(PartitionRows({"sends": pa.concat_tables(thin)}).columns("sends"), recovery, latency)
+
+
+def _bounds(sends: Columns) -> Array:
+    """Return the rows with the least and the greatest invocation and acknowledgement of each tenth of an interval and acks.
+
+    An interval begins with the last acknowledgement of a tenth and ends with the first of another, with whole tenths between:
+    what was sent inside of it is seen by these rows as well as by all.
+    """
+    chosen = []
+    for column, own in (("invoke_ns", sends["acks"] != 0), ("complete_ns", sends["outcome"] == OK)):
+        rows = np.flatnonzero(own)
+        order = rows[np.lexsort((sends[column][rows], sends["acks"][rows]))]
+        tenth = sends[column][order] // (LEAST_NS // 10)
+        new = (tenth[1:] != tenth[:-1]) | (sends["acks"][order][1:] != sends["acks"][order][:-1])
+        chosen += [order[np.append(True, new)[: order.size]], order[np.append(new, True)[: order.size]]]
+    return np.unique(np.concatenate(chosen))
+
+
+def _found(sends: Columns, recovery: dict[str, Any], latency: dict[str, Any]) -> Found:
     tables = [_intervals(sends, acks) for acks in LEVELS]
-    summary = {
-        "unavailable": {
-            str(acks): _lengths(table) for acks, table in zip(LEVELS, tables, strict=True) if table.num_rows
-        },
-        "recovery": _recovery(sends, context),
-        "latency": _latency(sends, context),
-    }
+    unavailable = {str(acks): _lengths(table) for acks, table in zip(LEVELS, tables, strict=True) if table.num_rows}
+    summary = {"unavailable": unavailable, "recovery": recovery, "latency": latency}
     return Found(pa.concat_tables(tables), summary=summary if any(summary.values()) else None)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers import ranges
+from checkers import availability, ranges
 from checkers.api import UNKNOWN, Context, Found, Kind, Meaning, PartitionRows, properties, sends_by_value
 from checkers.evidence import Evidence
 from checkers.guarantees import OF_MEMORY, RULES, VIOLATIONS
@@ -212,16 +212,22 @@ def _judge_rest(recording: Recording, name: str) -> Iterator[Row]:
     modules = {
         own: module
         for own, module in properties().items()
-        if hasattr(module, "kernel") and own not in ranges.SIEVED
-        and (big or own == "availability" or not {"reads", "logs"} & {*module.TABLES})
+        if hasattr(module, "kernel") and own not in ranges.SIEVED and own != "availability"
+        and (big or not {"sends", "reads", "logs"} & {*module.TABLES})
     }  # fmt: skip
-    needed = dict.fromkeys(["sends", *(table for module in modules.values() for table in module.TABLES)])
-    columns = None if big else ["acks", "outcome", "invoke_ns", "complete_ns", "txn_id"]
-    tables = {table: _sound(recording, table, name) for table in needed if table != "sends"}
-    tables["sends"] = recording.table("sends", name, columns)
-    judge = PartitionJudge(recording, name, PartitionRows(tables))
+    needed = dict.fromkeys(table for module in modules.values() for table in module.TABLES)
+    judge = PartitionJudge(
+        recording, name, PartitionRows({table: _sound(recording, table, name) for table in needed})
+    )  # fmt: skip
     for own, module in modules.items():
         yield from _attempt(own, partial(judge.judged, module))
+    columns = ["acks", "outcome", "invoke_ns", "complete_ns"]
+    pieces = (
+        PartitionRows({"sends": rows}) for rows in ranges.read_groups("sends", ranges.groups("sends", paths), columns)
+    )
+    yield from _attempt(
+        "availability", lambda: judge.explained(availability, availability.kernel_in_pieces(pieces, judge.context))
+    )
     figures = msgspec.json.encode(ranges.without_offset(recording, name)).decode()
     yield {"property": "lost_writes", "kind": FIGURES, "severity": FIGURES, "detail": figures, "count": 1}
 

@@ -59,12 +59,9 @@ class Call(msgspec.Struct, frozen=True):
     known: bool  # its completion was seen
 
 
-class Configuration(msgspec.Struct, frozen=True):
-    """A state; the open calls of known outcome that took effect in it; how many of each unknown kind did."""
-
-    state: State
-    done: frozenset[int]
-    spent: tuple[int, ...]
+# A state; the open calls of known outcome that took effect in it, one bit each; how many of each unknown kind did.
+# Millions of these are made and compared: a tuple with a number costs a fifth of an object with a set.
+Configuration = tuple[State, int, tuple[int, ...]]
 
 
 def check(operations: Sequence[Operation], model: Model, limits: Limits | None = None) -> Linearization:
@@ -126,33 +123,35 @@ class Search:
     def __init__(self, model: Model, limits: Limits) -> None:
         self._model = model
         self._limits = limits
-        self._open: dict[int, Call] = {}
+        self._open: dict[int, tuple[Call, int]] = {}  # calls by number, each with its bit
+        self._free: list[int] = []
         self._kinds: dict[tuple[str, Any], int] = {}  # unknown outcomes that ask for the same, numbered
         self._available: list[int] = []
-        self._configurations = {Configuration(model.initial, frozenset(), ())}
+        self._configurations: set[Configuration] = {(model.initial, 0, ())}
         self.most = 1
         self._steps = 0
 
     def open(self, call: Call) -> None:
         """Note an invocation: from now on it may take effect."""
         if call.known:
-            self._open[call.number] = call
+            self._open[call.number] = (call, self._free.pop() if self._free else 1 << len(self._open))
             return
         kind = self._kinds.setdefault((call.function, call.argument), len(self._kinds))
         if kind == len(self._available):
             self._available.append(0)
-            self._configurations = {Configuration(c.state, c.done, (*c.spent, 0)) for c in self._configurations}
+            self._configurations = {(state, done, (*spent, 0)) for state, done, spent in self._configurations}
         self._available[kind] += 1
 
     def complete(self, number: int) -> Answer:
         """Keep the configurations in which this call has taken effect by now."""
-        call = self._open[number]
+        call, bit = self._open[number]
+        step = self._model.step
         kept: set[Configuration] = set()
         todo: list[Configuration] = []
         seen = set(self._configurations)
         for configuration in self._configurations:
-            if number in configuration.done:
-                kept.add(_forget(configuration, number))
+            if configuration[1] & bit:
+                kept.add((configuration[0], configuration[1] ^ bit, configuration[2]))
             else:
                 todo.append(configuration)
         while todo:
@@ -161,50 +160,48 @@ class Search:
             self._steps += 1
             if self._steps % 4096 == 0 and self._limits.expired():
                 return Answer.UNKNOWN
-            state = self._model.step(configuration.state, call.function, call.argument, call.result)
+            state = step(configuration[0], call.function, call.argument, call.result)
             if state is not IMPOSSIBLE:
-                kept.add(Configuration(state, configuration.done, configuration.spent))
+                kept.add((state, configuration[1], configuration[2]))
                 if call.function in self._model.reads:
                     continue
-            for following in self._extensions(configuration, number):
+            for following in self._extensions(configuration, bit):
                 if following not in seen:
                     seen.add(following)
                     todo.append(following)
             if len(seen) > self._limits.configurations:
                 return Answer.UNKNOWN
         del self._open[number]
-        self._configurations = _undominated(kept)
+        self._free.append(bit)
+        self._configurations = _undominated(kept) if self._kinds else kept
         self.most = max(self.most, len(seen))
         return Answer.LINEARIZABLE if kept else Answer.ILLEGAL
 
     def _extensions(self, configuration: Configuration, completing: int) -> Iterable[Configuration]:
         """Let one more open call take effect."""
-        for number, call in self._open.items():
-            if number == completing or number in configuration.done:
+        before, done, spent = configuration
+        step = self._model.step
+        for call, bit in self._open.values():
+            if done & bit or bit == completing:
                 continue
-            state = self._model.step(configuration.state, call.function, call.argument, call.result)
+            state = step(before, call.function, call.argument, call.result)
             if state is not IMPOSSIBLE:
-                yield Configuration(state, configuration.done | {number}, configuration.spent)
+                yield state, done | bit, spent
         for (function, argument), kind in self._kinds.items():
-            if configuration.spent[kind] < self._available[kind]:
-                state = self._model.step(configuration.state, function, argument, UNKNOWN)
-                if state is not IMPOSSIBLE and state != configuration.state:
-                    spent = configuration.spent
-                    yield Configuration(state, configuration.done, (*spent[:kind], spent[kind] + 1, *spent[kind + 1 :]))
-
-
-def _forget(configuration: Configuration, number: int) -> Configuration:
-    return Configuration(configuration.state, configuration.done - {number}, configuration.spent)
+            if spent[kind] < self._available[kind]:
+                state = step(before, function, argument, UNKNOWN)
+                if state is not IMPOSSIBLE and state != before:
+                    yield state, done, (*spent[:kind], spent[kind] + 1, *spent[kind + 1 :])
 
 
 def _undominated(configurations: set[Configuration]) -> set[Configuration]:
     """Drop configurations that another one reaches with no more unknown operations of any kind."""
-    groups: dict[tuple[State, frozenset[int]], list[Configuration]] = {}
-    for configuration in sorted(configurations, key=lambda c: sum(c.spent)):
-        group = groups.setdefault((configuration.state, configuration.done), [])
-        if not any(_at_most(better.spent, configuration.spent) for better in group):
-            group.append(configuration)
-    return {configuration for group in groups.values() for configuration in group}
+    groups: dict[tuple[State, int], list[tuple[int, ...]]] = {}
+    for state, done, spent in sorted(configurations, key=lambda configuration: sum(configuration[2])):
+        group = groups.setdefault((state, done), [])
+        if not any(_at_most(better, spent) for better in group):
+            group.append(spent)
+    return {(state, done, spent) for (state, done), group in groups.items() for spent in group}
 
 
 def _at_most(few: tuple[int, ...], many: tuple[int, ...]) -> bool:
