@@ -59,7 +59,8 @@ class ConfluentMember:
 
     def _on_revoke(self, consumer: Consumer, partitions: list[RdPartition]) -> None:
         self._own, self._started = [], {}
-        self._reading.assign({})
+        self._reading.positions = {}
+        consumer.unassign()  # an empty assignment would not do: the member would never join again
 
     @property
     def membership(self) -> Membership:

@@ -437,7 +437,8 @@ class Sequences:
         if first < self._seen:
             self._seen, self._next = 0, {}
         for mark in log.batches[self._seen :]:
-            if mark.producer_id >= 0 and not mark.is_control:
+            # Offsets that a transaction commits have a producer and no sequences (SPEC 4.2).
+            if mark.producer_id >= 0 and mark.first_sequence >= 0 and not mark.is_control:
                 self._take(mark)
         self._seen = len(log.batches)
 

@@ -6,6 +6,8 @@ stands still. KIP-890, KAFKA-14402.
 
 from replog.broker.partition import Partition
 
+SCENARIO = "transactions"
+
 
 def install() -> None:
     """Let no write need verification."""

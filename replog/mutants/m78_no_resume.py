@@ -7,6 +7,8 @@ KAFKA-16352.
 from replog.coordinators.events import Effect, Now, SendMarkers
 from replog.coordinators.transactions import TransactionCoordinator
 
+SCENARIO = "unreplicated-markers"
+
 
 def install() -> None:
     """Let loading end without markers."""

@@ -11,6 +11,8 @@ from replog.coordinators.transactions import TransactionCoordinator
 from replog.errors import Error
 from replog.wire.messages.init_producer_id import InitProducerIdRequest
 
+SCENARIO = "bank"
+
 
 def install() -> None:
     """Give out id and epoch as they are."""

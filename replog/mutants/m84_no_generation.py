@@ -7,6 +7,8 @@ from replog.coordinators.events import Now
 from replog.coordinators.group import Group
 from replog.errors import Error
 
+SCENARIO = "consumer-group"
+
 
 def install() -> None:
     """Take every commit."""
