@@ -98,7 +98,7 @@ class World:
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_no_partition_is_with_two_members_and_all_are_given_at_rest(assignor: str) -> None:
     @given(STEPS)
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=150, deadline=None)
     def run(steps: list[tuple[str, int]]) -> None:
         world = World(assignor)
         for what, number in steps:
