@@ -87,6 +87,8 @@ class Coordinators:
         """Return who answers what."""
         groups = GroupApi(self.groups, self.verifier, lambda: self.permits_consumer_groups)
         transactions = self.transaction_api
+        markers = MarkerApi(self.replicas, self.groups)
+        self.links.own = {Api.WRITE_TXN_MARKERS: markers.write, Api.ADD_PARTITIONS_TO_TXN: transactions.add_partitions}
         return {
             Api.FIND_COORDINATOR: self.internal_topics.find_coordinator,
             Api.JOIN_GROUP: groups.join,
@@ -106,7 +108,7 @@ class Coordinators:
             Api.ADD_OFFSETS_TO_TXN: transactions.add_offsets,
             Api.END_TXN: transactions.end,
             Api.TXN_OFFSET_COMMIT: groups.commit_in_transaction,
-            Api.WRITE_TXN_MARKERS: MarkerApi(self.replicas, self.groups).write,
+            Api.WRITE_TXN_MARKERS: markers.write,
             Api.LIST_TRANSACTIONS: transactions.list_transactions,
             Api.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
             Api.DESCRIBE_PRODUCERS: transactions.describe_producers,
