@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
+import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient
@@ -32,6 +33,7 @@ from clusters.api import (
 from clusters.list_offsets import Leaders, fenced_offsets
 
 POLL_MS: Final = 3
+STATEMENT_MS: Final = 200
 CONSUME_MS: Final = 12  # few polls with many records rather than many with few
 PURGE_POLLS: Final = 50
 QUIET: Final = logging.getLogger("librdkafka")
@@ -90,6 +92,35 @@ def delivered(code: int | None, name: str | None, log_offset: int | None, *, ack
     return Delivery("fail" if nothing_written else "info", name, None, None, None)
 
 
+class _Eos(msgspec.Struct, frozen=True):
+    """Of librdkafka's statistics, an idempotent producer's identity; -1 while it has none."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class _Statement(msgspec.Struct, frozen=True):
+    """Of librdkafka's statistics, what is looked at."""
+
+    eos: _Eos = _Eos()
+
+
+class _Epochs:
+    """How many producer epochs an idempotent producer has had; most are begun by librdkafka itself, and it counts others."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._current: tuple[int, int] | None = None
+
+    def heard(self, text: str) -> None:
+        """Take in statistics."""
+        eos = msgspec.json.decode(text, type=_Statement).eos
+        identity = (eos.producer_id, eos.producer_epoch)
+        if eos.producer_id >= 0 and identity != self._current:
+            self._current = identity
+            self.count += 1
+
+
 class ConfluentProducer:
     """A producer; idempotent ones retry inside, the others only where librdkafka does so uncounted."""
 
@@ -108,11 +139,25 @@ class ConfluentProducer:
             "allow.auto.create.topics": False,
             "error_cb": self._on_error,
         }
-        if not settings.idempotent:
+        if settings.idempotent:
+            self._config |= {"statistics.interval.ms": STATEMENT_MS, "stats_cb": self._on_statistics}
+        else:
             self._config["message.send.max.retries"] = 0
+        self.on_epochs: Callable[[int], None] | None = None
+        self._epochs = _Epochs()
         self._fatal = False
         self._producer = Producer(self._config, logger=QUIET)
         self._pump = asyncio.create_task(self._serve(), name=f"delivery reports of {client_id}")
+
+    @property
+    def states_epochs(self) -> bool:
+        """Whether it says every so often how many epochs it has had."""
+        return self._settings.idempotent
+
+    def _on_statistics(self, text: str) -> None:
+        self._epochs.heard(text)
+        if self.on_epochs is not None:
+            self.on_epochs(self._epochs.count)
 
     def _on_error(self, error: KafkaError) -> None:
         # The rest are passing troubles of connections, which delivery reports tell of.

@@ -27,6 +27,8 @@ from clusters.api import (
 from results.recording import value_of
 
 VALUE_BYTES: Final = 8
+STATEMENT_POLLS: Final = 20  # to hear once more of the producer's epochs
+STATEMENT_POLL_MS: Final = 50
 IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits instead of piling up
 
 
@@ -90,6 +92,11 @@ class Worker:
         self._producer: Producer = stage.clients.producer(settings, f"worker-{plan.process}")
         self._sequence = 0
         self._open: dict[int, _Sent] = {}
+        self._unsettled: list[tuple[_Sent, Delivery, int]] = []
+        self._epochs = 1
+        self._statements = 0
+        if self._states_epochs:
+            self._producer.on_epochs = self._settle  # type: ignore[attr-defined]
 
     @property
     def in_flight(self) -> int:
@@ -107,17 +114,41 @@ class Worker:
 
     def _completed(self, value: int, delivery: Delivery) -> None:
         sent = self._open.pop(value, None)
-        if sent is not None:
+        if sent is None:
+            return
+        if self._states_epochs:
+            self._unsettled.append((sent, delivery, self.stage.now_ns()))
+        else:
             self._record(sent, delivery, self.stage.now_ns())
 
-    def _record(self, sent: _Sent, delivery: Delivery, complete_ns: int | None) -> None:
+    @property
+    def _states_epochs(self) -> bool:
+        return bool(getattr(self._producer, "states_epochs", False))
+
+    def _settle(self, epochs: int) -> None:
+        """Write down what completed since the producer last said how many epochs it has had.
+
+        librdkafka begins a new epoch by itself when a batch was refused behind one that had failed, or when a record
+        timed out; then it sends again what was in doubt anywhere, with sequences that no broker can know. Such a record may
+        stand twice by the client's own doing: its class says so.
+        """
+        self._statements += 1
+        worker_class = f"reset-{self.plan.worker_class}" if epochs > self._epochs else self.plan.worker_class
+        self._epochs = max(epochs, self._epochs)
+        settled, self._unsettled = self._unsettled, []
+        for sent, delivery, complete_ns in settled:
+            self._record(sent, delivery, complete_ns, worker_class)
+
+    def _record(
+        self, sent: _Sent, delivery: Delivery, complete_ns: int | None, worker_class: str | None = None
+    ) -> None:
         self.stage.tally[self.plan.acks, delivery.outcome] += 1
         if delivery.error is not None:
             self.stage.errors[delivery.error] += 1
         self.stage.sink.row(
             "sends",
             process=self.plan.process,
-            worker_class=self.plan.worker_class,
+            worker_class=worker_class or self.plan.worker_class,
             topic=sent.partition.topic,
             partition=sent.partition.partition,
             value=sent.value,
@@ -135,11 +166,17 @@ class Worker:
     async def finish(self, timeout_ms: int) -> None:
         """Let what is under way arrive, then give up the rest; every send has its row afterwards."""
         await self._producer.flush(timeout_ms)
+        heard = self._statements
+        for _ in range(STATEMENT_POLLS if self._states_epochs else 0):
+            if self._statements > heard:
+                break
+            await asyncio.sleep(STATEMENT_POLL_MS / 1000)
         await self.close()
 
     async def close(self) -> None:
         """Give up what is under way: nobody will ever know, so it is `info` without a completion."""
         await self._producer.close()
+        self._settle(self._epochs + 1 if self._unsettled else self._epochs)  # of the last moment nothing was said
         while self._open:
             _, sent = self._open.popitem()
             self._record(sent, Delivery("info", "unknown at the end", None, None, None), None)
