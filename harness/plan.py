@@ -15,6 +15,7 @@ import msgspec
 from clusters.spec import ZOOKEEPER, ClusterSpec
 from harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
 from harness.schedule import BadScenario, Scenario, Step
+from harness.swarm import drawn_cluster, drawn_load
 from nemesis.targets import Target, draw
 
 PLAN_VERSION: Final = 1
@@ -81,7 +82,10 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     if unlike is not None and (reason := unlike(_with_mutants(scenario.spec, mutants))):
         raise BadScenario(f"cluster {cluster}: {reason}")
     workload = one_of("workload", scenario.workload, all_workloads())
-    options = msgspec.convert(scenario.workload_options, workload.Options)
+    spec, load = scenario.spec, scenario.workload_options
+    if scenario.swarm:
+        spec, load = drawn_cluster(spec, chance(seed, "swarm")), drawn_load(load, chance(seed, "swarm load"))
+    options = msgspec.convert(load, workload.Options)
     time_ms = scenario.time_ms if time_ms is None else time_ms
     return Plan(
         scenario=scenario.name,
@@ -89,7 +93,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         cluster=cluster,
         cluster_id=base64.urlsafe_b64encode(chance(seed, "cluster id").randbytes(16)).decode().rstrip("="),
         mode=scenario.spec.mode,
-        spec=_with_mutants(_sized(scenario.spec, cluster), mutants),
+        spec=_with_mutants(_sized(spec, cluster), mutants),
         workload=scenario.workload,
         workload_plan=msgspec.to_builtins(workload.plan(options, chance(seed, "workload"))),
         time_ms=time_ms,

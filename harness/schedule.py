@@ -6,6 +6,7 @@
     workload: {name: produce-consume, rate: 400}
     time: 40s
     order: shuffled                 # or: fixed
+    swarm: true                     # cluster and load are drawn from the seed
     steps:
       - {kill: leader(p*), for: 1.2..1.6x session}
       - {isolate: leader(p*), from: nodes, for: 2.5s}
@@ -79,6 +80,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     warm_up_ms: int
     final_read_ms: int
     shuffled: bool
+    swarm: bool = False
     steps: tuple[Step, ...]
 
 
@@ -91,6 +93,7 @@ KNOWN: Final = (
     "warm_up",
     "final_read",
     "order",
+    "swarm",
     "steps",
 )
 
@@ -160,8 +163,19 @@ def scenario(content: Mapping[str, Any]) -> Scenario:
         warm_up_ms=duration(content.get("warm_up", "2s"), spec).most_ms,
         final_read_ms=duration(content.get("final_read", "20s"), spec).most_ms,
         shuffled=order == "shuffled",
+        swarm=_is_swarm(content.get("swarm", False), steps=content["steps"]),
         steps=tuple(step(number, given, spec, partitions) for number, given in enumerate(content["steps"], start=1)),
     )
+
+
+def _is_swarm(given: Any, *, steps: Any) -> bool:
+    """Check `swarm`: the seed then draws cluster and load, and steps can't name nodes or partitions."""
+    if not isinstance(given, bool):
+        raise TypeError(f"swarm is {given!r}: use true or false")
+    named = [step for step in steps if isinstance(step, dict) and re.search(r"\d", str(next(iter(step.values()), "")))]
+    if given and named:
+        raise ValueError(f"swarm: a step names {next(iter(named[0].values()))!r}, which not every drawn cluster has")
+    return given
 
 
 def cluster_spec(given: Any) -> ClusterSpec:

@@ -94,6 +94,7 @@ class Worker:
         self._open: dict[int, _Sent] = {}
         self._unsettled: list[tuple[_Sent, Delivery, int]] = []
         self._epochs = 1
+        self._begun_ns = -1  # when the last epoch but the first was heard of
         self._statements = 0
         if self._states_epochs:
             self._producer.on_epochs = self._settle  # type: ignore[attr-defined]
@@ -130,14 +131,15 @@ class Worker:
 
         librdkafka begins a new epoch by itself when a batch was refused behind one that had failed, or when a record
         timed out; then it sends again what was in doubt anywhere, with sequences that no broker can know. Such a record may
-        stand twice by the client's own doing: its class says so.
+        stand twice by the client's own doing: its class says so. It was offered before the new epoch was heard of.
         """
         self._statements += 1
-        worker_class = f"reset-{self.plan.worker_class}" if epochs > self._epochs else self.plan.worker_class
-        self._epochs = max(epochs, self._epochs)
+        if epochs > self._epochs:
+            self._epochs, self._begun_ns = epochs, self.stage.now_ns()
         settled, self._unsettled = self._unsettled, []
         for sent, delivery, complete_ns in settled:
-            self._record(sent, delivery, complete_ns, worker_class)
+            was_in_doubt = sent.invoke_ns <= self._begun_ns
+            self._record(sent, delivery, complete_ns, f"reset-{self.plan.worker_class}" if was_in_doubt else None)
 
     def _record(
         self, sent: _Sent, delivery: Delivery, complete_ns: int | None, worker_class: str | None = None

@@ -105,7 +105,7 @@ async def _consume(stage: Stage, chosen: Plan, number: int) -> None:
             polls = await member.poll(POLL_RECORDS, POLL_MS)
             idle = 0 if polls and not stage.stopping.is_set() else idle + 1
             if not stage.stopping.is_set() and random.randrange(100) < options.nap_percent:
-                await asyncio.sleep(random.uniform(1.1, 1.5) * options.session_timeout_ms / 1000)
+                await asyncio.sleep(random.uniform(1.1, 2.5) * options.session_timeout_ms / 1000)
             await member.commit(polls)
             if not stage.stopping.is_set() and random.randrange(100) < options.leave_percent:
                 await member.leave()

@@ -95,7 +95,7 @@ async def _transform(
         for record in poll.records:
             transactor.send(output, f"{poll.partition.partition}:{record.log_offset}")
     if random.randrange(100) < options.nap_percent:
-        await asyncio.sleep(random.uniform(1.1, 1.5) * options.session_timeout_ms / 1000)
+        await asyncio.sleep(random.uniform(1.1, 2.5) * options.session_timeout_ms / 1000)
     answered = await transactor.send_offsets(member, ends(polls))
     return (await transactor.end(commit=answered.outcome == "ok")).outcome == "committed"
 

@@ -41,6 +41,7 @@ from replog.wire.messages.produce import TopicProduceData
 
 LOAD_BYTES: Final = 1 << 20
 RECOVERY_POLL_MS: Final = 50
+GATHERED_BYTES_MAX: Final = 256 * 1024  # well below what a batch may have
 NEVER_MS: Final = 1 << 50  # nobody looks: what a coordinator waits for has no deadline
 NO_TOPIC: Final = TopicProduceData()
 
@@ -109,6 +110,7 @@ class Coordinator:
         self.leader_epoch = replica.partition.leader_epoch
         self.is_ended = False
         self.waiting: dict[Token, Waiting] = {}
+        self._gathered: list[Write] = []  # of this turn of the loop
         self._last_token = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -160,8 +162,10 @@ class Coordinator:
             match effect:
                 case Reply():
                     self._reply(self.waiting.pop(effect.token), effect.body)
+                case Write() if self.shards.gathers:
+                    self._gather(effect)
                 case Write():
-                    self._write(effect)
+                    self._append([effect])
                 case SendMarkers():
                     self.shards.send_markers(self, effect)
         self._arm()
@@ -173,14 +177,37 @@ class Coordinator:
             self.shards.replicas.world.journal.log("info", f"{what}: {error.name}")
         waiting.respond(answer)
 
-    def _write(self, write: Write) -> None:
+    def _gather(self, write: Write) -> None:
+        """Let all that is written in one turn of the loop go to the log together."""
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._append_gathered)
+        self._gathered.append(write)
+
+    def _append_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        writes: list[Write] = []
+        size_bytes = 0
+        for write in gathered:
+            more_bytes = sum(len(entry.key) + len(entry.value or b"") for entry in write.entries)
+            if writes and size_bytes + more_bytes > GATHERED_BYTES_MAX:
+                self._append(writes)
+                writes, size_bytes = [], 0
+            writes.append(write)
+            size_bytes += more_bytes
+        self._append(writes)
+
+    def _append(self, writes: list[Write]) -> None:
+        """Append the entries of these writes, of one producer or of none, as one batch."""
+        if self.is_ended:
+            return
         now = self.now()
         partition = self.replica.partition
+        producer = writes[0].producer
         batch = build(
-            [NewRecord(entry.key, entry.value) for entry in write.entries],
+            [NewRecord(entry.key, entry.value) for write in writes for entry in write.entries],
             timestamp_ms=now.wall_ms,
-            producer=(-1, -1, -1) if write.producer is None else (*write.producer, -1),
-            attributes=0 if write.producer is None else TRANSACTIONAL,
+            producer=(-1, -1, -1) if producer is None else (*producer, -1),
+            attributes=0 if producer is None else TRANSACTIONAL,
         )
         appended, effects = partition.append(
             batch, acks=-1, now_ms=now.now_ms, wall_ms=now.wall_ms, origin=Origin.COORDINATOR
@@ -188,14 +215,20 @@ class Coordinator:
         if not isinstance(appended, Appended):
             world = self.shards.replicas.world
             world.journal.log("warning", f"{self.replica.name}: a coordinator's write was refused: {appended.name}")
-            self.perform(self.core.on_not_written(NotWritten(write.ticket, appended), now))
+            for write in writes:
+                self.perform(self.core.on_not_written(NotWritten(write.ticket, appended), now))
             return
-        written = Written(write.ticket, appended.base_offset)
-        self.shards.when_committed(
-            self.replica, appended.last_offset, lambda: self._go_on(lambda now: self.core.on_written(written, now))
-        )
+        base_offset = appended.base_offset
+        self.shards.when_committed(self.replica, appended.last_offset, lambda: self._written(writes, base_offset))
         self.shards.replicas.grew(self.replica)
         self.shards.replicas.perform(self.replica, effects)
+
+    def _written(self, writes: list[Write], base_offset: int) -> None:
+        for write in writes:
+            if self.is_ended:
+                return
+            self.perform(self.core.on_written(Written(write.ticket, base_offset), self.now()))
+            base_offset += len(write.entries)
 
     def _go_on(self, act: Callable[[Now], list[Effect]]) -> None:
         if not self.is_ended:
@@ -281,8 +314,15 @@ class Shards:
         tasks: Tasks,
         new_core: Callable[[int, int], Any],
         send_markers: Callable[[Coordinator, SendMarkers], None],
+        *,
+        gathers: bool,
     ) -> None:
-        """Coordinate `topic`; `new_core(partition, leader_epoch)` makes an empty core."""
+        """Coordinate `topic`; `new_core(partition, leader_epoch)` makes an empty core.
+
+        gathers:  writes of one turn of the loop become one batch; a refusal comes later than at once then, and no
+                  write may be a producer's.
+        """
+        self.gathers = gathers
         self.topic = topic
         self.replicas = replicas
         self.tasks = tasks

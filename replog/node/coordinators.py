@@ -75,9 +75,11 @@ class Coordinators:
         self.internal_topics = InternalTopics(config, replicas, link, tasks)
         self.links = BrokerLinks(replicas)
         self.producer_ids = ProducerIds(link, tasks, config.node_id, broker_epoch)
-        self.groups = Shards(OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers)
+        self.groups = Shards(OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers, gathers=False)
         sender = MarkerSender(replicas, self.links, self.internal_topics, tasks)
-        self.transactions = Shards(TRANSACTIONS_TOPIC, replicas, tasks, self._new_transaction_core, sender.send)
+        self.transactions = Shards(
+            TRANSACTIONS_TOPIC, replicas, tasks, self._new_transaction_core, sender.send, gathers=True
+        )
         self.transaction_api = TransactionApi(self.transactions, self.groups, self.producer_ids, tasks)
         self.verifier = Verifier(self.links, self.internal_topics, tasks)
         self.by_topic = {OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions}

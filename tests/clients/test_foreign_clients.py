@@ -110,8 +110,11 @@ def on_the_log(cluster: SideBySide, topic: str) -> dict[tuple[int, int], str]:
     """Return what librdkafka reads, committed only."""
     consumer = Consumer(
         {
-            "bootstrap.servers": cluster.bootstrap, "group.id": "nobody", "enable.partition.eof": True,
-            "isolation.level": "read_committed", "enable.auto.commit": False,
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "nobody",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
         }
     )
     consumer.assign([TopicPartition(topic, index, 0) for index in range(3)])

@@ -1,0 +1,54 @@
+"""A cluster and a load drawn from the seed: what a scenario says is only one of many (swarm testing).
+
+Drawn are shape, replication factor, min ISR, ELR and unclean elections, time-outs, flush settings, segment sizes, how
+often the controllers take snapshots, and the load with its partitions, which decide how the acks levels mix. Most
+draws stay near what clusters have in earnest, because rare settings hide what common ones would show.
+"""
+
+from random import Random
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from clusters.spec import ClusterSpec
+
+SCALED: Final = (
+    "broker.heartbeat.interval.ms",
+    "broker.session.timeout.ms",
+    "controller.quorum.election.timeout.ms",
+    "controller.quorum.fetch.timeout.ms",
+    "replica.lag.time.max.ms",
+)
+
+
+def drawn_cluster(spec: ClusterSpec, random: Random) -> ClusterSpec:
+    """Draw a cluster; what the scenario sets by name stays."""
+    brokers = random.choice((3, 3, 3, 4, 5))
+    replication_factor = random.choice((3, 3, 3, min(brokers, 4)))
+    return replace(
+        spec,
+        brokers=brokers,
+        controllers=random.choice((1, 3, 3, 3, 5)),
+        replication_factor=replication_factor,
+        min_insync_replicas=random.choice((1, 2, 2, 2, replication_factor - 1)),
+        settings={**_settings(spec, random), **spec.settings},
+    )
+
+
+def _settings(spec: ClusterSpec, random: Random) -> dict[str, Any]:
+    slowness = random.choice((0.7, 1.0, 1.0, 1.6))
+    settings: dict[str, Any] = {name: round(spec.timeout_ms(name) * slowness) for name in SCALED}
+    settings["eligible.leader.replicas.enable"] = random.random() < 0.8
+    settings["unclean.leader.election.enable"] = random.random() < 0.15
+    settings["log.segment.bytes"] = random.choice((4_096, 65_536, 1 << 30))
+    if random.random() < 0.3:
+        settings["log.flush.interval.messages"] = random.choice((1, 10))
+    if random.random() < 0.4:
+        settings["metadata.log.max.record.bytes.between.snapshots"] = random.choice((1_000, 4_000))
+    return settings
+
+
+def drawn_load(options: dict[str, Any], random: Random) -> dict[str, Any]:
+    """Draw the load, where the workload has such options."""
+    choices: dict[str, tuple[int, ...]] = {"partitions": (1, 3, 6), "rate": (60, 150, 240), "readers": (1, 2)}
+    return options | {name: random.choice(values) for name, values in choices.items() if name in options}

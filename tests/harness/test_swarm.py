@@ -1,0 +1,47 @@
+"""Swarm scenarios: the seed draws cluster and load, always something that can be, and always the same."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clusters.spec import ClusterSpec
+from harness.catalog import scenario_file
+from harness.plan import made
+from harness.schedule import BadScenario, load
+
+SWARM = {
+    "scenario": "s", "workload": "produce-consume", "swarm": True,
+    "steps": [{"kill": "random broker", "for": "1s"}],
+}  # fmt: skip
+
+
+def plan(seed):
+    return made(load(scenario_file("rotating-swarm"), {}), seed=seed, cluster="simulated", time_ms=None, mutants=())
+
+
+def test_every_drawn_cluster_can_be():
+    specs = [plan(seed).spec for seed in range(60)]
+
+    assert all(1 <= one.min_insync_replicas < one.replication_factor <= one.brokers for one in specs)
+    for vary in ("brokers", "controllers", "replication_factor", "min_insync_replicas"):
+        assert len({getattr(one, vary) for one in specs}) > 1, vary
+    for name in ("broker.session.timeout.ms", "log.segment.bytes", "eligible.leader.replicas.enable"):
+        assert len({one.settings[name] for one in specs}) > 1, name
+
+
+def test_a_seed_draws_the_same():
+    assert plan(7) == plan(7)
+    assert plan(7).spec != ClusterSpec()
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [({"swarm": "yes"}, "true or false"), ({"steps": [{"kill": "broker 3", "for": "1s"}]}, "not every drawn cluster")],
+)
+def test_what_a_swarm_may_not_say(tmp_path: Path, changed, word):
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump(SWARM | changed, sort_keys=False))
+
+    with pytest.raises(BadScenario, match=word):
+        load(path, {})
