@@ -37,6 +37,7 @@ from replog.node.world import RealEntropy
 CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | ADMIN_POWERS | {"unregister"}
 UP_TIMEOUT_MS: Final = 120_000
 STOP_TIMEOUT_MS: Final = 40_000
+LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
 ELR: Final = "eligible.leader.replicas.enable"
 NO_PAIRS: Final = "Apache Kafka cannot bind its outgoing side, so that a relay would not know who calls; {}"
 

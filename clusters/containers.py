@@ -130,6 +130,7 @@ class NodeContainer:
     async def spawn(self) -> None:
         """Start the container."""
         assert not self.alive, f"node {self.node} runs already"
+        await self._noted()
         self._ending = False
         await asyncio.to_thread(self._container.start)
         await asyncio.to_thread(self._container.reload)
@@ -181,7 +182,11 @@ class NodeContainer:
     async def _ended(self) -> None:
         if self._watch is not None:
             await asyncio.shield(self._watch)
-        for _ in range(SIGNAL_WAIT_MS // POLL_MS):  # the engine notes it a little later, and must before a start
+        await self._noted()
+
+    async def _noted(self) -> None:
+        """Wait until the engine has noted the end: it lags behind, and a start before would do nothing."""
+        for _ in range(SIGNAL_WAIT_MS // POLL_MS):
             await asyncio.to_thread(self._container.reload)
             if self._container.status in ("exited", "created"):
                 return

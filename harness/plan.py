@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from clusters.spec import ZOOKEEPER, ClusterSpec
+from harness.affordable import affordable
 from harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
 from harness.schedule import BadScenario, Scenario, Step
 from harness.swarm import drawn_cluster, drawn_load
@@ -84,7 +85,8 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
     if scenario.swarm:
-        spec, load = drawn_cluster(spec, chance(seed, "swarm")), drawn_load(load, chance(seed, "swarm load"))
+        spec = affordable(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
+        load = drawn_load(load, chance(seed, "swarm load"))
     options = msgspec.convert(load, workload.Options)
     time_ms = scenario.time_ms if time_ms is None else time_ms
     return Plan(

@@ -44,9 +44,14 @@ def between(some: Iterable[int], others: Sequence[int]) -> list[Link]:
 
 
 def bridge(spec: ClusterSpec, target: int) -> list[Link]:
-    """Return the links to cut so that two halves see each other only through the target."""
-    small, large = halves(spec, target)
-    return between([node for node in small if node != target], [node for node in large if node != target])
+    """Return the links to cut so that two halves of the others see each other only through the target.
+
+    Of an odd number of brokers the first half is the larger one, of controllers the second: neither half is empty.
+    """
+    brokers = [node for node in from_target(spec.broker_ids, target) if node != target]
+    controllers = [node for node in from_target(spec.controller_ids, target) if node != target]
+    first, second = (len(brokers) + 1) // 2, len(controllers) // 2
+    return between([*brokers[:first], *controllers[:second]], [*brokers[first:], *controllers[second:]])
 
 
 def majorities_ring(spec: ClusterSpec, target: int) -> list[Link]:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # with_engine.sh COMMAND...: run a command while a container engine is there, if this machine can have one.
-# Where none runs and we are root, one is started and stopped again afterwards. In CI (CI=true) it is installed by
-# apt when it is missing; on a user's machine nothing is installed. Without an engine the container tests skip, saying why.
+# Where none runs and we are root, one is started and stopped again afterwards; one that ran before goes on running.
+# In CI (CI=true) it is installed by apt when it is missing; on a user's machine nothing is installed. Without an engine
+# the container tests skip, saying why.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -10,6 +11,11 @@ if [ "${CI:-}" = true ] && [ "$(id -u)" -eq 0 ] && ! command -v dockerd >/dev/nu
   { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq docker.io iptables; } >/dev/null 2>&1 ||
     echo "no container engine: apt could not install docker.io" >&2
 fi
-"$here/ensure_docker.sh" start || echo "container tests will be skipped" >&2
-trap '"$here/ensure_docker.sh" stop >/dev/null 2>&1' EXIT
+if "$here/ensure_docker.sh" status >/dev/null 2>&1; then
+  echo "an engine answers"
+elif "$here/ensure_docker.sh" start; then
+  trap '"$here/ensure_docker.sh" stop >/dev/null 2>&1' EXIT
+else
+  echo "container tests will be skipped" >&2
+fi
 "$@"

@@ -11,6 +11,7 @@ from clusters.spec import ClusterSpec
 TOPIC = "t"
 PARTITIONS = 3
 WHOLE_TIMEOUT_MS = 25_000
+ON_EVERY_DISK = 8 * PARTITIONS  # acknowledged by full ISRs: a fault of disks finds something to harm
 
 
 class LivingCluster:
@@ -54,8 +55,15 @@ class LivingCluster:
             ProducerSettings(acks=-1, idempotent=True, delivery_timeout_ms=20_000, request_timeout_ms=2_000), "load"
         )
         load = asyncio.create_task(self._load(producer))
+        enough = self.acknowledged + ON_EVERY_DISK
         try:
             await self._whole()
+            await until(
+                lambda: self.acknowledged >= enough,
+                timeout_ms=WHOLE_TIMEOUT_MS,
+                what="records on every disk",
+                cluster=self.cluster,
+            )
             return await story(self.cluster)
         finally:
             load.cancel()
