@@ -109,7 +109,8 @@ def conduct_simulated(
 async def _asked_for_progress(run: Run, cluster: Cluster) -> None:
     assert isinstance(cluster, SimulatedCluster)
     liveness = Liveness(cluster, chance(run.plan.seed, "core"))
-    await liveness.core_progresses(run.workload.partitions(run.workload_plan))
+    written = getattr(run.workload, "written_throughout", run.workload.partitions)
+    await liveness.core_progresses(written(run.workload_plan))
     await liveness.all_join()
 
 

@@ -193,6 +193,15 @@ def partitions(chosen: Plan) -> list[TopicPartition]:
     return [TopicPartition(chosen.topic, number) for number in range(chosen.partitions)]
 
 
+def written_throughout(chosen: Plan) -> list[TopicPartition]:
+    """Return the partitions that somebody who hears answers writes to as long as the run lasts.
+
+    Who sends with acks=0 does not notice that its leader went silent: such a partition need not make progress.
+    """
+    writers = [worker for worker in chosen.workers if worker.acks != 0 and worker.records_max is None]
+    return [one for one in partitions(chosen) if any(one.partition in worker.partitions for worker in writers)]
+
+
 async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
     """Read every partition from its start to its end, after everything is quiet; return those not reached.
 

@@ -6,7 +6,8 @@ removals, power failures) makes that folder be read again from its beginning.
 
 A batch is told apart by epoch, offsets and CRC; the CRC covers everything but base offset and leader epoch.
 What is read again is read as recovery reads it: a power failure leaves pages of zeros in the midst of what looks
-like a batch by its first bytes, so a log ends before the first batch whose CRC is wrong or that does not follow.
+like a batch by its first bytes, and takes the end of a segment whose successor it spares; so a log ends before the
+first batch whose CRC is wrong or that does not follow. Only what was compacted once has gaps.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from clusters.simulated.disk import LOG_SUFFIX, SimulatedDisk
+from replog.log.recovery import CLEANER_FILE
 from replog.types import TopicPartition
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
@@ -44,11 +46,17 @@ class ReplicaLog:
         self.batches: list[BatchMark] = []
         self.ends: list[tuple[str, int]] = []  # file and end position of each batch
         self.lowest_change = 0  # index of the first batch that is new since somebody last set it
+        self.start_offset: int | None = None  # where it begins, if it was read from its beginning
 
     @property
     def end_offset(self) -> int:
         """Return the offset behind the last record; 0 when there is none."""
         return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    def follows(self, base_offset: int, *, gaps_allowed: bool) -> bool:
+        """Tell whether a batch with this base offset may be the next."""
+        expected = self.end_offset if self.batches else self.start_offset
+        return expected is None or base_offset == expected or (gaps_allowed and base_offset > expected)
 
     def position_in(self, path: str) -> int:
         """Return up to where a file, the last one of the log, has been read."""
@@ -131,6 +139,8 @@ class ReplicaLogs:
             partition = self.partition_of(path)
             if partition is not None:
                 log = self.logs.setdefault(partition, ReplicaLog())
+                if log.start_offset is None:
+                    log.start_offset = first_offset_of(path)
                 if partition not in ended and not self._read(log, path, suspicious=not self.is_damaged):
                     ended[partition] = None
         return list(dict.fromkeys([*before, *self.logs]))
@@ -144,6 +154,7 @@ class ReplicaLogs:
         if content is None:
             return True
         position = log.position_in(path)
+        gaps_allowed = suspicious and self._disk.exists(f"{path.rpartition('/')[0]}/{CLEANER_FILE}")
         while position + HEADER.size <= len(content):
             (
                 base,
@@ -165,7 +176,7 @@ class ReplicaLogs:
                 return False  # torn or foreign: the log ends here until it is repaired
             if suspicious and (
                 crc32c(memoryview(content)[position + CRC_START : end]) != crc
-                or (log.batches and base <= log.batches[-1].last_offset)
+                or not log.follows(base, gaps_allowed=gaps_allowed)
             ):
                 return False
             is_control = bool(attributes & CONTROL)
@@ -186,3 +197,9 @@ class ReplicaLogs:
         if not is_log_directory or not name.endswith(LOG_SUFFIX) or not dash or not number.isdigit():
             return None
         return TopicPartition(topic, int(number))
+
+
+def first_offset_of(path: str) -> int | None:
+    """Return the offset that a segment is named after."""
+    stem = path.rpartition("/")[2].removesuffix(LOG_SUFFIX)
+    return int(stem) if stem.isdigit() else None

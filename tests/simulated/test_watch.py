@@ -284,6 +284,26 @@ def test_a_log_read_again_ends_before_a_batch_that_is_not_whole(followed):
     assert held(logs) == [(0, 0, 1)]
 
 
+@pytest.mark.parametrize(
+    ("first_holds", "is_compacted", "found"),
+    [(b"a", False, [(0, 0, 1)]), (b"", False, []), (b"a", True, [(0, 0, 1), (5, 5, 1)])],
+    ids=["its end is lost", "it is lost", "compaction took its end"],
+)
+def test_a_segment_that_does_not_follow_is_no_part_of_the_log(followed, first_holds, is_compacted, found):
+    """A power failure takes the end of one segment and spares the next; recovery drops that one (found by a sweep)."""
+    disk, logs = followed
+    first = disk.open("/data/t-0/00000000000000000000.log", create=True)
+    if first_holds:
+        first.append(records(first_holds, offset=0, epoch=1))
+    disk.open("/data/t-0/00000000000000000005.log", create=True).append(records(b"f", offset=5, epoch=1))
+    if is_compacted:
+        disk.replace_file("/data/t-0/cleaner-offset-checkpoint", b"")
+    disk.rename("/data/t-0", "/data/x-0")
+    disk.rename("/data/x-0", "/data/t-0")
+
+    assert held(logs) == found
+
+
 def test_a_metadata_log_that_begins_with_a_snapshot_is_compared_from_there():
     committed = CommittedMetadata({}, 0)
     committed._marks = [mark(0, 4, 1), mark(5, 9, 1), mark(10, 12, 2)]

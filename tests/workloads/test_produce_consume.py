@@ -3,8 +3,9 @@
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
-from workloads.produce_consume import Options, partitions, partitions_of, plan
+from workloads.produce_consume import Options, partitions, partitions_of, plan, written_throughout
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,11 @@ def test_partitions_are_named():
         "produce-consume-0",
         "produce-consume-1",
     ]
+
+
+def test_written_throughout_is_where_somebody_hears_answers_to_the_end():
+    chosen = plan(Options(partitions=6), Random(1))
+    at_rest = replace(chosen, workers=tuple(replace(worker, records_max=3) for worker in chosen.workers))
+
+    assert [one.partition for one in written_throughout(chosen)] == [0, 1, 2, 4, 5]
+    assert written_throughout(at_rest) == []
