@@ -10,6 +10,7 @@ The engine has to be on this machine: the harness reads its network, its process
 import asyncio
 import contextlib
 import ctypes
+import errno
 import os
 import shutil
 import socket
@@ -45,6 +46,7 @@ REMEDY: Final = (
     "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables); a rootful Podman by "
     "DOCKER_HOST=unix:///run/podman/podman.sock; or --cluster processes"
 )
+FORBIDDEN: Final = "let your user talk to it: sudo usermod -aG docker $USER, then log in again; or --cluster processes"
 # What a container runs: its output goes to the run's log file, like any node's.
 ENTRY: Final = (
     "import os, sys\n"
@@ -377,7 +379,8 @@ def obstacles() -> list[Obstacle]:
     try:
         engine().close()
     except ClusterError as problem:
-        return [Obstacle(reason=str(problem), remedy=REMEDY)]
+        remedy = FORBIDDEN if os.strerror(errno.EACCES) in str(problem) else REMEDY
+        return [Obstacle(reason=str(problem), remedy=remedy)]
     return []
 
 

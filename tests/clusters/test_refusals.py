@@ -1,9 +1,14 @@
 """What a kind of cluster cannot do is refused when the plan is made, with the reason."""
 
+import errno
+import os
+import socket
+
 import pytest
 
 from clusters import containers, processes
 from clusters import simulated as simulated_kind
+from clusters.images import build
 from harness.catalog import faults
 from harness.plan import refusal
 
@@ -19,6 +24,19 @@ def test_a_fault_that_this_machine_cannot_do_is_refused_with_the_reason(monkeypa
     assert refusal(faults()["mount-full"], processes) == "mount_disk (no network namespaces: forbidden)"
     assert refusal(faults()["mount-full"], containers) == "mount_disk (mounting into containers takes root)"
     assert refusal(faults()["kill"], processes) == ""
+
+
+def test_an_engine_that_this_user_may_not_talk_to_is_told_from_one_that_is_not_there(monkeypatch):
+    def forbidden(self, address):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(build.socket, "socket", type("Door", (socket.socket,), {"connect": forbidden}))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+
+    (obstacle,) = containers.obstacles()
+
+    assert obstacle.reason == "no container engine answers at unix:///var/run/docker.sock: Permission denied"
+    assert "usermod -aG docker" in obstacle.remedy
 
 
 @pytest.mark.parametrize("kind", [processes, containers], ids=["processes", "containers"])
