@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from results.report.measures import LEFT, PLOT, ROW
 from results.report.model import Page, Series
@@ -18,6 +19,7 @@ CHART: Final = 130
 POINTS: Final = 1_200
 COLOURS: Final = 6
 LEAST_LATENCY_NS: Final = 100_000
+LABEL: Final = 12  # from one label at a line's end to the next
 CHARACTER: Final = 6.4  # about the width of a character in the strips' font
 
 
@@ -34,13 +36,14 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A step line and the red dots where it went back."""
+    """A step line and the red dots where it went back; `title` is for those who point at it, `label` stands at its end."""
 
     path: str
     kind: str
     label: str
     y: float
     dots: list[tuple[float, float, str]]
+    title: str = ""
 
 
 class Track(msgspec.Struct, frozen=True):
@@ -69,7 +72,7 @@ def drawing(page: Page) -> Drawing:
     axis = _Axis(page.end_ns)
     tracks: list[Track] = []
     y = 26.0
-    for make in (_phases, _faults, _leaders, _isr, _watermarks, _rates, _latencies):
+    for make in (_phases, _faults, _leaders, _isr, _watermarks, _rates, _latencies, _unread):
         for track in make(page, axis, y):
             tracks.append(track)
             y = _bottom(track) + 14
@@ -211,10 +214,20 @@ def _watermarks(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
         if not series:
             continue
         top = max(max(one.offsets) for one in series) or 1
-        lines = [_line(page, one, axis, y + 18, top) for one in series]
+        lines = _apart([_line(page, one, axis, y + 18, top) for one in series])
         grid = [(y + 18 + CHART * (1 - part), f"{round(top * part):,}") for part in (0, 0.5, 1)]
-        yield Track(f"{name}: high watermark as observed (red dot: went back)", y, [], [], lines, grid)
+        ends = ", replicas' log ends (thin)" if any(one.is_log_end for one in series) else ""
+        yield Track(f"{name}: high watermark as observed (red dot: went back){ends}", y, [], [], lines, grid)
         y += CHART + 18 + 14
+
+
+def _apart(lines: list[Line]) -> list[Line]:
+    """Move the labels at the lines' ends apart, upwards, until none covers another."""
+    placed: list[Line] = []
+    for line in sorted(lines, key=lambda line: -line.y):
+        lowest = min((other.y for other in placed if other.label), default=math.inf)
+        placed.append(replace(line, y=round(min(line.y, lowest - LABEL), 2)) if line.label else line)
+    return placed
 
 
 def _line(page: Page, series: Series, axis: _Axis, y: float, top: int) -> Line:
@@ -238,6 +251,8 @@ def _line(page: Page, series: Series, axis: _Axis, y: float, top: int) -> Line:
     ]
     node = series.name.removeprefix("node-")
     kind = colour(page, int(node)) if series.name.startswith("node-") and node.isdigit() else "client"
+    if series.is_log_end:
+        return Line("".join(steps), f"{kind} logend", "", height(series.offsets[-1]), dots, f"{series.name}: log end")
     return Line("".join(steps), kind, series.name, height(series.offsets[-1]), dots)
 
 
@@ -300,6 +315,17 @@ def _latencies(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
             lines.append(Line("".join(steps), f"latency{name}", name, y + 26 + 13 * place, []))
     grid = [(height(LEAST_LATENCY_NS * 10**i), _milliseconds(LEAST_LATENCY_NS * 10**i)) for i in range(decades + 1)]
     yield Track("Latency of acknowledged sends, logarithmic", y, [], [], lines, grid)
+
+
+def _unread(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    if page.rates is None or not any(page.rates.unread):
+        return
+    counts, top = page.rates.unread, max(page.rates.unread)
+    steps = [f"M{axis.x(0)} {_count_y(y, 0, top)}"]
+    steps += [f"V{_count_y(y, n, top)}H{axis.x((i + 1) * page.rates.bin_ns)}" for i, n in enumerate(counts)]
+    lines = [Line("".join(steps), "rateok", "unread", _count_y(y, counts[-1], top), [])]
+    grid = [(_count_y(y, top * part, top), f"{round(top * part):,}") for part in (0, 0.5, 1)]
+    yield Track("Acknowledged records that no consumer has received yet", y, [], [], lines, grid)
 
 
 def _milliseconds(latency_ns: int) -> str:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from results.recording import DamagedRecording
 from results.report.cycle import Cycle, cycle
@@ -17,6 +18,7 @@ from results.report.moments import Change, changes_of
 from results.report.operations import Operations, operations
 from results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
 from results.report.story import Story, located, protagonist, told
+from results.report.unread import unread
 from results.store import Recording, partition_order
 from results.verdict import Finding, RunVerdict, load
 
@@ -32,20 +34,25 @@ Row = dict[str, Any]
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One observer's high watermark over time; `back` are the positions where it went back."""
+    """One observer's high watermark or log end over time; `back` are the positions where a high watermark went back."""
 
     name: str
     at_ns: list[int]
     offsets: list[int]
     back: list[int]
+    is_log_end: bool = False
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Completed sends per bin of time, by outcome; latencies (ns) of the acknowledged by p50, p99, max."""
+    """Completed sends per bin of time, by outcome; latencies (ns) of the acknowledged by p50, p99, max.
+
+    unread:  at the end of each bin: acknowledged records that no consumer had received yet
+    """
 
     bin_ns: int
     counts: dict[str, list[int]]
     latencies: dict[str, list[int | None]] = msgspec.field(default_factory=dict)
+    unread: list[int] = msgspec.field(default_factory=list)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +101,7 @@ def _whole(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
     phases = recording.table("phases").to_pylist()
     sends = account(recording, recording.partitions("sends"))
     rates, last_ns = _rates(sends)
+    rates = replace(rates, unread=unread(recording, recording.partitions("sends"), rates.bin_ns, BINS))
     end_ns = max([1, last_ns, *(row["end_ns"] or 0 for row in phases)])
     hero = protagonist(verdict.findings)
     hero = hero and located(recording, hero)
@@ -150,7 +158,9 @@ def _brokers(nodes: pa.Table, partitions: Mapping[str, list[Change]]) -> list[in
 
 
 def _watermarks(recording: Recording, name: str) -> Iterator[Series]:
-    rows = recording.table("watermarks", name, ["observer", "source", "leader_epoch", "high_watermark", "at_ns"])
+    columns = ["observer", "source", "leader_epoch", "high_watermark", "log_end_offset", "at_ns"]
+    rows = recording.table("watermarks", name, columns)
+    yield from _log_ends(rows)
     known = rows.filter(pc.is_valid(rows["high_watermark"])).sort_by("at_ns")
     observers = np.asarray(known["observer"].cast(pa.string()).to_pylist(), dtype=object)
     sources = np.asarray(known["source"].cast(pa.string()).to_pylist(), dtype=object)
@@ -162,6 +172,16 @@ def _watermarks(recording: Recording, name: str) -> Iterator[Series]:
         same = (epochs[1:] == epochs[:-1]) | (sources[chosen][1:] == "list_offsets")
         back = 1 + np.flatnonzero((offsets[1:] < offsets[:-1]) & same)
         yield Series(observer, at_ns.tolist(), offsets.tolist(), back.tolist())
+
+
+def _log_ends(rows: pa.Table) -> Iterator[Series]:
+    """Yield how far each replica's own log went; that one is cut after an election is no regression."""
+    own = pc.and_(pc.equal(rows["source"].cast(pa.string()), "node"), pc.is_valid(rows["log_end_offset"]))
+    known = rows.filter(own).sort_by("at_ns")
+    observers = np.asarray(known["observer"].cast(pa.string()).to_pylist(), dtype=object)
+    for observer in sorted(set(observers.tolist())):
+        chosen = known.filter(pa.array(observers == observer))
+        yield Series(observer, chosen["at_ns"].to_pylist(), chosen["log_end_offset"].to_pylist(), [], is_log_end=True)
 
 
 def _rates(whole: Account, bins: int = BINS) -> tuple[Rates, int]:

@@ -1,6 +1,7 @@
 """The report: one self-contained file that says what the verdict says, escaped, drawn on one time axis."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -68,6 +69,7 @@ def run(tmp_path: Path) -> Path:
             partition=0,
             leader_epoch=0,
             high_watermark=high_watermark,
+            log_end_offset=12 - high_watermark,
             at_ns=at * S,
         )
     recorder.row(
@@ -139,6 +141,10 @@ def test_tracks_share_one_axis_and_mark_what_went_back(run: Path) -> None:
     assert {"1 e0", "2 e1"} <= {bar.label for bar in bars}
     assert [bar.kind for bar in bars if bar.label == "ELR"] == ["b2 elr"]
     assert [dot[2] for track in drawn.tracks for line in track.lines for dot in line.dots] == ["node-1: 5 → 3"]
+    assert [(line.label, line.kind) for track in drawn.tracks for line in track.lines if line.title] == [
+        ("", "b0 logend")
+    ]
+    assert any("no consumer has received" in track.title for track in drawn.tracks)
 
 
 def test_every_step_back_survives_thinning(tmp_path: Path) -> None:
@@ -161,3 +167,20 @@ def test_every_step_back_survives_thinning(tmp_path: Path) -> None:
 
     assert len(line.dots) == 1
     assert 1000 < line.path.count("H") < 1500
+
+
+def test_labels_at_the_lines_ends_do_not_cover_each_other(tmp_path: Path) -> None:
+    shown = Page(
+        run_dir=tmp_path,
+        verdict=a_verdict(Verdict.PASS),
+        manifest={},
+        damage=None,
+        end_ns=9000,
+        in_full=["t-0"],
+        watermarks={"t-0": [Series(f"consumer-{number}", [0, 1], [0, 50], []) for number in range(4)]},
+    )
+
+    (track,) = drawing(shown).tracks
+
+    heights = sorted(line.y for line in track.lines)
+    assert all(lower - upper >= 12 for upper, lower in pairwise(heights))

@@ -12,10 +12,13 @@ from results.recording import value_of
 from results.report.cycle import cycle
 from results.report.measures import LEFT, PLOT
 from results.report.operations import LANES, MOST, operations
-from results.store import Recording
+from results.report.unread import unread
+from results.store import Recorder, Recording
 from results.verdict import Finding
 from tests.checkers.recorded import MS, Run
 from tests.checkers.test_transactions import step
+
+S = 1_000_000_000
 
 
 def finding(value: int, at_ms: int, **changes: object) -> Finding:
@@ -122,3 +125,34 @@ def test_without_a_circle_there_is_no_drawing(tmp_path: Path) -> None:
     run_dir = circle(tmp_path / "run", "send t-0 5@0", "poll t-0 5@0")
 
     assert cycle(Recording.open(run_dir), report.page(run_dir).verdict.findings) is None
+
+
+def test_unread_counts_what_is_acknowledged_and_not_yet_received(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, "r")
+    for number, acknowledged_s in enumerate((1, 2, 3, 4)):
+        send = {"process": 1, "worker_class": "plain", "topic": "t", "partition": 0, "value": number, "acks": 1}
+        recorder.row("sends", **send, invoke_ns=0, complete_ns=acknowledged_s * S, outcome="ok")
+    for index, (answered_s, values) in enumerate([(0, []), (5, [0, 2]), (7, [0, 1, 9])]):
+        poll = {"process": 9, "poll_index": index, "topic": "t", "partition": 0}
+        asked = {"isolation": "read_uncommitted", "phase": "tail", "invoke_ns": 0, "outcome": "ok"}
+        recorder.row("polls", **poll, **asked, complete_ns=answered_s * S)
+        for value in values:
+            recorder.row("reads", **poll, log_offset=value, value=value, phase="tail")
+    recorder.finish({})
+
+    counts = unread(Recording.open(tmp_path), ["t-0"], bin_ns=S, bins=9)
+
+    assert counts == [0, 1, 2, 3, 4, 2, 2, 1, 1]
+
+
+def test_a_read_before_its_acknowledgement_is_no_debt(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, "r")
+    send = {"process": 1, "worker_class": "plain", "topic": "t", "partition": 0, "value": 1, "acks": 1}
+    recorder.row("sends", **send, invoke_ns=0, complete_ns=5 * S, outcome="ok")
+    poll = {"process": 9, "poll_index": 0, "topic": "t", "partition": 0}
+    asked = {"isolation": "read_uncommitted", "phase": "tail", "invoke_ns": 0, "outcome": "ok"}
+    recorder.row("polls", **poll, **asked, complete_ns=S)
+    recorder.row("reads", **poll, log_offset=0, value=1, phase="tail")
+    recorder.finish({})
+
+    assert unread(Recording.open(tmp_path), ["t-0"], bin_ns=S, bins=7) == [0] * 7
