@@ -76,7 +76,7 @@ async def _process(stage: Stage, chosen: Plan, number: int) -> None:
         while not stage.stopping.is_set():
             polls = [poll for poll in await member.poll(POLL_RECORDS, POLL_MS) if poll.records]
             if polls and not await _transform(transactor, member, polls, chosen, random):
-                await member.begin(list(ends(polls)))  # what was not committed is read again
+                await member.go_back(list(ends(polls)))  # what was not committed is read again
     finally:
         await transactor.close()
         await member.close()

@@ -1,5 +1,6 @@
 """A process that works in transactions, and a member of a group: both write down all that they do."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from workloads.api import VALUE_BYTES, PollLog, Stage
 BEGIN_MS: Final = 2_000
 END_MS: Final = 8_000
 OFFSETS_MS: Final = 2_000
+RETRY_MS: Final = 200
 
 
 class Transactor:
@@ -147,15 +149,21 @@ class Member:
             await self.begin(gained)
         return polls
 
-    async def begin(self, partitions: list[TopicPartition]) -> None:
-        """Read these from the group's offsets on; where there is none from the beginning."""
+    async def go_back(self, partitions: list[TopicPartition]) -> None:
+        """Read these from the group's offsets on again, and nothing before that is done: what comes next lies behind."""
+        while not await self.begin(partitions) and not self.stage.stopping.is_set():
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def begin(self, partitions: list[TopicPartition]) -> bool:
+        """Read these from the group's offsets on, where there is none from the beginning; tell whether somebody said."""
         invoke_ns = self.stage.now_ns()
         answer = await self.consumer.committed(partitions, OFFSETS_MS)
         if answer.error is not None:
             self.record("fetch", dict.fromkeys(partitions), invoke_ns, Answered("info", answer.error))
-            return
+            return False
         self.record("fetch", answer.offsets, invoke_ns, Answered("ok", None))
         self.consumer.start({partition: offset or 0 for partition, offset in answer.offsets.items()})
+        return True
 
     async def commit(self, polls: list[PartitionPoll]) -> Answered:
         """Commit that these polls are done with."""
