@@ -150,12 +150,12 @@ class Member:
         return polls
 
     async def go_back(self, partitions: list[TopicPartition]) -> None:
-        """Read these from the group's offsets on again, and nothing before that is done: what comes next lies behind."""
+        """Read these from the group's offsets on again, and nothing else before: what comes next lies behind."""
         while not await self.begin(partitions) and not self.stage.stopping.is_set():
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def begin(self, partitions: list[TopicPartition]) -> bool:
-        """Read these from the group's offsets on, where there is none from the beginning; tell whether somebody said."""
+        """Read these from the group's offsets on, or from the beginning; False when nobody says from where."""
         invoke_ns = self.stage.now_ns()
         answer = await self.consumer.committed(partitions, OFFSETS_MS)
         if answer.error is not None:
