@@ -151,7 +151,7 @@ class Member:
 
     async def go_back(self, partitions: list[TopicPartition]) -> None:
         """Read these from the group's offsets on again, and nothing else before: what comes next lies behind."""
-        while not await self.begin(partitions) and not self.stage.stopping.is_set():
+        while not await self.begin(partitions) and not self.stage.stopping.is_set():  # noqa: ASYNC110 - each look asks
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def begin(self, partitions: list[TopicPartition]) -> bool:
