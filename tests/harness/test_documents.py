@@ -69,19 +69,45 @@ def test_the_tutorial_shows_what_is_written(tmp_path):
             assert done.returncode == 0, done.stderr
 
     shown = [(title, text) for _, title, text in blocks(tutorial) if title.startswith("tribunal_plugins/")]
+    shown = [(title, text) for title, text in shown if "/clusters/" not in title]
     assert len(shown) == 4
     for title, text in shown:
         assert (tmp_path / title).read_text() == text, title
         assert len(text.splitlines()) <= 60
 
 
+def plugin(tmp_path, name):
+    """Write one of the tutorial's files where the harness finds it, and return its text."""
+    shown = blocks(ROOT / "docs" / "tutorial.md")
+    ((title, text),) = ((title, text) for _, title, text in shown if title.endswith(name))
+    path = tmp_path / title
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return text
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(200)
+def test_the_tutorials_own_kind_of_cluster_runs(tmp_path):
+    plugin(tmp_path, "my-first.yaml")
+    text = plugin(tmp_path, "starved.py")
+
+    words = ["run", "my-first", "--cluster", "starved", "--time", "10s", "--seed", "5", "--engine", "inline", "-q"]
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli.main", *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nodes live in processes of the lowest priority" in done.stderr
+    assert len(text.splitlines()) <= 80
+
+
 @pytest.mark.e2e
 def test_the_tutorials_own_test_passes(tmp_path):
     tutorial = ROOT / "docs" / "tutorial.md"
     (text,) = (text for _, title, text in blocks(tutorial) if title == "test_my_log.py")
-    (scenario,) = (text for _, title, text in blocks(tutorial) if title.endswith("my-first.yaml"))
-    (tmp_path / "tribunal_plugins" / "scenarios").mkdir(parents=True)
-    (tmp_path / "tribunal_plugins" / "scenarios" / "my-first.yaml").write_text(scenario)
+    plugin(tmp_path, "my-first.yaml")
     (tmp_path / "test_my_log.py").write_text(text)
 
     done = subprocess.run(
