@@ -3,6 +3,9 @@
 Drawn are shape, replication factor, min ISR, ELR and unclean elections, time-outs, flush settings, segment sizes, how
 often the controllers take snapshots, and the load with its partitions, which decide how the acks levels mix. Most
 draws stay near what clusters have in earnest, because rare settings hide what common ones would show.
+
+ZooKeeper mode knows no quorum of controllers, no snapshots and no ELR; there the servers of the ensemble, the session
+time-out and the protocol version are drawn, of those that have broker epochs (KIP-380: before 2.2 its races are known).
 """
 
 from random import Random
@@ -19,6 +22,12 @@ SCALED: Final = (
     "controller.quorum.fetch.timeout.ms",
     "replica.lag.time.max.ms",
 )
+SCALED_IN_ZOOKEEPER_MODE: Final = (
+    "broker.session.timeout.ms",
+    "zookeeper.session.timeout.ms",
+    "replica.lag.time.max.ms",
+)
+PROTOCOLS: Final = ("2.2", "2.6", "2.8", "3.2", "3.4", "3.4", "3.4")
 
 
 def drawn_cluster(spec: ClusterSpec, random: Random) -> ClusterSpec:
@@ -28,7 +37,7 @@ def drawn_cluster(spec: ClusterSpec, random: Random) -> ClusterSpec:
     return replace(
         spec,
         brokers=brokers,
-        controllers=random.choice((1, 3, 3, 3, 5)),
+        controllers=random.choice((1, 3, 3) if spec.is_zookeeper_mode else (1, 3, 3, 3, 5)),
         replication_factor=replication_factor,
         min_insync_replicas=random.choice((1, 2, 2, 2, replication_factor - 1)),
         settings={**_settings(spec, random), **spec.settings},
@@ -37,13 +46,17 @@ def drawn_cluster(spec: ClusterSpec, random: Random) -> ClusterSpec:
 
 def _settings(spec: ClusterSpec, random: Random) -> dict[str, Any]:
     slowness = random.choice((0.7, 1.0, 1.0, 1.6))
-    settings: dict[str, Any] = {name: round(spec.timeout_ms(name) * slowness) for name in SCALED}
-    settings["eligible.leader.replicas.enable"] = random.random() < 0.8
+    scaled = SCALED_IN_ZOOKEEPER_MODE if spec.is_zookeeper_mode else SCALED
+    settings: dict[str, Any] = {name: round(spec.timeout_ms(name) * slowness) for name in scaled}
+    if spec.is_zookeeper_mode:
+        settings["inter.broker.protocol.version"] = random.choice(PROTOCOLS)
+    else:
+        settings["eligible.leader.replicas.enable"] = random.random() < 0.8
     settings["unclean.leader.election.enable"] = random.random() < 0.15
     settings["log.segment.bytes"] = random.choice((4_096, 65_536, 1 << 30))
     if random.random() < 0.3:
         settings["log.flush.interval.messages"] = random.choice((1, 10))
-    if random.random() < 0.4:
+    if not spec.is_zookeeper_mode and random.random() < 0.4:
         settings["metadata.log.max.record.bytes.between.snapshots"] = random.choice((1_000, 4_000))
     return settings
 

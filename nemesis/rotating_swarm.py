@@ -1,4 +1,7 @@
-"""Periods of random kinds of fault at once, a quarter of the periods idle, all healed in between (Jepsen's default)."""
+"""Periods of random kinds of fault at once, a quarter of the periods idle, all healed in between (Jepsen's default).
+
+In ZooKeeper mode there are no heartbeats to drop, but control requests, late news, and servers of ZooKeeper to hurt.
+"""
 
 from contextlib import AbstractAsyncContextManager
 from random import Random
@@ -40,20 +43,29 @@ KINDS: Final[tuple[tuple[ModuleType, dict[str, Any]], ...]] = (
     (clock_jump, {}),
     (slow_fsync, {"delay_ms": 100}),
 )
+SERVER_KINDS: Final[tuple[tuple[ModuleType, dict[str, Any]], ...]] = (
+    (kill, {}),
+    (pause, {}),
+    (isolate, {"others": "brokers"}),
+)
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a period is, how many faults at once at most, how many periods are idle, and the seed of all chance."""
+    """How long a period is, how many faults at once at most, how many periods are idle, and the seed of all chance.
+
+    server_odds:  in ZooKeeper mode, how often one of its servers is hurt besides.
+    """
 
     period_ms: int = 4_000
     rest_ms: int = 500
     at_once: int = 2
     idle_odds: float = 0.25
+    server_odds: float = 0.3
     seed: int = 0
 
 
 def kinds(cluster: Cluster) -> list[tuple[ModuleType, dict[str, Any]]]:
-    """Return what may happen: in ZooKeeper mode there are no heartbeats to drop, but control requests and late news."""
+    """Return what may happen to brokers."""
     if not cluster.spec.is_zookeeper_mode:
         return list(KINDS)
     others = [(module, given) for module, given in KINDS if given.get("api") != "broker-heartbeat"]
@@ -73,6 +85,9 @@ def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContext
         if number == 0 and node not in victims and node in cluster.spec.broker_ids:
             victims[0] = node
         chosen = random.sample(able, len(victims))
+        if cluster.spec.is_zookeeper_mode and random.random() < options.server_odds:
+            chosen.append(random.choice(SERVER_KINDS))
+            victims.append(random.choice(cluster.spec.controller_ids))
         return together(*(aimed(kind, at, **given) for (kind, given), at in zip(chosen, victims, strict=True))), (
             options.period_ms
         )

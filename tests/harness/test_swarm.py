@@ -16,8 +16,9 @@ SWARM = {
 }  # fmt: skip
 
 
-def plan(seed):
-    return made(load(scenario_file("rotating-swarm"), {}), seed=seed, cluster="simulated", time_ms=None, mutants=())
+def plan(seed, *, mode="kraft", cluster="simulated"):
+    scenario = load(scenario_file("rotating-swarm"), {"cluster.mode": mode})
+    return made(scenario, seed=seed, cluster=cluster, time_ms=None, mutants=())
 
 
 def test_every_drawn_cluster_can_be():
@@ -28,6 +29,17 @@ def test_every_drawn_cluster_can_be():
         assert len({getattr(one, vary) for one in specs}) > 1, vary
     for name in ("broker.session.timeout.ms", "log.segment.bytes", "eligible.leader.replicas.enable"):
         assert len({one.settings[name] for one in specs}) > 1, name
+
+
+def test_in_zookeeper_mode_it_draws_what_that_mode_has():
+    specs = [plan(seed, mode="zookeeper", cluster="processes").spec for seed in range(60)]
+
+    assert {one.controllers for one in specs} == {1, 3}
+    for name in ("zookeeper.session.timeout.ms", "inter.broker.protocol.version"):
+        assert len({one.settings[name] for one in specs}) > 1, name
+    quorum = [name for one in specs for name in one.settings if name.startswith(("controller.quorum", "metadata.log"))]
+    assert quorum == []
+    assert not any(one.node_settings()["eligible.leader.replicas.enable"] for one in specs)
 
 
 def test_a_seed_draws_the_same():
