@@ -30,6 +30,7 @@ def add(
     state: Annotated[str, typer.Option(help="fixed: must not be found; known: must still be found.")] = "fixed",
     max_runs: Annotated[int, typer.Option(min=1, help="Seeds that may be tried until a known one shows.")] = 1,
     folder: Folder = known.FOLDER,
+    json: Json = False,
 ) -> None:
     """Keep a run's plan (the shrunk one, if there is one) with what it showed."""
     if state not in ("fixed", "known"):
@@ -38,7 +39,8 @@ def add(
         read_plan(_plan_of(run)), name=name, about=about, signature=signature or first_signature(run),
         state="fixed" if state == "fixed" else "known", max_runs=max_runs,
     )  # fmt: skip
-    typer.echo(str(known.add(finding, folder)))
+    kept = known.add(finding, folder)
+    typer.echo(msgspec.json.encode({"finding": name, "file": str(kept)}).decode() if json else str(kept))
 
 
 @findings.command("run")

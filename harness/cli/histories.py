@@ -47,19 +47,24 @@ def export_history(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or of an imported history.")],
     form: Annotated[str, typer.Option("--format", help=", ".join(EXPORTS))] = "edn",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: stdout.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON on stdout; needs --out.")] = False,
 ) -> None:
     """Write a run's history as Jepsen's tools and Elle read it, one operation a line."""
     _one_of("format", form, EXPORTS)
     if not run.is_dir():
         raise UsageError(f"no run in {str(run)!r}: no such folder")
+    if json and out is None:
+        raise UsageError("--json tells what was written: give a file to write with --out")
     lines = _lines(run, form)
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return
     temporary = out.with_name(out.name + ".tmp")
     with temporary.open("w") as file:
-        file.writelines(f"{line}\n" for line in lines)
+        count = sum(file.write(f"{line}\n") > 0 for line in lines)
     temporary.replace(out)
+    if json:
+        typer.echo(msgspec.json.encode({"file": str(out), "format": form, "operations": count}).decode())
 
 
 def _lines(run: Path, form: str) -> Iterator[str]:

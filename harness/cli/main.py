@@ -16,6 +16,7 @@ import typer
 
 from clusters.api import ClusterError
 from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
+from harness.cli.complete import kinds, named
 from harness.cli.confirm import confirm
 from harness.cli.evidence import bisect, bundle, diff, publish, verify
 from harness.cli.explain import explain
@@ -43,6 +44,9 @@ app = typer.Typer(
     help="Puts a replicated log on trial: runs clusters, hurts them, judges what clients saw.",
 )
 
+Mutants = Annotated[
+    list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.", autocompletion=named("mutants"))
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Engine = Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 also when a loss was permitted.")]
@@ -51,12 +55,14 @@ Out = Annotated[Path, typer.Option(help="Folder that the run's folder is made in
 
 @app.command()
 def run(  # noqa: PLR0917 - options
-    scenario: Annotated[str | None, typer.Argument(help="Name of a scenario, or a .yaml file.")] = None,
-    cluster: Annotated[str, typer.Option(help="Kind of cluster.")] = "processes",
+    scenario: Annotated[
+        str | None, typer.Argument(help="Name of a scenario, or a .yaml file.", autocompletion=named("scenarios"))
+    ] = None,
+    cluster: Annotated[str, typer.Option(help="Kind of cluster.", autocompletion=named("clusters"))] = "processes",
     mode: Annotated[str | None, typer.Option(help="kraft or zookeeper; default: the scenario's.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of every choice; default: a new one.")] = None,
     time: Annotated[str | None, typer.Option(help="How long faults go on, e.g. 45s; default: the scenario's.")] = None,
-    mutant: Annotated[list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.")] = None,
+    mutant: Mutants = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override the scenario: name=value.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Run this plan.json again.")] = None,
     schedule: Annotated[Path | None, typer.Option(help="Run this executed schedule.jsonl again.")] = None,
@@ -119,7 +125,7 @@ app.add_typer(findings, name="findings")
 
 @app.command("list")
 def list_(
-    kind: Annotated[str, typer.Argument(help=", ".join(KINDS))],
+    kind: Annotated[str, typer.Argument(help=", ".join(KINDS), autocompletion=kinds)],
     json: Json = False,
 ) -> None:
     """List what there is: scenarios, faults, workloads, checkers, mutants or clusters."""

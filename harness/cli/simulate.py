@@ -16,6 +16,7 @@ from rich.text import Text
 
 from clusters.spec import ClusterSpec
 from harness.catalog import mutant_named, mutants, scenario_file
+from harness.cli.complete import named
 from harness.plan import Plan, encoded, made, read_plan
 from harness.schedule import BadScenario, Scenario, duration, load
 from harness.sweep import SeedResult, Sweep, recording_hash, swept, upper_bound
@@ -30,12 +31,16 @@ MS_PER_HOUR: Final = 3_600_000
 
 
 def sweep(  # noqa: PLR0917 - options
-    scenarios: Annotated[list[str], typer.Argument(help="Names of scenarios, or .yaml files.")],
+    scenarios: Annotated[
+        list[str], typer.Argument(help="Names of scenarios, or .yaml files.", autocompletion=named("scenarios"))
+    ],
     seeds: Annotated[str, typer.Option(help="Seeds, first:end.")] = "0:100",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once; default: one a core.")] = os.cpu_count() or 1,
     budget: Annotated[str | None, typer.Option(help="Begin no more seeds after this, e.g. 10m.")] = None,
     time_: Annotated[str | None, typer.Option("--time", help="How long faults go on, e.g. 45s.")] = None,
-    mutant: Annotated[list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.")] = None,
+    mutant: Annotated[
+        list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.", autocompletion=named("mutants"))
+    ] = None,
     mode: Annotated[str | None, typer.Option(help="kraft or zookeeper; default: the scenario's.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs that found something.")] = Path("runs/sweep"),
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
@@ -56,7 +61,7 @@ def sweep(  # noqa: PLR0917 - options
 
 
 def power(
-    mutant: Annotated[list[str] | None, typer.Option("--mutant", help="Which known bugs; default: all.")] = None,
+    mutant: Annotated[list[str] | None, typer.Option("--mutant", help="Which known bugs; default: all.", autocompletion=named("mutants"))] = None,
     scenario: Annotated[str | None, typer.Option(help="Instead of the scenario that each mutant names.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, first:end.")] = "0:1000",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,

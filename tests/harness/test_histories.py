@@ -107,6 +107,19 @@ def test_a_history_that_contradicts_itself_is_an_error_never_a_pass(tmp_path: Pa
     assert len(judged.reasons) == 1
 
 
+def test_an_export_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(tmp_path / "run")
+    run.send(0, 100)
+    run.finish()
+    out = tmp_path / "out.edn"
+
+    assert exit_code(["export", str(tmp_path / "run"), "-o", str(out), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"file": str(out), "format": "edn", "operations": len(out.read_text().splitlines())}
+    assert told["operations"] >= 2
+    assert exit_code(["export", str(tmp_path / "run"), "--json"]) == 64
+
+
 @pytest.mark.parametrize("form", ["edn", "json"])
 def test_a_run_goes_out_and_comes_in_again(tmp_path: Path, form: str) -> None:
     run = Run(tmp_path / "run")

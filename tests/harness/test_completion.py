@@ -1,0 +1,49 @@
+"""Shell completion as a shell asks for it: the command run anew with what was typed in its environment."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.catalog import KINDS
+from harness.cli.main import app
+
+COMMAND = [sys.executable, "-c", "import sys; sys.argv = ['tribunal']; from harness.cli.main import main; main()"]
+
+
+def offered(typed: str) -> list[str]:
+    environment = os.environ | {
+        "_TRIBUNAL_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"tribunal {typed}",
+        "COMP_CWORD": str(len(f"tribunal {typed}.".split()) - 1),
+    }
+    return subprocess.run(COMMAND, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("typed", "some"),
+    [
+        ("ver", {"verify"}),
+        ("run last-rep", {"last-replica-standing"}),
+        ("run --cluster sim", {"simulated"}),
+        ("sweep part", {"part-kill"}),
+        ("power --mutant m0", {"m01_no_elr"}),
+        ("list ", set(KINDS)),
+        ("findings ", {"add", "run", "list"}),
+    ],
+)
+def test_a_tab_offers_what_there_is(typed, some):
+    assert some <= set(offered(typed))
+
+
+def test_a_tab_offers_nothing_that_was_not_begun():
+    assert "part-kill" not in offered("run last-rep")
+
+
+def test_every_command_prints_json():
+    groups = [app, *(group.typer_instance for group in app.registered_groups)]
+    commands = [command.callback for group in groups for command in group.registered_commands]
+
+    assert len(commands) > 20
+    assert [one.__name__ for one in commands if "json" not in one.__annotations__] == []
