@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import ctypes
 import errno
+import hashlib
 import os
 import shutil
 import socket
@@ -277,7 +278,7 @@ class Containers:
             pool = IPAMPool(subnet=f"{prefix}.0/24", gateway=f"{prefix}.{GATEWAY}")
             try:
                 network = self._client.networks.create(
-                    f"tribunal-{self._directory.name}"[:60],
+                    named(self._directory),
                     ipam=IPAMConfig(pool_configs=[pool]),
                     labels={LABEL: str(self._directory)},
                 )
@@ -302,10 +303,9 @@ class Containers:
         config, log = config.resolve(), log.resolve()
         host, _ = self._links.endpoint(node)
         version = self._client.api.api_version
-        container = self._client.containers.create(
-            self._image,
+        container = self._created(
             words,
-            name=f"tribunal-{self._directory.name}-{node}"[-120:],
+            name=f"{named(self._directory)}-{node}",
             init=True,  # else what was killed stays a zombie
             network=self._network.name,
             networking_config={self._network.name: EndpointConfig(version, ipv4_address=host)},
@@ -316,6 +316,15 @@ class Containers:
         kind = ZooKeeperContainer if shared else NodeContainer
         self._nodes[node] = kind(node, container, log, config, self._links.endpoint(node))
         return self._nodes[node]
+
+    def _created(self, words: list[str], **details: Any) -> Any:
+        from docker.errors import APIError
+
+        assert self._client is not None
+        try:
+            return self._client.containers.create(self._image, words, **details)
+        except APIError as problem:
+            raise ClusterError(f"cannot make container {details['name']}: {problem.explanation}") from None
 
     def zookeeper(self, node: int, config: Path, log: Path) -> NodeContainer:
         """Make a container of a ZooKeeper server: this machine's Java and jars, read only, in the nodes' image."""
@@ -342,6 +351,11 @@ class Containers:
         if client is not None:
             await asyncio.to_thread(_remove_all, client, self._directory)
             client.close()
+
+
+def named(run_dir: Path) -> str:
+    """Return what a run's network is called, and its containers begin with: runs of one name may lie in several folders."""
+    return f"tribunal-{hashlib.sha256(str(run_dir).encode()).hexdigest()[:8]}-{run_dir.name}"[:60]
 
 
 def mount_here(argv: list[str]) -> str:

@@ -26,6 +26,13 @@ def test_a_fault_that_this_machine_cannot_do_is_refused_with_the_reason(monkeypa
     assert refusal(faults()["kill"], processes) == ""
 
 
+def test_runs_of_one_name_in_two_folders_share_no_container(tmp_path):
+    names = {containers.named(tmp_path / folder / ("run" * 30)) for folder in ("a", "b")}
+
+    assert len(names) == 2
+    assert max(map(len, names)) <= 60
+
+
 def test_an_engine_that_this_user_may_not_talk_to_is_told_from_one_that_is_not_there(monkeypatch):
     def forbidden(self, address):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
