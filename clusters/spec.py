@@ -29,11 +29,13 @@ CI: Final[Mapping[str, Any]] = {
     "group.initial.rebalance.delay.ms": 0,
 }
 
-# What the time-outs of a profile mean in ZooKeeper mode; KIP-966's lists are KRaft's alone.
+# What the time-outs of a profile mean in ZooKeeper mode.
 IN_ZOOKEEPER_MODE: Final[Mapping[str, Mapping[str, Any]]] = {
     "ci": {"zookeeper.session.timeout.ms": 1800, "zookeeper.connection.timeout.ms": 15000},
     "kafka-defaults": {},
 }
+# KIP-966's lists are KRaft's alone, whatever a scenario says: who judges a run must not count on them.
+NEVER_IN_ZOOKEEPER_MODE: Final[Mapping[str, Any]] = {"eligible.leader.replicas.enable": False}
 ZOOKEEPER: Final = "zookeeper"
 MODES: Final = ("kraft", ZOOKEEPER)
 
@@ -92,12 +94,10 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "transaction.state.log.min.isr": min(self.min_insync_replicas, self.brokers),
             "auto.create.topics.enable": False,
             **PROFILES[self.profile],
-            **(self._zookeeper_settings() if self.is_zookeeper_mode else {}),
+            **(IN_ZOOKEEPER_MODE[self.profile] if self.is_zookeeper_mode else {}),
             **self.settings,
+            **(NEVER_IN_ZOOKEEPER_MODE if self.is_zookeeper_mode else {}),
         }
-
-    def _zookeeper_settings(self) -> dict[str, Any]:
-        return {"eligible.leader.replicas.enable": False, **IN_ZOOKEEPER_MODE[self.profile]}
 
     def timeout_ms(self, setting: str) -> int:
         """Return one of the time-outs that faults and waits are measured in."""

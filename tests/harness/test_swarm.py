@@ -39,7 +39,13 @@ def test_in_zookeeper_mode_it_draws_what_that_mode_has():
         assert len({one.settings[name] for one in specs}) > 1, name
     quorum = [name for one in specs for name in one.settings if name.startswith(("controller.quorum", "metadata.log"))]
     assert quorum == []
-    assert not any(one.node_settings()["eligible.leader.replicas.enable"] for one in specs)
+
+
+def test_zookeeper_mode_has_no_elr_whatever_is_said():
+    """A run was judged by a promise that the mode does not make (found by a sweep: I9, seed 7)."""
+    spec = ClusterSpec(mode="zookeeper", settings={"eligible.leader.replicas.enable": True})
+
+    assert not spec.node_settings()["eligible.leader.replicas.enable"]
 
 
 def test_a_seed_draws_the_same():
