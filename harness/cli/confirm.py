@@ -15,7 +15,9 @@ from results.verdict import EXIT_INTERRUPTED, RunVerdict
 
 def confirm(
     run: Annotated[Path, typer.Argument(help="Folder of a run that found something, or its plan.json.")],
-    cluster: Annotated[str, typer.Option(help="Kind of cluster with real nodes.", autocompletion=named("clusters"))] = "processes",
+    cluster: Annotated[
+        str, typer.Option(help="Kind of cluster with real nodes.", autocompletion=named("clusters"))
+    ] = "processes",
     runs: Annotated[int, typer.Option("-n", "--runs", min=1, help="How many runs.")] = 5,
     out: Annotated[Path, typer.Option(help="Folder that the runs' folders are made in.")] = Path("runs"),
     engine: Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")] = "inline",

@@ -47,7 +47,9 @@ def export_history(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or of an imported history.")],
     form: Annotated[str, typer.Option("--format", help=", ".join(EXPORTS))] = "edn",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: stdout.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON on stdout; needs --out.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print what was written as JSON on stdout; needs --out.")
+    ] = False,
 ) -> None:
     """Write a run's history as Jepsen's tools and Elle read it, one operation a line."""
     _one_of("format", form, EXPORTS)

@@ -61,7 +61,10 @@ def sweep(  # noqa: PLR0917 - options
 
 
 def power(
-    mutant: Annotated[list[str] | None, typer.Option("--mutant", help="Which known bugs; default: all.", autocompletion=named("mutants"))] = None,
+    mutant: Annotated[
+        list[str] | None,
+        typer.Option("--mutant", help="Which known bugs; default: all.", autocompletion=named("mutants")),
+    ] = None,
     scenario: Annotated[str | None, typer.Option(help="Instead of the scenario that each mutant names.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, first:end.")] = "0:1000",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
