@@ -1,6 +1,8 @@
 """From a folder of runs to a site that others can check: the campaign's page and the evidence of its runs."""
 
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +34,7 @@ def published(folder: Path, statement_file: Path, out: Path, most_evidence: int)
         raise ClusterError(f"{folder}: no judged run in it; tribunal check RUN...")
     (out / BUNDLES).mkdir(parents=True)
     evidence = {}
-    for run in sorted(found.runs, key=_gravity)[:most_evidence]:
+    for run in telling(found.runs, folder)[:most_evidence]:
         target = out / BUNDLES / f"{run.run_id}.zip"
         bundle(folder / run.place, target)
         evidence[run.run_id] = (f"{BUNDLES}/{target.name}", sha256_of(target))
@@ -55,5 +57,16 @@ def read_statement(path: Path) -> Statement:
         raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
 
 
-def _gravity(run: RunRow) -> tuple[int, str]:
-    return PRECEDENCE.index(Verdict(run.verdict)), run.run_id
+def telling(runs: Sequence[RunRow], folder: Path) -> list[RunRow]:
+    """Return runs by how much their evidence tells: the gravest first, of them one of every scenario and kind of cluster."""
+    told: Counter[tuple[str, str, str]] = Counter()
+    ranked = []
+    for run in sorted(runs, key=lambda run: (_bytes(folder / run.place), run.run_id)):
+        like = run.verdict, run.scenario, run.cluster
+        told[like] += 1
+        ranked.append(((PRECEDENCE.index(Verdict(run.verdict)), told[like]), run))
+    return [run for _, run in sorted(ranked, key=lambda entry: entry[0])]
+
+
+def _bytes(run: Path) -> int:
+    return sum(path.stat().st_size for path in (run / "recording").rglob("*.parquet"))

@@ -58,7 +58,7 @@ def publish(
     statement: Annotated[Path, typer.Option(help="campaign.yaml: campaign, system, version, summary, not_covered ...")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the site; must not exist.")],
     evidence: Annotated[
-        int, typer.Option(min=0, help="Archives of at most so many runs, those with findings first.")
+        int, typer.Option(min=0, help="Archives of at most so many runs: findings first, then one of every scenario.")
     ] = 20,
     json: Json = False,
 ) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from harness.bundle import verified
 from harness.cli.main import exit_code
+from harness.publish import telling
+from results.report.index import RunRow
 
 SCENARIO = """scenario: small
 about: a short run to look at
@@ -77,3 +79,26 @@ def test_nothing_is_overwritten_and_nothing_published_of_nothing(runs, statement
         exit_code(["publish", str(tmp_path / "empty"), "--statement", str(statement), "-o", str(tmp_path / "s")]) == 3
     )
     assert "there already" in capsys.readouterr().err
+
+
+def a_run(folder, number, verdict, scenario, size):
+    recording = folder / str(number) / "recording" / "sends"
+    recording.mkdir(parents=True)
+    (recording / "part-00000.parquet").write_bytes(bytes(size))
+    return RunRow(
+        run_id=str(number), place=str(number), has_report=True, verdict=verdict, claim="", scenario=scenario,
+        cluster="simulated", seed=1, began="", mutants=[], signatures=[], probes={},
+    )  # fmt: skip
+
+
+def test_evidence_is_of_what_tells_most(tmp_path):
+    rows = [
+        ("PASS", "a", 10),
+        ("VIOLATION", "a", 90),
+        ("VIOLATION", "a", 30),
+        ("VIOLATION", "b", 60),
+        ("PERMITTED", "a", 1),
+    ]
+    runs = [a_run(tmp_path, number, *row) for number, row in enumerate(rows)]
+
+    assert [run.run_id for run in telling(runs, tmp_path)] == ["2", "3", "1", "4", "0"]
