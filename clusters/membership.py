@@ -1,9 +1,11 @@
 """Who belongs to the cluster: brokers forgotten, voters taken away and given back (KIP-853), as an administrator asks."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 from uuid import UUID
 
-from clusters.administration import Administration
+import msgspec
+
 from clusters.api import ClusterError
 from replog.errors import Error
 from replog.types import METADATA_TOPIC
@@ -18,10 +20,17 @@ DESCRIBE_VERSION: Final = 2  # with directory ids
 CHANGE_TIMEOUT_MS: Final = 5_000
 
 
+class Administrator(Protocol):
+    """Who asks for it: `clusters.administration`, or the simulated operator."""
+
+    async def insist(self, api: Api, version: int, body: msgspec.Struct, errors: Callable[[Any], list[Error]]) -> Any:
+        """Ask until an answer stands, and return it; `ClusterError` when it is no, or none comes."""
+
+
 class Membership:
     """Asks until there is an answer that stands; a change that came about by an earlier attempt is fine."""
 
-    def __init__(self, administration: Administration) -> None:
+    def __init__(self, administration: Administrator) -> None:
         self._administration = administration
 
     async def unregister(self, node: int) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from clusters.powers import Hurtable
-from nemesis.api import Proof
+from nemesis.api import ClusterError, Proof
 
 VOTES_TIMEOUT_MS: Final = 15_000
 POLL_MS: Final = 200
@@ -19,3 +19,18 @@ async def voting(cluster: Hurtable, node: int, *, votes: bool) -> Proof:
             return Proof(holds=True, facts={"voters": voters})
         await asyncio.sleep(POLL_MS / 1000)
     return Proof(holds=False, facts={"voters": voters, "waited_ms": VOTES_TIMEOUT_MS})
+
+
+async def vote_again(cluster: Hurtable, node: int) -> Proof:
+    """Give a controller that came back with another disk its vote: the old disk's is taken first."""
+    if node in await cluster.voters():
+        await cluster.remove_voter(node)
+        await voting(cluster, node, votes=False)
+    for _ in range(VOTES_TIMEOUT_MS // POLL_MS):
+        try:
+            await cluster.add_voter(node)
+        except ClusterError:  # it has not fetched from the leader yet, or is down by another fault
+            await asyncio.sleep(POLL_MS / 1000)
+        else:
+            break
+    return await voting(cluster, node, votes=True)

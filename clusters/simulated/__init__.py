@@ -13,7 +13,7 @@ CAPABILITIES: Final = frozenset(
     {
         *("start", "stop", "kill", "pause", "wipe", "cut"),
         *("shape", "reset", "half_open", "add_rule", "power_fail", "damage", "set_clock", "trouble_disk"),
-        *("reassign", "set_topic_config", "elect_preferred"),
+        *("mount_disk", "reassign", "set_topic_config", "elect_preferred", "unregister", "remove_voter"),
     }
 )
 

@@ -284,13 +284,14 @@ class SimulatedCluster(Powers):
         if one.machine.running:
             raise ClusterError(f"node {node} runs: kill it before its disk is wiped")
         before, old_directory_id = self.log_ends(node), one.directory_id
+        had_logs = bool(self.watch.replicas[node].logs)
         one.machine.power_on()
         one.machine.disk.wipe(DATA)
         self.watch.lost_data(node)
         one.format()
         after = self.log_ends(node)
         return Proof(
-            holds=bool(before) and not any(after.values()) and old_directory_id != one.directory_id,
+            holds=had_logs and not any(after.values()) and old_directory_id != one.directory_id,
             facts={
                 "log_end_offsets_before": before,
                 "log_end_offsets_after": after or dict.fromkeys(before, 0),
@@ -320,6 +321,10 @@ class SimulatedCluster(Powers):
         self.watch.stability.links_changed()
         facts = {str(link): not self._is_cut(pair) for link, pair in zip(links, pairs, strict=True)}
         return Proof(holds=all(facts.values()), facts={"passes": facts})
+
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where a node listens."""
+        return _address(node), PORT
 
     def pairs(self, links: Sequence[Link]) -> list[tuple[Host, Host]]:
         """Return the links as machines."""

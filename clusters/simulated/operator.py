@@ -1,7 +1,7 @@
 """What an operator asks of a cluster: reassignments, topic settings, preferred leaders; asked until it is answered."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +29,14 @@ DELETE: Final = 1
 PREFERRED: Final = 0
 TIMEOUT_MS: Final = 15_000
 RETRY_MS: Final = 200
-ASK_AGAIN: Final = frozenset({Error.NOT_CONTROLLER, Error.REQUEST_TIMED_OUT, Error.BROKER_NOT_AVAILABLE})
+ASK_AGAIN: Final = frozenset(
+    {
+        Error.NOT_CONTROLLER,
+        Error.REQUEST_TIMED_OUT,
+        Error.BROKER_NOT_AVAILABLE,
+        Error.NOT_LEADER_OR_FOLLOWER,  # of the metadata quorum
+    }
+)
 FINE: Final = frozenset({Error.NONE, Error.ELECTION_NOT_NEEDED})
 
 
@@ -69,11 +76,22 @@ class SimulatedOperator:
         results = [one.error_code for topic in answer.replica_election_results for one in topic.partition_result]
         _refuse("election of preferred leaders", [answer.error_code, *results])
 
+    async def insist(self, api: Api, version: int, body: msgspec.Struct, errors: Callable[[Any], list[Error]]) -> Any:
+        """Ask until an answer stands, in whatever version; `ClusterError` when it is no."""
+        answer = await self._ask(api, body, errors)
+        _refuse(api.name.lower(), errors(answer))
+        return answer
+
     async def close(self) -> None:
         """Release everything."""
         await self._client.close()
 
-    async def _ask(self, api: Api, body: msgspec.Struct) -> Any:
+    async def _ask(
+        self,
+        api: Api,
+        body: msgspec.Struct,
+        errors: Callable[[Any], list[Error]] = lambda answer: [getattr(answer, "error_code", Error.NONE)],
+    ) -> Any:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + TIMEOUT_MS / 1000
         reason = "no answer"
@@ -83,10 +101,10 @@ class SimulatedOperator:
             except (Unreachable, ConnectionLost, UnsupportedVersion) as problem:
                 reason = str(problem)
             else:
-                error = getattr(answer, "error_code", Error.NONE)
-                if error not in ASK_AGAIN:
+                passing = [error for error in errors(answer) if error in ASK_AGAIN]
+                if not passing:
                     return answer
-                reason = error.name
+                reason = passing[0].name
             await asyncio.sleep(RETRY_MS / 1000)
         raise ClusterError(f"{api.name}: {reason}")
 

@@ -3,17 +3,20 @@
 Nothing has to be measured here: the world is told to be so, and says in the proof that it is.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, assert_never
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Literal, Protocol, assert_never
 
 import msgspec
 
 from clusters.api import CLIENTS, ClusterError, Link, Proof, TopicPartition
+from clusters.membership import Membership
 from clusters.powers import ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
 from clusters.simulated.clients import SimulatedClients
 from clusters.simulated.frames import Fate, Frame, Rule
 from clusters.simulated.network import Host
 from clusters.simulated.node import SimulatedNode
+from clusters.simulated.operator import SimulatedOperator
 from clusters.simulated.process import NS_PER_MS, NS_PER_S
 from clusters.simulated.replica_logs import ReplicaLog
 from clusters.simulated.watch import Watch
@@ -39,6 +42,9 @@ class Body(Protocol):
 
     def pairs(self, links: Sequence[Link]) -> list[tuple[Host, Host]]:
         """Return the links as machines."""
+
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where a node listens."""
 
 
 class Powers(Body, Protocol):
@@ -178,29 +184,56 @@ class Powers(Body, Protocol):
         """Expect (or no longer expect) the node to end by itself."""
         self.nodes[node].excuse = why
 
+    async def mount_disk(self, node: int, writes: Literal["full", "read-only"]) -> Proof:
+        """Refuse a node's writes; that a kernel would need a mount for it makes no difference here."""
+        return await self.trouble_disk(node, DiskTrouble(writes=writes))
+
+    async def mend_mount(self, node: int) -> Proof:
+        """Take a node's writes again."""
+        return await self.trouble_disk(node, DiskTrouble())
+
     # requests of an operator
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas."""
-        operator = self.clients.operator("operator")
-        try:
+        async with self._operator() as operator:
             await operator.reassign(partition, replicas)
-        finally:
-            await operator.close()
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings."""
-        operator = self.clients.operator("operator")
-        try:
+        async with self._operator() as operator:
             await operator.set_topic_config(topic, name, value)
-        finally:
-            await operator.close()
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica."""
+        async with self._operator() as operator:
+            await operator.elect_preferred(partitions)
+
+    async def unregister(self, node: int) -> None:
+        """Let the controllers forget a broker."""
+        async with self._operator() as operator:
+            await Membership(operator).unregister(node)
+
+    async def voters(self) -> list[int]:
+        """Return who votes."""
+        async with self._operator() as operator:
+            return await Membership(operator).voters()
+
+    async def remove_voter(self, node: int) -> None:
+        """Take a controller's vote."""
+        async with self._operator() as operator:
+            await Membership(operator).remove_voter(node)
+
+    async def add_voter(self, node: int) -> None:
+        """Give an observing controller a vote."""
+        async with self._operator() as operator:
+            await Membership(operator).add_voter(node, self.endpoint(node))
+
+    @asynccontextmanager
+    async def _operator(self) -> AsyncGenerator[SimulatedOperator]:
         operator = self.clients.operator("operator")
         try:
-            await operator.elect_preferred(partitions)
+            yield operator
         finally:
             await operator.close()
 

@@ -12,6 +12,14 @@ from tests.simulated.cluster_program import Trial, leader
 LASTS_S = 2.5
 # A killed broker cannot come back within its session: its registration is refused until that has expired (SPEC 2.2).
 OPTIONS = {"fast-bounce": {"how": "stop"}}
+
+
+def voter(cluster):
+    """A controller that does not lead."""
+    return next(node for node in cluster.spec.controller_ids if node != cluster.state.quorum_leader)
+
+
+AIM = {"remove-voter": voter}
 POSSIBLE = {name: module for name, module in faults().items() if CAPABILITIES | {ZOOKEEPER} >= module.NEEDS}
 
 
@@ -19,12 +27,14 @@ def test_the_simulator_can_do_every_fault():
     assert sorted(faults()) == sorted(POSSIBLE)
 
 
-@pytest.mark.parametrize("name", sorted(POSSIBLE))
-def test_it_bites_and_heals(name):
+@pytest.mark.parametrize(
+    ("name", "victim"), [*((name, AIM.get(name, leader)) for name in sorted(POSSIBLE)), ("wipe", voter)]
+)
+def test_it_bites_and_heals(name, victim):
     module, effects = POSSIBLE[name], []
 
     async def scenario(cluster):
-        async with module.fault(cluster, leader(cluster), module.Options(**OPTIONS.get(name, {}))) as effect:
+        async with module.fault(cluster, victim(cluster), module.Options(**OPTIONS.get(name, {}))) as effect:
             effects.append(effect)
             await asyncio.sleep(LASTS_S)
 
