@@ -318,7 +318,7 @@ class Broker:
     # --- requests ------------------------------------------------------------------------
 
     def _handlers(self, cluster: ClusterApi) -> dict[Api, Handle]:
-        fetch = FetchApi(self.replicas, self.config, lambda: self.server.unsent_bytes)
+        fetch = FetchApi(self.replicas, self.config, lambda: self.server.unsent_bytes, cluster.gate)
         offsets = OffsetsApi(self.replicas, self.tasks, lambda: self.hosting.broker_epoch)
         forwarding = Forwarding(self.world, self.link, self.tasks)
         return {
@@ -343,7 +343,7 @@ class Broker:
             request.close(f"{request.api.name} is not answered by brokers")
             return
         try:
-            if self.gate.admits(request):
+            if self.gate.is_open or self.gate.admits(request):
                 handler(request)
         except OSError as problem:
             # asyncio takes an OSError within a protocol for a lost connection and goes on; after one from the disk

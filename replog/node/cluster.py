@@ -5,7 +5,6 @@ see is the broker they ask: admin requests are forwarded from everywhere (KIP-59
 """
 
 from typing import Final
-from uuid import UUID
 
 from replog.broker.topic_settings import TopicSettings
 from replog.config import NodeConfig
@@ -57,17 +56,13 @@ class ClusterApi:
         self.link = link
         self.tasks = tasks
         self.settings = TopicSettings(config.values)
-        self.gate = Gate(may, self._topic_name)
+        self.gate = Gate(may, lambda: self.image, serves_records=True)
         self._creating: dict[str, None] = {}
 
     @property
     def image(self) -> Image:
         """The committed metadata, as far as it has come here."""
         return self.replicas.metadata.image
-
-    def _topic_name(self, topic_id: UUID) -> str | None:
-        topic = self.image.topics.get(topic_id)
-        return topic.name if topic else None
 
     def features(self) -> av.ApiVersionsResponse:
         """Return the feature fields of an ApiVersions answer."""

@@ -33,10 +33,11 @@ from replog.controller.policy import Settings, Strategy
 from replog.controller.record_versions import NEWEST, RecordWriter
 from replog.errors import Error
 from replog.log.log import Log
-from replog.node.gate import Gate, refusal
+from replog.node.gate import Gate
 from replog.node.metadata_log import open_metadata_log
 from replog.node.metrics import MetricsServer, exposition
 from replog.node.quorum import VOTER_CHANGES, QuorumListener, QuorumNode, SnapshotReader
+from replog.node.refusals import refusal
 from replog.node.server import Server, ServerLimits, ServerRequest
 from replog.node.tasks import Tasks
 from replog.ports import World
@@ -71,7 +72,7 @@ class ControllerNode:
         self.controller = Controller(
             settings_of(config), config.values, world.entropy.uuid, world.entropy.random("replica placement")
         )
-        self.gate = Gate(may, self._topic_name)
+        self.gate = Gate(may, lambda: self.controller.image)
         self.tasks = Tasks()
         self.server = Server(world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config), features=self._features)
         self.metrics = MetricsServer(world, lambda: exposition(self.controller))
@@ -230,10 +231,6 @@ class ControllerNode:
         self._next_token += 1
         self._unanswered[self._next_token] = request
         self._take(Request(token=self._next_token, body=body, received_ms=self._now_ms))
-
-    def _topic_name(self, topic_id: UUID) -> str | None:
-        topic = self.controller.image.topics.get(topic_id)
-        return topic.name if topic else None
 
     def _topic_id(self, name: str) -> UUID:
         topic = self.controller.image.topics_by_name.get(name)

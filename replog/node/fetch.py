@@ -16,6 +16,7 @@ from replog.broker.partition import FetchAnswer
 from replog.broker.read_replica import RACK_AWARE, Readable, preferred_read_replica
 from replog.config import NodeConfig
 from replog.errors import Error
+from replog.node.gate import Gate
 from replog.node.replicas import Replica, Replicas
 from replog.node.server import ServerRequest
 from replog.types import NO_BROKER_EPOCH, NO_NODE, ZERO_UUID, BrokerEpoch, NodeId
@@ -174,6 +175,9 @@ class Fetch:
     ) -> PartitionData | None:
         """Return what there is to say of one partition; None when nothing is."""
         wanted = partition.wanted
+        if not self.api.gate.is_open and not self.api.may_fetch(self, partition.key):
+            outcome.is_urgent = True
+            return self._failure(partition, Error.TOPIC_AUTHORIZATION_FAILED, outcome)
         replica = self.api.hosted(partition)
         if replica is None:
             outcome.is_urgent = True
@@ -263,10 +267,11 @@ class Fetch:
 class FetchApi:
     """Reads for consumers and replicas."""
 
-    def __init__(self, replicas: Replicas, config: NodeConfig, unsent_bytes: Callable[[], int]) -> None:
+    def __init__(self, replicas: Replicas, config: NodeConfig, unsent_bytes: Callable[[], int], gate: Gate) -> None:
         """`unsent_bytes`: what of earlier answers is still in memory, because its readers are slow."""
         self.replicas = replicas
         self.unsent_bytes = unsent_bytes
+        self.gate = gate
         self.clock = replicas.world.clock
         self.rack = config.text("broker.rack")
         self.selects_by_rack = config.text("replica.selector.class") == RACK_AWARE
@@ -314,8 +319,9 @@ class FetchApi:
         self._unwatch(opened.dropped)
         if fetch.replica_id >= 0:
             known = self.replicas.metadata.brokers.get(fetch.replica_id)
-            if known is not None and known.epoch > fetch.broker_epoch != NO_BROKER_EPOCH:
-                fetch.session.mark_all()  # KIP-903: a former life; every partition refuses it
+            is_former_life = known is not None and known.epoch > fetch.broker_epoch != NO_BROKER_EPOCH  # KIP-903
+            if is_former_life or not (self.gate.is_open or self.gate.may_fetch("", is_replica=True)):
+                fetch.session.mark_all()  # every partition refuses it
             else:
                 fetch.session.fetched(fetch.broker_epoch, now_ms)
         return Error.NONE
@@ -368,6 +374,16 @@ class FetchApi:
             if node in image.brokers
         ]
         return preferred_read_replica(fetch.rack, leader_rack=self.rack, readable=readable)
+
+    def may_fetch(self, fetch: Fetch, key: Key) -> bool:
+        """Ask the authorizer; each time, for a session outlives its decisions."""
+        name, topic_id, _ = _named(key)
+        if topic_id != ZERO_UUID:
+            topic = self.replicas.metadata.image.topics.get(topic_id)
+            if topic is None:
+                return True  # there is nothing to protect
+            name = topic.name
+        return self.gate.may_fetch(name, is_replica=fetch.replica_id >= 0)
 
     def missing_error(self, key: Key) -> Error:
         """Return what to say of a partition that is not hosted here."""

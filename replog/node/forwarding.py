@@ -1,8 +1,8 @@
 """Admin requests of clients, passed on to the active controller and its answers passed back.
 
 A request that surely was not carried out (no leader known, no connection, NOT_CONTROLLER) is sent again until the client's
-time is over. One that was lost under way is not: creating a topic twice would report that it exists already. The
-client is told REQUEST_TIMED_OUT then, which says that nobody knows.
+time is over. One that was lost under way is only if it changes nothing: creating a topic twice would report that it
+exists already. The client is told REQUEST_TIMED_OUT then, which says that nobody knows.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ from replog.wire.messages import (
 
 RETRY_AFTER_MS: Final = 100
 PATIENCE_MS: Final = 30_000  # where the request has no timeout of its own
+LOOKS: Final = frozenset({Api.DESCRIBE_QUORUM, Api.LIST_PARTITION_REASSIGNMENTS})  # change nothing: may be asked twice
 
 Failed = Callable[[Any, Error], msgspec.Struct]
 
@@ -66,7 +67,7 @@ class Forwarding:
             try:
                 answer: msgspec.Struct = await self.link.send(api, body, version=version, timeout_ms=left_ms)
             except NoController as problem:
-                if problem.was_sent:
+                if problem.was_sent and api not in LOOKS:
                     return FAILED[api](body, Error.REQUEST_TIMED_OUT)
             else:
                 if not is_refused(answer):

@@ -65,5 +65,5 @@ def _partition(quorum: Quorum, now_ms: int, wall_ms_of_zero: int) -> DescribeQuo
         leader_epoch=status.epoch,
         high_watermark=status.high_watermark,
         current_voters=[state(one) for one in status.voters],
-        observers=[state(one) for one in status.observers],
+        observers=[state(one) for one in sorted(status.observers, key=lambda one: one.replica.node_id)],
     )

@@ -113,8 +113,11 @@ class ServerRequest:
         self._finish(encode_response(self.api, self.version, self.correlation_id, body))
 
     def reply_nothing(self) -> None:
-        """Answer nothing, as a produce with acks=0 wants it."""
-        self._finish(b"")
+        """Answer nothing, as a produce with acks=0 wants it; unless something of it was refused: nobody would hear."""
+        if self.amend is not None:
+            self.close(f"a part of {self.api.name} was refused")
+        else:
+            self._finish(b"")
 
     def close(self, reason: str) -> None:
         """Close the connection instead of answering."""

@@ -17,6 +17,7 @@ from typing import Final
 from replog.broker.isr import PartitionState
 from replog.config import Endpoint, NodeConfig
 from replog.controller import records as r
+from replog.controller.authorization import May, allow_all
 from replog.controller.events import Probe
 from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
@@ -68,8 +69,10 @@ class ZooKeeperUnreachable(ZooKeeperUnusable):
 class ZooKeeperBroker(Broker):
     """One broker process in ZooKeeper mode."""
 
-    def __init__(self, world: World, config: NodeConfig, open_zookeeper: OpenZooKeeper) -> None:
-        super().__init__(world, config)
+    def __init__(
+        self, world: World, config: NodeConfig, open_zookeeper: OpenZooKeeper, *, may: May = allow_all
+    ) -> None:
+        super().__init__(world, config, may=may)
         self.zookeeper = open_zookeeper(world, config, self)
         self.seat = ControllerSeat(world, config, self.zookeeper, self.tasks)
         self.assigned = AssignedHosting(config, self.replicas, self.directories, self.tasks)
@@ -77,7 +80,8 @@ class ZooKeeperBroker(Broker):
         self.control = ControlledBroker(self.metadata, self._state_of)
         self.proposals.version = self.seat.protocol.of(Api.ALTER_PARTITION)
         self.fetching.tells_epoch = False
-        cluster = ClusterApi(config, self.replicas, self.directories, self.link, self.tasks)
+        cluster = ClusterApi(config, self.replicas, self.directories, self.link, self.tasks, may=may)
+        self.gate = cluster.gate
         self.handlers = self._handlers(cluster)
         self.server = Server(
             world, ZOOKEEPER_BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features
@@ -335,10 +339,12 @@ class ZooKeeperBroker(Broker):
 
     def _handle(self, request: ServerRequest) -> None:
         if request.api in CONTROL_APIS:
-            self._control_requests.append(request)
-            self._control_came.set()
+            if self.gate.admits(request):
+                self._control_requests.append(request)
+                self._control_came.set()
         elif self.seat.handles(request) and self._is_for_controller(request):
-            self.seat.handle(request)
+            if self.gate.admits(request):
+                self.seat.handle(request)
         elif not self.control.has_metadata and not (request.client_id or "").startswith(PEERS):
             self._early.append(request)
         else:
