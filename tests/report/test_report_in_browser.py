@@ -1,5 +1,6 @@
 """The report of a violation in a real browser: two widths, two colour schemes, with and without JavaScript."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,17 +79,90 @@ def test_without_javascript_the_page_still_says_everything(browser, report):
     assert "acks" in text
 
 
-def test_zooming_moves_the_axis_and_back(browser, report):
+RANGE = "document.querySelector('#range').textContent"
+
+
+def seconds(browser) -> tuple[float, float]:
+    """The time that the drawing shows."""
+    first, last = re.findall(r"[\d.]+(?= s)", browser.ask(RANGE))
+    return float(first), float(last)
+
+
+def click(browser, element: str) -> None:
+    """Click on an element as a hand does: where it stands."""
+    browser.ask(f"{element}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    box = browser.ask(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({element}.getBoundingClientRect())")
+    browser.mouse("mousePressed", *box)
+    browser.mouse("mouseReleased", *box)
+
+
+def button(name: str) -> str:
+    return f"[...document.querySelectorAll('button')].find(b => b.textContent.trim() === '{name}')"
+
+
+@pytest.fixture
+def opened(browser, report):
+    browser.complaints.clear()
     browser.look(1280)
     browser.open(report.as_uri())
-    before = browser.ask("document.querySelector('#ticks').textContent")
-
-    browser.ask("[...document.querySelectorAll('button')].find(b => b.textContent.trim() === 'Zoom in').click()")
-    zoomed = browser.ask("document.querySelector('#ticks').textContent")
-    browser.ask("[...document.querySelectorAll('button')].find(b => b.textContent.trim() === 'Whole run').click()")
-
-    assert zoomed != before
+    yield browser
     assert browser.complaints == []
+
+
+def test_zooming_moves_the_axis_and_back(opened):
+    whole, ticks = seconds(opened), opened.ask("document.querySelector('#ticks').textContent")
+
+    click(opened, button("Zoom in"))
+    zoomed = seconds(opened)
+    assert zoomed[1] - zoomed[0] == pytest.approx((whole[1] - whole[0]) / 2, abs=0.01)
+    assert opened.ask("document.querySelector('#ticks').textContent") != ticks
+    click(opened, button("later ▶"))
+    assert seconds(opened)[0] > zoomed[0]
+    click(opened, button("Whole run"))
+    assert seconds(opened) == whole
+    assert opened.ask("document.querySelector('#ticks').textContent") == ticks
+
+
+def test_a_stretch_is_chosen_with_the_mouse_and_left_by_keys(opened):
+    whole = seconds(opened)
+    opened.ask("document.querySelector('#drawing').scrollIntoView({block: 'start', behavior: 'instant'})")
+    box = opened.ask("(b => [b.x, b.y, b.width])(document.querySelector('#drawing').getBoundingClientRect())")
+
+    opened.mouse("mousePressed", box[0] + 0.5 * box[2], box[1] + 60)
+    opened.mouse("mouseMoved", box[0] + 0.6 * box[2], box[1] + 60)
+    opened.mouse("mouseReleased", box[0] + 0.6 * box[2], box[1] + 60)
+    first, last = seconds(opened)
+    assert last - first < 0.2 * (whole[1] - whole[0])
+    opened.ask("document.querySelector('#drawing').parentElement.focus()")
+    opened.key("-")
+    assert seconds(opened)[1] - seconds(opened)[0] == pytest.approx(2 * (last - first), abs=0.01)
+    opened.key("0")
+    assert seconds(opened) == whole
+
+
+def test_a_step_of_the_story_leads_to_its_moment_in_the_timeline(opened):
+    step = "[...document.querySelectorAll('.steps a.when')].at(-1)"
+    moment = opened.ask(f"+{step}.dataset.at")
+
+    click(opened, step)
+
+    assert opened.ask("location.hash") == "#timeline"
+    first, last = seconds(opened)
+    assert first <= moment <= last
+    top = opened.ask("document.querySelector('#timeline').getBoundingClientRect().top")
+    assert -5 <= top <= opened.ask("window.innerHeight") / 2
+
+
+def test_the_line_to_repeat_the_run_is_copied(opened):
+    opened.tell("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    line = opened.ask("document.querySelector('#again').textContent")
+    assert line.startswith("tribunal run")
+
+    click(opened, "document.querySelector('#copy')")
+
+    told = "new Promise(done => { const look = () => copied.textContent ? done(copied.textContent) : setTimeout(look, 20); look(); })"
+    assert opened.ask(told) == "copied"
+    assert opened.ask("navigator.clipboard.readText()") == line
 
 
 def test_it_prints(browser, report):
