@@ -31,7 +31,7 @@ from scipy.sparse.csgraph import connected_components
 
 from checkers.graphs.operations import OPEN_END
 
-Vertices = NDArray[np.int64]
+Vertices = NDArray[np.int64] | NDArray[np.int32]
 
 
 class Edge(IntFlag):
@@ -74,12 +74,13 @@ class Graph:
 
     def add(self, kind: Edge, sources: Sequence[int] | Vertices, targets: Sequence[int] | Vertices) -> None:
         """Add edges of one kind; edges from a vertex to itself say nothing and are left out."""
-        source = np.asarray(sources, dtype=np.int64)
-        target = np.asarray(targets, dtype=np.int64)
+        # Half the size, and what the search for components wants: a graph of fifty million edges is mostly these.
+        source = np.asarray(sources).astype(np.int32)
+        target = np.asarray(targets).astype(np.int32)
         keep = source != target
         self._sources.append(source[keep])
         self._targets.append(target[keep])
-        self._kinds.append(np.full(int(keep.sum()), int(kind), dtype=np.uint8))
+        self._kinds.append(np.full(self._sources[-1].size, int(kind), dtype=np.uint8))
 
     def grow(self, vertices: int) -> int:
         """Add vertices that stand for no transaction; return the first one's number."""
@@ -89,10 +90,10 @@ class Graph:
 
     def arrays(self) -> tuple[Vertices, Vertices, NDArray[np.uint8]]:
         """Return sources, targets and kinds of all edges."""
-        if not self._sources:
-            nothing = np.empty(0, dtype=np.int64)
-            return nothing, nothing, np.empty(0, dtype=np.uint8)
-        return np.concatenate(self._sources), np.concatenate(self._targets), np.concatenate(self._kinds)
+        self._sources = [np.concatenate([*self._sources, np.empty(0, np.int32)], dtype=np.int32)]
+        self._targets = [np.concatenate([*self._targets, np.empty(0, np.int32)], dtype=np.int32)]
+        self._kinds = [np.concatenate([*self._kinds, np.empty(0, np.uint8)], dtype=np.uint8)]
+        return self._sources[0], self._targets[0], self._kinds[0]
 
 
 def realtime_barriers(graph: Graph, invoked: Vertices, completed: Vertices, sources: NDArray[np.bool_]) -> None:

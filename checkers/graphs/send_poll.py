@@ -26,16 +26,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from checkers import steps as flat_steps
-from checkers.api import is_ascending
+from checkers.api import distinct, is_ascending
 from checkers.graphs.columns import FAIL, INFO, OK, Numbering, Transactions, key_numbers
 from checkers.graphs.cycles import Edge, Graph, search
 from checkers.graphs.findings import Findings
-from checkers.graphs.list_append import add_time, words
+from checkers.graphs.list_append import add_time, pair_codes, words
 from checkers.graphs.models import implied_by
 from checkers.graphs.operations import Operation
 
 Integers = NDArray[np.int64]
 
+PIECE: Final = 1 << 20
 SENDS_ALLOWED: Final = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
 SUBSCRIBE_ALLOWED: Final = frozenset({"poll-skip", "nonmonotonic-poll"})
 WW_ALLOWED: Final = frozenset({"G1c", "G1c-process", "G1c-realtime"})
@@ -122,16 +123,19 @@ class LogHistory:
 
     def _number_messages(self) -> None:
         """Give each (key, value) a number: columns `sent` and `seen` point at it."""
-        key = np.concatenate([self.sends.key, self.reads.key])
-        value = np.concatenate([self.sends.value, self.reads.value])
-        code = packed(key, value)
+        sends, reads = self.sends, self.reads
+        sent, seen = pair_codes((sends.key, sends.value), (reads.key, reads.value))
+        messages = distinct(sent)
         # Hashing finds the few different ones among many far faster than sorting.
-        number, messages = pd.factorize(code, sort=True)
-        number = number.astype(np.int64)
-        row = np.empty(len(messages), np.int64)
-        row[number] = np.arange(len(code))
-        self.message_key, self.message_value = key[row], value[row]
-        self.sent, self.seen = number[: len(self.sends.key)], number[len(self.sends.key) :]
+        number = pd.Index(messages).get_indexer(seen)
+        strange = np.flatnonzero(number < 0)
+        if strange.size:
+            messages = distinct(np.concatenate([messages, seen[strange]]))
+            number = pd.Index(messages).get_indexer(seen)
+        self.sent, self.seen = np.searchsorted(messages, sent).astype(np.int32), number.astype(np.int32)
+        self.message_key, self.message_value = np.empty(messages.size, np.int64), np.empty(messages.size, np.int64)
+        for rows, own, chosen in ((sends, self.sent, slice(None)), (reads, self.seen, strange)):
+            self.message_key[own[chosen]], self.message_value[own[chosen]] = rows.key[chosen], rows.value[chosen]
         self.writer = np.full(len(messages), -1, dtype=np.int64)
         self.writer[self.sent] = self.sends.operation
 
@@ -162,7 +166,9 @@ def packed(*columns: Integers) -> Integers:
             low, width, span = 0, len(code) + 1, len(code) + 1
             code = code * width + rank
         else:
-            code = code * width + (column - low)
+            code *= width
+            code += column
+            code -= low
         span *= width
     return code
 
@@ -179,6 +185,16 @@ def _columns(rows: list[tuple[int, int, int, int]]) -> Messages:
     return Messages(*(np.ascontiguousarray(table[:, column]) for column in range(4)))
 
 
+def _different(*placed: tuple[NDArray[np.int32], Integers], span: int) -> Integers:
+    """Return one number for each message at an offset: it is read there again and again, and hashing leaves few of many."""
+    pieces = [
+        pd.unique(message[first : first + PIECE].astype(np.int64) * span + offset[first : first + PIECE])
+        for message, offset in placed
+        for first in range(0, message.size, PIECE)
+    ]
+    return np.asarray(pd.unique(np.concatenate([*pieces, np.empty(0, np.int64)])))
+
+
 class Order:
     """The version order of every key: messages by index, and where they contradict each other."""
 
@@ -187,11 +203,9 @@ class Order:
         known = committed[sends.operation] & (sends.offset >= 0)
         placed = reads.offset >= 0
         span = int(max(sends.offset.max(initial=0), reads.offset.max(initial=0))) + 1
-        # A message is read at one offset, again and again: hashing leaves few of many.
-        seen = np.concatenate(
-            [history.sent[known] * span + sends.offset[known], history.seen[placed] * span + reads.offset[placed]]
+        seen = _different(
+            (history.sent[known], sends.offset[known]), (history.seen[placed], reads.offset[placed]), span=span
         )
-        seen = pd.unique(seen)
         message, offset = seen // span, seen % span
         key = history.message_key[message]
         order = np.lexsort((message, offset, key))
@@ -342,10 +356,10 @@ def _inside(found: Findings, history: LogHistory, messages: Messages, index: Int
         found.add(anomaly, (history.index(number),), f"{verb} of {name} moves by {int(delta[place])} inside")
 
 
-def _in_order(messages: Messages) -> Integers:
+def _in_order(messages: Messages) -> Integers | slice:
     """Return the rows by operation and key; within those as they came."""
     code = packed(messages.operation, messages.key)
-    return np.arange(len(code)) if is_ascending(code) else np.argsort(code, kind="stable")
+    return slice(None) if is_ascending(code) else np.argsort(code, kind="stable")
 
 
 def _name(prefix: str, verb: str, delta: int) -> str:
