@@ -2,7 +2,7 @@
 
 Exit codes: 0 done or stopped in good order, 1 an error that nobody foresaw (the node ends and says where), 2 usage or
 configuration, 3 a log directory that is not this node's, 4 an address that cannot be had, 5 the cluster said no, 6 no log
-directory can be used, 7 the metadata on the disk is damaged.
+directory can be used, 7 the metadata is damaged, on the disk or in ZooKeeper.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from uuid import UUID
 import replog.mutants
 from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
 from replog.node import admin, meta_properties
-from replog.node.broker import Broker
+from replog.node.broker import Broker, BrokerFailed
 from replog.node.controller import ControllerNode, listener_of
 from replog.node.log_directories import NoDirectory
 from replog.node.meta_properties import ForeignDirectory
@@ -29,6 +29,8 @@ from replog.node.metadata_damage import DamagedMetadata
 from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
 from replog.ports import Clock, Disk, Entropy, Journal, Network, World
 from replog.types import NodeId
+from replog.zookeeper.operations import NoAuth
+from replog.zookeeper.znodes import DamagedZnode
 
 
 class Exit(IntEnum):
@@ -233,9 +235,28 @@ async def _live(
         # Addresses were tried before: what is left to fail at a start are the directories.
         refused.append(Unusable(Exit.DISK, str(problem)))
         return
+    _foresee(loop, refused)
     await asked_to_stop.wait()
     world.journal.log("info", "asked to stop")
     await stop()
+
+
+def _foresee(loop: asyncio.AbstractEventLoop, refused: list[Unusable]) -> None:
+    """Say in one line, besides the log's story, what ends a node of ZooKeeper mode while it runs and is no bug of ours."""
+    end = loop.get_exception_handler()
+    assert end is not None, "`run` has set what ends the node"
+
+    def told(of: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        problem = context.get("exception")
+        if isinstance(problem, DamagedZnode):
+            refused.append(Unusable(Exit.DAMAGE, str(problem)))
+        elif isinstance(problem, NoAuth):
+            refused.append(Unusable(Exit.REFUSED, f"ZooKeeper does not let us in any more: the ACL of {problem}"))
+        elif isinstance(problem, BrokerFailed):
+            refused.append(Unusable(Exit.REFUSED, str(problem)))
+        end(of, context)
+
+    loop.set_exception_handler(told)
 
 
 async def _check_addresses(world: RealWorld, config: NodeConfig) -> None:
@@ -263,14 +284,15 @@ async def _start_broker(world: World, config: NodeConfig) -> Callable[[], Corout
 async def _start_zookeeper_broker(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
     from replog.node.zookeeper import open_zookeeper
     from replog.node.zookeeper_broker import ZooKeeperBroker, ZooKeeperUnreachable, ZooKeeperUnusable
-    from replog.zookeeper.znodes import DamagedZnode
 
     in_zookeeper_mode = ZooKeeperBroker(world, config, open_zookeeper)
     try:
         await in_zookeeper_mode.start()
     except ZooKeeperUnreachable as problem:
         raise Unusable(Exit.ADDRESS, str(problem)) from None
-    except (ZooKeeperUnusable, DamagedZnode) as problem:
+    except DamagedZnode as problem:
+        raise Unusable(Exit.DAMAGE, str(problem)) from None
+    except ZooKeeperUnusable as problem:
         raise Unusable(Exit.REFUSED, str(problem)) from None
     return in_zookeeper_mode.stop
 

@@ -132,17 +132,21 @@ class KazooZooKeeper:
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
         """Return a znode's data."""
-        data, stat = await self._ask(lambda: self._client.get_async(path, watch=self._on_watch if watch else None))
+        data, stat = await self._ask(
+            lambda: self._client.get_async(path, watch=self._on_watch if watch else None), path
+        )
         return data, _stat(stat)
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         """Tell whether there is such a znode."""
-        stat = await self._ask(lambda: self._client.exists_async(path, watch=self._on_watch if watch else None))
+        stat = await self._ask(lambda: self._client.exists_async(path, watch=self._on_watch if watch else None), path)
         return None if stat is None else _stat(stat)
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
         """Return the names of a znode's children."""
-        names = await self._ask(lambda: self._client.get_children_async(path, watch=self._on_watch if watch else None))
+        names = await self._ask(
+            lambda: self._client.get_children_async(path, watch=self._on_watch if watch else None), path
+        )
         return sorted(names)
 
     async def transaction(self, operations: Sequence[Operation]) -> list[Result]:
@@ -163,11 +167,11 @@ class KazooZooKeeper:
                     transaction.delete(operation.path, version=operation.version)
                 case Check():
                     transaction.check(operation.path, version=operation.version)
-        results = await self._ask(transaction.commit_async)
-        _raise_first(results)
+        results = await self._ask(transaction.commit_async, operations[0].path)
+        _raise_first(results, operations)
         return [_result(result) for result in results]
 
-    async def _ask(self, begin: Callable[[], Any]) -> Any:
+    async def _ask(self, begin: Callable[[], Any], path: str) -> Any:
         if not self._client.connected:
             raise ConnectionLoss
         loop = asyncio.get_running_loop()
@@ -179,7 +183,7 @@ class KazooZooKeeper:
             if problem is None:
                 future.set_result(answer)
             else:
-                future.set_exception(_error(problem))
+                future.set_exception(_error(problem, path))
 
         def answered(result: Any) -> None:  # in kazoo's thread
             _hand_over(loop, settle, result.value if result.successful() else None, result.exception)
@@ -227,11 +231,11 @@ def _stat(stat: ZnodeStat) -> Stat:
     )
 
 
-def _raise_first(results: list[Any]) -> None:
+def _raise_first(results: list[Any], operations: Sequence[Operation]) -> None:
     """Raise what kept a transaction from being done: the others were only rolled back for it."""
-    for result in results:
+    for result, operation in zip(results, operations, strict=True):
         if isinstance(result, Exception) and not isinstance(result, kx.RolledBackError | kx.RuntimeInconsistency):
-            raise _error(result)
+            raise _error(result, operation.path)
 
 
 def _result(result: Any) -> Result:
@@ -240,8 +244,8 @@ def _result(result: Any) -> Result:
     return result if isinstance(result, str) else None
 
 
-def _error(problem: BaseException) -> Exception:
+def _error(problem: BaseException, path: str) -> Exception:
     for known, ours in ERRORS:
         if isinstance(problem, known):
-            return ours(str(problem))
-    return ZooKeeperError(f"{type(problem).__name__} {problem}")
+            return ours(path)
+    return ZooKeeperError(f"{type(problem).__name__} {problem} ({path})")

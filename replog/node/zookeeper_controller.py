@@ -46,6 +46,7 @@ from replog.zookeeper.operations import (
     ConnectionLoss,
     Create,
     Delete,
+    NoAuth,
     NodeExists,
     NoNode,
     Operation,
@@ -274,6 +275,8 @@ class ControllerSeat:
         for start in range(0, len(operations), OPERATIONS_PER_TRANSACTION):
             try:
                 await self.zookeeper.transaction([self._fence, *operations[start : start + OPERATIONS_PER_TRANSACTION]])
+            except NoAuth:
+                raise  # whoever is elected next would be refused as well: an operator has to see to it
             except ZooKeeperError as problem:
                 raise Deposed(f"a write failed: {type(problem).__name__} {problem}") from None
 
@@ -394,7 +397,9 @@ async def read_configs(zookeeper: ZooKeeper) -> dict[tuple[int, str], dict[str, 
         wanted[paths.broker_config(entity)] = (BROKER_RESOURCE, entity)
     found = await read_all(zookeeper, list(wanted))
     return {
-        resource: znodes.decoded(znodes.ConfigZnode, path, found[path][0]).config
+        resource: (znodes.topic_config if resource[0] == TOPIC_RESOURCE else znodes.broker_config)(
+            resource[1], found[path][0]
+        )
         for path, resource in wanted.items()
         if path in found
     }

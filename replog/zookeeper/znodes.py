@@ -1,22 +1,24 @@
 """Znodes as Kafka writes them: JSON in and out, and what cannot be Kafka's is named and refused.
 
 A partition's state is of version 1; `leader_recovery_state` came with KIP-704 and means RECOVERED where it is missing.
-Unknown fields are let pass, as Kafka does; a missing or mistyped one makes a znode damaged: guessing would lose data.
+Unknown fields are let pass, as Kafka does; a missing or mistyped one, an unknown version, an impossible leader or a value
+that no setting has make a znode damaged: guessing would lose data.
 """
 
 import base64
 import binascii
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from replog.types import ZERO_UUID, BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
+from replog.controller.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Definition, invalid_value
+from replog.controller.topics import LEGAL_NAME
+from replog.types import NO_NODE, ZERO_UUID, BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
 from replog.zookeeper import paths
 
 STATE_VERSION: Final = 1
-BROKER_VERSIONS: Final = range(1, 6)
-TOPIC_VERSIONS: Final = range(1, 4)
 JMX_UNUSED: Final = -1
 
 
@@ -123,6 +125,18 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     znode: BrokerZnode
 
 
+# What Kafka has ever written there, up to 3.9.
+_VERSIONS: Final[dict[type[msgspec.Struct], tuple[int | str, ...]]] = {
+    PartitionStateZnode: (STATE_VERSION,),
+    TopicZnode: (1, 2, 3),
+    BrokerZnode: (1, 2, 3, 4, 5),
+    ControllerZnode: (1, 2),
+    ConfigZnode: (1,),
+    ProducerIdsZnode: (1,),
+    ClusterIdZnode: ("1",),
+}
+
+
 def encoded(znode: msgspec.Struct) -> bytes:
     """Return a znode's data."""
     return msgspec.json.encode(znode)
@@ -134,21 +148,25 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 def decoded(kind: type[_T], path: str, data: bytes) -> _T:
     """Return what a znode says; `DamagedZnode` names one that says something else."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        found = msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise DamagedZnode(path, str(problem)) from None
+    version = getattr(found, "version")  # noqa: B009 - every kind has one
+    if version not in _VERSIONS[kind]:
+        raise DamagedZnode(path, f"version {version} is unknown")
+    return found
 
 
 def partition_state(key: TopicPartition, data: bytes) -> PartitionStateZnode:
     """Read a partition's state."""
     path = paths.state(key)
     found = decoded(PartitionStateZnode, path, data)
-    if found.version != STATE_VERSION:
-        raise DamagedZnode(path, f"version {found.version} of a partition's state is unknown")
     if found.leader_recovery_state not in (0, 1):
         raise DamagedZnode(path, f"leader_recovery_state {found.leader_recovery_state}")
     if len(set(found.isr)) != len(found.isr) or not found.isr:
         raise DamagedZnode(path, f"isr {found.isr}")
+    if found.leader != NO_NODE and found.leader not in found.isr:
+        raise DamagedZnode(path, f"leader {found.leader} is not in the isr {found.isr}")
     return found
 
 
@@ -156,8 +174,8 @@ def topic(name: str, data: bytes) -> TopicZnode:
     """Read a topic's assignment."""
     path = paths.topic(name)
     found = decoded(TopicZnode, path, data)
-    if found.version not in TOPIC_VERSIONS:
-        raise DamagedZnode(path, f"version {found.version} of a topic is unknown")
+    if not LEGAL_NAME.fullmatch(name) or name in (".", ".."):
+        raise DamagedZnode(path, "no topic may have this name")
     for index, replicas in found.partitions.items():
         if not index.isdigit() or not replicas or len(set(replicas)) != len(replicas):
             raise DamagedZnode(path, f"partition {index!r} has replicas {replicas}")
@@ -173,9 +191,26 @@ def broker(node: NodeId, data: bytes, czxid: int) -> Registered:
     """Read a registration."""
     path = paths.broker(node)
     found = decoded(BrokerZnode, path, data)
-    if found.version not in BROKER_VERSIONS:
-        raise DamagedZnode(path, f"version {found.version} of a registration is unknown")
     return Registered(node=node, epoch=BrokerEpoch(czxid), znode=found)
+
+
+def topic_config(name: str, data: bytes) -> dict[str, str]:
+    """Read a topic's settings; those we do not have are Kafka's, and let pass."""
+    return _config(paths.topic_config(name), data, TOPIC_CONFIGS)
+
+
+def broker_config(name: str, data: bytes) -> dict[str, str]:
+    """Read a broker's settings, or those of all; the empty name."""
+    return _config(paths.broker_config(name), data, BROKER_CONFIGS)
+
+
+def _config(path: str, data: bytes, definitions: Mapping[str, Definition]) -> dict[str, str]:
+    found = decoded(ConfigZnode, path, data).config
+    for name, value in found.items():
+        wrong = invalid_value(definitions[name], name, value) if name in definitions else None
+        if wrong:
+            raise DamagedZnode(path, wrong)
+    return found
 
 
 def controller_epoch(data: bytes) -> int:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.contracts.test_zookeeper_contract import HOST, RealEnsemble, free_por
 from tests.contracts.test_zookeeper_contract import server as server
 
 CLUSTER = "unusable"
-ADDRESS, REFUSED = 4, 5
+ADDRESS, REFUSED, DAMAGE = 4, 5, 7
 
 
 def node(folder: Path, connect: str, *, node_id: int = 1) -> Path:
@@ -48,8 +49,11 @@ def refusal(config: Path) -> tuple[int, str]:
 
 
 @pytest.fixture
-def root(server: RealEnsemble, tmp_path: Path) -> "Root":
-    return Root(server, tmp_path)
+def root(server: RealEnsemble, tmp_path: Path) -> "Iterator[Root]":
+    made = Root(server, tmp_path)
+    yield made
+    made.client.stop()
+    made.client.close()
 
 
 class Root:
@@ -62,12 +66,22 @@ class Root:
         self.client = KazooClient(f"{HOST}:{server.port}")
 
     def make(self, *, acl: object = None, **znodes: bytes) -> None:
-        self.client.start()
+        self._connect()
         self.client.create(self.path, acl=acl)
         for name, data in znodes.items():
             self.client.create(f"{self.path}/{name.replace('__', '/')}", data, makepath=True)
-        self.client.stop()
-        self.client.close()
+
+    def has(self, path: str) -> bool:
+        self._connect()
+        return self.client.exists(f"{self.path}{path}") is not None
+
+    def shut(self, path: str) -> None:
+        self._connect()
+        self.client.set_acls(f"{self.path}{path}", [make_digest_acl("somebody", "else", all=True)])
+
+    def _connect(self) -> None:
+        if not self.client.connected:
+            self.client.start()
 
 
 def test_nobody_there_within_the_time_allowed(tmp_path: Path) -> None:
@@ -111,22 +125,46 @@ def test_a_damaged_znode_is_named(root: Root) -> None:
 
     code, words = refusal(node(root.folder, root.connect))
 
-    assert code == REFUSED
-    assert "/config/topics/t" in words
+    assert code == DAMAGE
+    assert "znode /config/topics/t is damaged or foreign" in words
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/brokers/topics/t/partitions/0/state",
+        pytest.param("/controller_epoch", marks=pytest.mark.nightly),
+        pytest.param("/latest_producer_id_block", marks=pytest.mark.nightly),
+        pytest.param("/brokers/ids/foreign", marks=pytest.mark.nightly),
+    ],
+)
+def test_what_only_a_controller_reads_stops_it_and_is_named(root: Root, path: str) -> None:
+    damage = {path.strip("/").replace("/", "__"): b'{"version":7}'}
+    root.make(**{"brokers__topics__t": b'{"version":3,"topic_id":"","partitions":{"0":[1]}}'} | damage)
+
+    code, words = refusal(node(root.folder, root.connect))
+
+    assert code == DAMAGE
+    assert f"znode {path} is damaged or foreign" in words
 
 
 @pytest.mark.nightly
-def test_a_controller_that_finds_a_damaged_state_stops_and_names_it(root: Root) -> None:
-    root.make(
-        brokers__topics__t=b'{"version":3,"topic_id":"","partitions":{"0":[1]}}',
-        brokers__topics__t__partitions__0__state=b'{"version":7}',
-    )
+def test_an_acl_that_shuts_a_running_controller_out_is_named(root: Root) -> None:
+    root.make()
     config = node(root.folder, root.connect)
+    running = subprocess.Popen(command("broker", config), stdout=-3, stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: root.has("/controller"))
+        root.shut("/controller_epoch")
+        root.client.delete(f"{root.path}/controller")
 
-    done = subprocess.run(command("broker", config), capture_output=True, text=True, timeout=60, check=False)
+        words = running.communicate(timeout=60)[1]
+    finally:
+        running.kill()
+        running.wait(20)
 
-    assert done.returncode == 1
-    assert "/brokers/topics/t/partitions/0/state is damaged or foreign" in done.stdout + done.stderr
+    assert running.returncode == REFUSED
+    assert "ZooKeeper does not let us in any more: the ACL of /controller_epoch" in words.strip().splitlines()[-1]
 
 
 @pytest.mark.nightly
@@ -134,12 +172,21 @@ def test_an_id_of_a_living_broker(root: Root) -> None:
     root.make()
     first = subprocess.Popen(command("broker", node(root.folder / "first", root.connect)), stdout=-3, stderr=-3)
     try:
-        time.sleep(3)  # noqa: TID251 - a real process
+        until(lambda: root.has("/brokers/ids/1"))
 
         code, words = refusal(node(root.folder / "second", root.connect))
+
+        assert first.poll() is None
     finally:
         first.terminate()
         first.wait(20)
 
     assert code == REFUSED
     assert "broker id 1 is registered by another living broker" in words
+
+
+def until(condition: Callable[[], bool], patience_s: float = 60) -> None:
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)  # noqa: TID251 - a real process
