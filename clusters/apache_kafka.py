@@ -122,10 +122,10 @@ class KafkaCluster(ProcessCluster):
         await self._format_all()
         controllers = {node: self.links.endpoint(node) for node in self.spec.controller_ids}
         self._observer = MetadataObserver(self._view, controllers, self.cluster_id)
+        self._observer.start()
         for node in self.spec.node_ids:
             await self.nodes[node].spawn()
         await asyncio.gather(*(self.nodes[node].serving() for node in self.spec.node_ids))
-        self._observer.start()
         what = "all brokers registered and unfenced"
         await until(lambda: self.state.whole(self.spec), timeout_ms=UP_TIMEOUT_MS, what=what, cluster=self)
 

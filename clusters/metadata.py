@@ -4,6 +4,9 @@ The observer asks the quorum's leader for the metadata log from where it stands,
 high watermark, and asks again from there. It never takes an uncommitted record, so its log never diverges. It
 serves two purposes: targets of faults are chosen by its state, and its entries are the recording's table
 `metadata`. It reaches the controllers' own addresses, never through a relay: no cut blinds it.
+
+It begins before the first node does. Controllers drop records that a snapshot holds: who is told to take a snapshot has
+been overtaken, and a recording with a hole judges nobody. The observer says so then, and the run ends.
 """
 
 import asyncio
@@ -125,9 +128,10 @@ class MetadataObserver:
         self._cluster_id = cluster_id
         self._order = list(self._controllers)
         self._task: asyncio.Task[None] | None = None
+        self.overtaken = ""  # what it missed, once the log was cut before it had read it
 
     def start(self) -> None:
-        """Follow from now on."""
+        """Follow from now on; the controllers may come later."""
         self._task = asyncio.create_task(self._follow(), name="metadata observer")
 
     async def stop(self) -> None:
@@ -194,6 +198,12 @@ class MetadataObserver:
             if leader.leader_id in self._controllers:
                 self._order.sort(key=lambda node: node != leader.leader_id)
         if answer.error_code is not Error.NONE:
+            return False
+        if answer.snapshot_id.end_offset >= 0:
+            self.overtaken = (
+                f"the metadata log was cut up to offset {answer.snapshot_id.end_offset} before its observer had read "
+                f"offset {self.view.next_offset}: raise metadata.log.max.record.bytes.between.snapshots"
+            )
             return False
         state.quorum_leader = self._order[0]
         self.view.apply_committed(answer.records or b"", answer.high_watermark)

@@ -160,9 +160,10 @@ class ProcessCluster(LinkPowers):
         if self.spec.is_zookeeper_mode:
             await self._bring_up(self.spec.controller_ids)
             await self._bring_up(self.spec.broker_ids)
+            self._observer.start()
         else:
+            self._observer.start()  # before there is anything to miss
             await self._bring_up(self.spec.node_ids)
-        self._observer.start()
         await until(
             lambda: self.state.whole(self.spec),
             timeout_ms=REGISTERED_TIMEOUT_MS,
@@ -452,7 +453,8 @@ class ProcessCluster(LinkPowers):
 
     def failures(self) -> list[str]:
         """Return what went wrong with nodes that nobody hurt."""
-        return list(self._failures)
+        overtaken = self._observer.overtaken if isinstance(self._observer, MetadataObserver) else ""
+        return [*self._failures, overtaken] if overtaken else list(self._failures)
 
     def drain_events(self) -> list[NodeEvent]:
         """Return what nodes told, and what was seen of their lives, since the last call."""

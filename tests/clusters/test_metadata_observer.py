@@ -1,0 +1,59 @@
+"""The harness's own look at the metadata log: it waits for its controllers, and says when the log was cut before it."""
+
+import asyncio
+import contextlib
+
+from clusters.api import ClusterState
+from clusters.metadata import MetadataObserver, MetadataView
+from replog.wire.codec import decode_request, encode_response
+from replog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+    SnapshotId,
+)
+
+
+def cut_up_to(offset):
+    """Return how a controller answers that has nothing below this offset."""
+    partition = PartitionData(
+        current_leader=LeaderIdAndEpoch(leader_id=101, leader_epoch=1),
+        snapshot_id=SnapshotId(end_offset=offset, epoch=1),
+    )
+    return FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])])
+
+
+async def answering(body, port=0):
+    async def serve(reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                request = decode_request(await reader.readexactly(int.from_bytes(await reader.readexactly(4))))
+                writer.write(encode_response(request.api, request.version, request.correlation_id, body))
+        writer.close()
+
+    return await asyncio.start_server(serve, "127.0.0.1", port)
+
+
+async def overtaken():
+    closed = await answering(cut_up_to(40))
+    endpoint = closed.sockets[0].getsockname()
+    closed.close()
+    await closed.wait_closed()
+    observer = MetadataObserver(MetadataView(ClusterState(), 0.0), {101: endpoint}, "A" * 22)
+    observer.start()
+    await asyncio.sleep(0)  # it begins, and nobody is there yet
+
+    server = await answering(cut_up_to(40), endpoint[1])
+    async with asyncio.timeout(20):
+        while not observer.overtaken:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+    await observer.stop()
+    server.close()
+    return observer.overtaken
+
+
+def test_an_observer_that_was_overtaken_by_a_snapshot_says_so():
+    assert asyncio.run(overtaken()).startswith(
+        "the metadata log was cut up to offset 40 before its observer had read offset 0"
+    )
