@@ -5,10 +5,13 @@ import importlib
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from clusters.spec import ClusterSpec
 from harness.catalog import faults
+from replog.wire.apis import Api
+from replog.wire.codec import decode_request
 from tests.simulated.cluster_program import Trial, leader
 
 SPEC = ClusterSpec(mode="zookeeper", controllers=1)
@@ -55,6 +58,39 @@ def test_a_broker_that_lost_its_session_is_registered_with_a_later_epoch():
     assert trial.lost() == []
 
 
+def test_a_leave_is_asked_for_again_with_the_epoch_of_the_new_session():
+    """KIP-380, "New Error Code": "it will retry to send the ControlledShutdownRequest with newer broker epoch"."""
+    asked: dict[int, None] = {}
+    epochs = []
+
+    def observe(frame, _):
+        if frame.is_request and frame.api == Api.CONTROLLED_SHUTDOWN:
+            asked[decode_request(memoryview(frame.data)[4:]).body.broker_epoch] = None
+
+    async def leave_while_cut_off(cluster):
+        cluster.simulation.network.frames.observers.append(observe)
+        module = faults()["isolate"]
+        before = cluster.state.brokers[1].broker_epoch
+        async with module.fault(cluster, 1, module.Options(others="nodes")):
+            stopping = asyncio.ensure_future(cluster.stop(1))
+            await until(lambda: (gone := cluster.state.brokers.get(1)) is None or gone.fenced)
+        await stopping
+        epochs.extend([before, cluster.state.brokers[1].broker_epoch])
+        await cluster.start(1)
+
+    spec = msgspec.structs.replace(SPEC, settings={"controlled.shutdown.timeout.ms": 20_000})
+    trial = Trial("zookeeper/leave", spec).run(leave_while_cut_off)
+
+    assert epochs[1] > epochs[0]
+    assert list(asked) == epochs
+    assert trial.lost() == []
+
+
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 - virtual time
+        await asyncio.sleep(0.1)
+
+
 # In an interpreter of its own: what a mutant replaces stays replaced.
 PROGRAM = """
 import asyncio, importlib, sys
@@ -62,6 +98,8 @@ importlib.import_module(f"replog.mutants.{sys.argv[1]}").install()
 from clusters.simulated.violation import Violated
 from clusters.spec import ClusterSpec
 from harness.catalog import faults
+from replog.wire.apis import Api
+from replog.wire.codec import decode_request
 from tests.simulated.cluster_program import Trial
 
 async def scenario(cluster):
