@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from checkers.guarantees import (
     Acknowledged,
@@ -180,6 +181,9 @@ class Timeline:
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
         answered = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
+        if record.replaced_epoch is not None and self._known_epoch(answered, read) > record.replaced_epoch:
+            # What stands there is older than the record: somebody who had kept an older log was elected later (KIP-704).
+            record = replace(record, replaced_epoch=None)
         reach = bisect_right(self._loss_offsets, record.log_offset)
         key = (start, answered, exposed, read, seen, reach, record.acks, record.replaced_epoch, record.below_log_start)
         if key not in self._memory:
@@ -194,6 +198,10 @@ class Timeline:
             last = bisect_right(self._epochs, leader_epoch)
             position = min(max(position, first), last)
         return max(position, 1)
+
+    def _known_epoch(self, answered: int, read: int | None) -> int:
+        """Return the leader epoch in which the record was there at the latest, by its answer and its first reader."""
+        return self.entries[max(answered, read or 0) - 1].state.leader_epoch
 
     def _before_deposed(self, position: int, invoke_ns: int) -> int:
         """Return the position before the first election that the record's leader may not have heard of.

@@ -431,7 +431,7 @@ class Replication:
             epoch=standing.epoch,
             fetch_offset=standing.log.end_offset,
             last_fetched_epoch=standing.log.last_epoch,
-            max_wait_ms=standing.settings.fetch_wait_ms_max,
+            max_wait_ms=standing.settings.fetch_wait_ms,
             high_watermark=standing.high_watermark,
         )
 

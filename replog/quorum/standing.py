@@ -61,6 +61,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.fetch_timeout_ms * 3 // 2
 
     @property
+    def fetch_wait_ms(self) -> int:
+        """How long a leader may keep a fetch without news: an idle quorum must not let its own time-out pass."""
+        return min(self.fetch_wait_ms_max, self.fetch_timeout_ms // 2)
+
+    @property
     def begin_interval_ms(self) -> int:
         """How often a leader presents itself to voters that do not fetch."""
         return self.fetch_timeout_ms // 2

@@ -140,3 +140,17 @@ def test_who_left_the_isr_before_the_answer_may_lack_the_record(tmp_path: Path, 
     run.final_read({0: kept}, epoch=2)
 
     assert ("lost", severity) in [row[:2] for row in found(run.finish())]
+
+
+@pytest.mark.parametrize(("unclean", "severity"), [(True, "permitted"), (False, "violation")])
+def test_what_replaced_a_record_may_be_older_than_the_record(tmp_path: Path, unclean: bool, severity: str) -> None:
+    """A deposed leader goes on writing, is elected uncleanly later, and what it wrote then stands (found by a sweep: unclean-recovery, seed 1002)."""
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": unclean})
+    kept, deposed = run.send(0, 110), run.send(2, 125, acks=0)
+    run.send(1, 120, complete_ns=350_000_000)
+    run.change(200, isr=[2, 3], leader=2)
+    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[2, 3])
+    run.change(600, isr=[1], leader=1, leader_recovery_state=1, eligible_leader_replicas=[])
+    run.final_read({0: kept, 1: deposed}, epoch=0)
+
+    assert ("lost", severity) in [row[:2] for row in found(run.finish())]
