@@ -17,11 +17,12 @@ from harness.affordable import affordable
 from harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
 from harness.schedule import BadScenario, Scenario, Step
 from harness.swarm import drawn_cluster, drawn_load
-from nemesis.targets import Target, draw
+from nemesis.targets import BadTarget, Target, draw, parse
 
 PLAN_VERSION: Final = 1
 HEALING_MS: Final = 2_500  # what a fault's heal takes about, to know how many rounds fit the time
 ROUNDS_MAX: Final = 1_000
+ANY_COUNT: Final = 1 << 31  # of partitions: which there are was checked when the scenario was read
 
 
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +89,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         spec = affordable(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
         load = drawn_load(load, chance(seed, "swarm load"))
     options = msgspec.convert(load, workload.Options)
+    spec = _sized(scenario, spec, cluster)
     time_ms = scenario.time_ms if time_ms is None else time_ms
     return Plan(
         scenario=scenario.name,
@@ -95,7 +97,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         cluster=cluster,
         cluster_id=base64.urlsafe_b64encode(chance(seed, "cluster id").randbytes(16)).decode().rstrip("="),
         mode=scenario.spec.mode,
-        spec=_with_mutants(_sized(spec, cluster), mutants),
+        spec=_with_mutants(spec, mutants),
         workload=scenario.workload,
         workload_plan=msgspec.to_builtins(workload.plan(options, chance(seed, "workload"))),
         time_ms=time_ms,
@@ -109,11 +111,18 @@ def _with_mutants(spec: ClusterSpec, mutants: tuple[str, ...]) -> ClusterSpec:
     return msgspec.structs.replace(spec, mutants=(*spec.mutants, *mutants))
 
 
-def _sized(spec: ClusterSpec, cluster: str) -> ClusterSpec:
+def _sized(scenario: Scenario, spec: ClusterSpec, cluster: str) -> ClusterSpec:
     """Return the cluster that can be had: in the simulator one model stands for an ensemble of ZooKeeper servers."""
-    if spec.is_zookeeper_mode and cluster == "simulated":
-        return msgspec.structs.replace(spec, controllers=1)
-    return spec
+    if not (spec.is_zookeeper_mode and cluster == "simulated"):
+        return spec
+    sized = msgspec.structs.replace(spec, controllers=1)
+    for number, step in enumerate(scenario.steps, start=1):
+        try:
+            parse(step.target, sized, partition_count=ANY_COUNT)
+        except BadTarget as problem:
+            message = f"step {number} ({step.kind}): {problem}: in ZooKeeper mode the simulator has one server for all"
+            raise BadScenario(message) from None
+    return sized
 
 
 def refusal(fault: ModuleType, kind: ModuleType, of_mode: frozenset[str] = frozenset({ZOOKEEPER})) -> str:

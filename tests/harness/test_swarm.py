@@ -41,6 +41,16 @@ def test_in_zookeeper_mode_it_draws_what_that_mode_has():
     assert quorum == []
 
 
+def test_the_simulator_has_one_server_of_zookeeper():
+    """Who names another is told so before anything runs."""
+    scenario = load(scenario_file("voter-disk-loss"), {"cluster.mode": "zookeeper"})
+
+    with pytest.raises(
+        BadScenario, match=r"step \d \(.*controller 102.*: in ZooKeeper mode the simulator has one server"
+    ):
+        made(scenario, seed=1, cluster="simulated", time_ms=None, mutants=())
+
+
 def test_zookeeper_mode_has_no_elr_whatever_is_said():
     """A run was judged by a promise that the mode does not make (found by a sweep: I9, seed 7)."""
     spec = ClusterSpec(mode="zookeeper", settings={"eligible.leader.replicas.enable": True})
