@@ -28,6 +28,7 @@ LOCK: Final = "requirements.lock"
 LEFT_OUT: Final = ("nodes", "unhealed.json")
 MOST_BYTES: Final = 20 << 30
 BLOCK: Final = 1 << 20
+SMALL_BYTES: Final = 1 << 20
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the same run gives the same archive
 
 
@@ -97,8 +98,9 @@ def bundle(run_dir: Path, target: Path) -> Bundle:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             _put(archive, LIST, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
             for name, path in sorted(sources.items()):
-                # Parquet is compressed already.
-                kind = zipfile.ZIP_STORED if path.suffix == ".parquet" else zipfile.ZIP_DEFLATED
+                # Parquet is compressed already, but for its footer: most of a small file.
+                is_dense = path.suffix == ".parquet" and path.stat().st_size >= SMALL_BYTES
+                kind = zipfile.ZIP_STORED if is_dense else zipfile.ZIP_DEFLATED
                 _put(archive, name, path.read_bytes(), kind)
         temporary.replace(target)
     finally:
