@@ -83,6 +83,13 @@ class NewFolder(NamedTuple):
     files: Mapping[str, bytes]
 
 
+class Space(NamedTuple):
+    """How large a file system is, and how much of it may still be written."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class Disk(Protocol):
     """Files by path string. Listings are sorted. Names are durable only after `sync_directory`."""
 
@@ -109,6 +116,9 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Make the names in this directory durable."""
+
+    def space(self, path: str) -> Space:
+        """Return the size of the file system that this directory lies in, and what is left of it."""
 
     def read_file(self, path: str) -> bytes:
         """Return a small file's whole content."""

@@ -21,10 +21,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from replog.ports import Buffer, File, NewFolder
+from replog.ports import Buffer, File, NewFolder, Space
 
 LOG_SUFFIX: Final = ".log"
 PAGE_BYTES: Final = 4096
+CAPACITY_BYTES: Final = 1 << 40  # of a disk that nobody made smaller
 SECTOR_BYTES: Final = 512
 SURVIVAL_BIASES: Final = (0.0, 0.5, 0.5, 0.9, 1.0)
 TORN_SHARE: Final = 0.2
@@ -308,6 +309,14 @@ class SimulatedDisk:
         self._may_fail(self.faults.sync_error_share)
         if not self._lies():
             directory.sync()
+
+    def space(self, path: str) -> Space:
+        """Return the size of the disk, and what is left of it."""
+        self.refuse(path)
+        self._directory(path)
+        capacity_bytes = self.faults.capacity_bytes
+        total_bytes = CAPACITY_BYTES if capacity_bytes is None else capacity_bytes
+        return Space(total_bytes, max(0, total_bytes - self.used_bytes))
 
     def read_file(self, path: str) -> bytes:
         """Return a file's whole content."""

@@ -203,6 +203,7 @@ WHOLE: Final[dict[Api, tuple[Whole, ...]]] = {
     **dict.fromkeys(
         (
             Api.UNREGISTER_BROKER,
+            Api.ALTER_REPLICA_LOG_DIRS,
             Api.ELECT_LEADERS,
             Api.ELECT_DESIGNATED_LEADERS,
             Api.ALTER_PARTITION_REASSIGNMENTS,

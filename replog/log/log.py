@@ -238,10 +238,10 @@ class Log:
             if not self.settings.compacts and self._refused_gap != (self.log_end_offset, gap):
                 self._refused_gap = (self.log_end_offset, gap)
                 raise UnexpectedGap("fetched", 0, gap)
-            self._expect_gaps()
+            self.expect_gaps()
         return headers
 
-    def _expect_gaps(self) -> None:
+    def expect_gaps(self) -> None:
         """Note, durably and before there are any, that this log has gaps: recovery would end it at the first."""
         self.disk.replace_file(f"{self.directory}/{CLEANER_FILE}", rendered([]))
         self.expects_gaps = True
@@ -615,6 +615,13 @@ class Log:
         """Write down, durably, which topic of this name the log belongs to (`partition.metadata`)."""
         self.disk.replace_file(f"{self.directory}/{PARTITION_METADATA_FILE}", partition_metadata(topic_id))
         self.topic_id = topic_id
+
+    def take_over(self, former: "Log") -> None:
+        """Go on as a log in another directory that held the same: what it knew of producers and epochs is more than files say."""
+        self.producers = former.producers
+        self.epochs = former.epochs
+        self._latest_ms = former._latest_ms
+        self._save_epochs()
 
     def _load_topic_id(self) -> None:
         path = f"{self.directory}/{PARTITION_METADATA_FILE}"

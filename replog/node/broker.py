@@ -25,8 +25,10 @@ from replog.node.cluster import ClusterApi
 from replog.node.compaction import Compaction
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.coordinators import Coordinators
+from replog.node.directory_api import DirectoryApi
 from replog.node.directory_assignments import LOOK_MS, DirectoryAssignments
 from replog.node.directory_failures import DirectoryFailures
+from replog.node.directory_moves import DirectoryMoves
 from replog.node.fetch import FetchApi
 from replog.node.flushing import Flushing
 from replog.node.forwarding import FAILED, Forwarding
@@ -79,6 +81,7 @@ class Broker:
             self.replicas, self.directories, metadata_path=config.metadata_log_dir, tell=self._tell_failure
         )
         self.assignments = DirectoryAssignments(self.replicas, self.directories, self.link, self.tasks)
+        self.moves = DirectoryMoves(self.replicas, self.directories, self.assignments, self.tasks)
         self.proposals = ProposalChannel(self.replicas, self.link, self.tasks)
         self.flushing = Flushing(self.replicas, self.tasks)
         self.compaction = Compaction(self.replicas, self.flushing, self.tasks)
@@ -90,7 +93,7 @@ class Broker:
         self.coordinators = Coordinators(
             config, self.replicas, self.link, self.tasks, lambda: self.hosting.broker_epoch
         )
-        cluster = ClusterApi(config, self.replicas, self.directories, self.link, self.tasks, may=may)
+        cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
         self.gate = cluster.gate
         self.handlers = self._handlers(cluster)
         self.server = Server(world, BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features)
@@ -321,6 +324,7 @@ class Broker:
         fetch = FetchApi(self.replicas, self.config, lambda: self.server.unsent_bytes, cluster.gate)
         offsets = OffsetsApi(self.replicas, self.tasks, lambda: self.hosting.broker_epoch)
         forwarding = Forwarding(self.world, self.link, self.tasks)
+        directories = DirectoryApi(self.replicas, self.directories, self.moves)
         return {
             **dict.fromkeys(FAILED, forwarding.handle),
             Api.PRODUCE: ProduceApi(self.replicas, self.coordinators.verifier).handle,
@@ -333,7 +337,8 @@ class Broker:
             Api.DESCRIBE_CLUSTER: cluster.describe_cluster,
             Api.DESCRIBE_TOPIC_PARTITIONS: cluster.describe_topic_partitions,
             Api.DESCRIBE_CONFIGS: cluster.describe_configs,
-            Api.DESCRIBE_LOG_DIRS: cluster.describe_log_dirs,
+            Api.ALTER_REPLICA_LOG_DIRS: directories.alter,
+            Api.DESCRIBE_LOG_DIRS: directories.describe,
             **self.coordinators.handlers(),
         }
 
@@ -364,7 +369,7 @@ class Broker:
         if config.flag("log.cleaner.enable"):
             self._every("compaction", config.integer("log.cleaner.backoff.ms"), self.compaction.begin)
         if len(self.directories.paths) > 1:
-            self._every("directories", LOOK_MS, self.assignments.look)
+            self._every("directories", LOOK_MS, self._look_at_directories)
         self._every("retention", config.integer("log.retention.check.interval.ms"), self._retain)
 
     def _every(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
@@ -373,6 +378,10 @@ class Broker:
             action()
 
         self._timers[name] = asyncio.get_running_loop().call_later(interval_ms / 1000, fire)
+
+    def _look_at_directories(self) -> None:
+        self.assignments.look()
+        self.moves.look()
 
     def _tick_leaders(self) -> None:
         now_ms = self.world.clock.now_ms()

@@ -18,17 +18,15 @@ from replog.controller.topics import invalid_name
 from replog.errors import Error
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.gate import Gate
-from replog.node.log_directories import LogDirectories, StoredLog
 from replog.node.replicas import Replicas
 from replog.node.server import ServerRequest
 from replog.node.tasks import Tasks
-from replog.types import NO_NODE, ZERO_UUID, TopicPartition
+from replog.types import NO_NODE, ZERO_UUID
 from replog.wire.apis import Api
 from replog.wire.messages import api_versions as av
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_cluster as dc
 from replog.wire.messages import describe_configs as dconf
-from replog.wire.messages import describe_log_dirs as dl
 from replog.wire.messages import describe_topic_partitions as dtp
 from replog.wire.messages import metadata as md
 
@@ -44,7 +42,6 @@ class ClusterApi:
         self,
         config: NodeConfig,
         replicas: Replicas,
-        directories: LogDirectories,
         link: ControllerLink,
         tasks: Tasks,
         *,
@@ -52,7 +49,6 @@ class ClusterApi:
     ) -> None:
         self.config = config
         self.replicas = replicas
-        self.directories = directories
         self.link = link
         self.tasks = tasks
         self.settings = TopicSettings(config.values)
@@ -238,36 +234,3 @@ class ClusterApi:
         body: dconf.DescribeConfigsRequest = request.body
         results = [configs.describe(self.image, self.config.values, resource) for resource in body.resources]
         request.reply(dconf.DescribeConfigsResponse(results=results))
-
-    def describe_log_dirs(self, request: ServerRequest) -> None:
-        """Answer what lies in our log directories, and how far each copy lags behind."""
-        body: dl.DescribeLogDirsRequest = request.body
-        wanted: dict[TopicPartition, None] | None = None
-        if body.topics is not None:
-            wanted = {TopicPartition(topic.topic, index): None for topic in body.topics for index in topic.partitions}
-        request.reply(
-            dl.DescribeLogDirsResponse(
-                results=[
-                    dl.DescribeLogDirsResult(log_dir=path, error_code=Error.KAFKA_STORAGE_ERROR)
-                    if path in self.directories.offline
-                    else dl.DescribeLogDirsResult(log_dir=path, topics=self._stored(path, wanted))
-                    for path in self.directories.paths
-                ]
-            )
-        )
-
-    def _stored(self, path: str, wanted: dict[TopicPartition, None] | None) -> list[dl.DescribeLogDirsTopic]:
-        topics: dict[str, list[dl.DescribeLogDirsPartition]] = {}
-        for name, stored in sorted(self.directories.logs.items()):
-            if stored.directory == path and (wanted is None or name in wanted):
-                topics.setdefault(name.topic, []).append(self._stored_partition(name, stored))
-        return [dl.DescribeLogDirsTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()]
-
-    def _stored_partition(self, name: TopicPartition, stored: StoredLog) -> dl.DescribeLogDirsPartition:
-        replica = self.replicas.find(name)
-        high_watermark = stored.high_watermark if replica is None else replica.partition.high_watermark
-        return dl.DescribeLogDirsPartition(
-            partition_index=name.partition,
-            partition_size=stored.log.size,
-            offset_lag=max(0, high_watermark - stored.log.log_end_offset),
-        )

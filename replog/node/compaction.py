@@ -49,7 +49,8 @@ class Compaction:
             await self.flushing.flush([replica])  # what is not durable here is not touched
         cleaner = Cleaner(log, high_watermark=replica.partition.high_watermark, now_ms=self.world.clock.wall_ms())
         steps = cleaner.steps()
-        while replica.is_hosted and not replica.partition.is_offline:
+        # A log that has moved to another directory meanwhile is cleaned there, another time.
+        while replica.is_hosted and not replica.partition.is_offline and replica.partition.log is log:
             try:
                 file = next(steps)
             except StopIteration:

@@ -47,6 +47,10 @@ class DirectoryAssignments:
             self._is_telling = True
             self.tasks.start(self._tell())
 
+    def moved(self) -> None:
+        """Look again next time: a replica lies elsewhere now."""
+        self._seen = (-1, -1)
+
     def _untold(self) -> list[tuple[TopicIdPartition, UUID]]:
         """Return the replicas that lie elsewhere than the metadata says, and where."""
         here = [

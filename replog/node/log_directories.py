@@ -27,6 +27,7 @@ from replog.log.checkpoints import (
 from replog.log.clean_shutdown import LogDirectory, shutdown, startup, write_checkpoints
 from replog.log.creation import files_of_new_log
 from replog.log.log import Log
+from replog.log.moving import DELETE_SUFFIX, FUTURE_SUFFIX, LogCopy, goes_further, put_away
 from replog.log.settings import LogSettings
 from replog.node.meta_properties import FILE_NAME
 from replog.node.metadata_log import directory_id_of
@@ -66,6 +67,8 @@ class LogDirectories:
         self.logs: dict[TopicPartition, StoredLog] = {}
         self.ids: dict[str, UUID] = {}  # by path, as far as they could be read
         self.offline: dict[str, str] = {}  # by path, why; in the order they failed
+        self.preferred: dict[TopicPartition, str] = {}  # where a log is to be created, if somebody has said so
+        self.unfinished: dict[TopicPartition, str] = {}  # logs that were on their way to this directory
         self.on_failure: Callable[[str, list[TopicPartition]], None] = _take_note
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._written: dict[str, dict[TopicPartition, int]] = {}
@@ -136,7 +139,8 @@ class LogDirectories:
         high_watermarks = self._offsets(path, HIGH_WATERMARKS)
         for folder in self.world.disk.list_directory(path):
             name = partition_of(folder)
-            if name is None or name in self.logs:
+            if name is None:
+                self._clear_up(path, folder)
                 continue
             log = Log.open(
                 self.world.disk,
@@ -152,7 +156,27 @@ class LogDirectories:
                 self.world.journal.probe("recovery_cut_log")
             # SPEC 3.5.7: a missing entry means that nothing above the log start is known to be committed.
             high_watermark = high_watermarks.get(name, log.log_start_offset)
-            self.logs[name] = StoredLog(directory=path, log=log, high_watermark=high_watermark)
+            self._keep(name, StoredLog(directory=path, log=log, high_watermark=high_watermark))
+
+    def _clear_up(self, path: str, folder: str) -> None:
+        """Remove what a move between directories left when this broker ended in the middle of it (KIP-113)."""
+        for suffix in (FUTURE_SUFFIX, DELETE_SUFFIX):
+            name = partition_of(folder.removesuffix(suffix)) if folder.endswith(suffix) else None
+            if name is not None:
+                self.world.disk.remove_tree(f"{path}/{folder}")
+                if suffix == FUTURE_SUFFIX:
+                    self.unfinished[name] = path
+
+    def _keep(self, name: TopicPartition, found: StoredLog) -> None:
+        """Keep a log; of two of one name, which a move that was not finished leaves, the one that goes further."""
+        other = self.logs.get(name)
+        if other is None:
+            self.logs[name] = found
+            return
+        first, second = (found, other) if goes_further(found.log, other.log) else (other, found)
+        self.logs[name] = second
+        self.put_aside(name)
+        self.logs[name] = first
 
     def _offsets(self, path: str, file: str) -> dict[TopicPartition, int]:
         try:
@@ -174,7 +198,7 @@ class LogDirectories:
         counts = self._counts()
         folders: dict[str, list[NewFolder]] = {path: [] for path in counts}
         for new in wanted:
-            path = self._prepared[new.name] = min(counts, key=counts.__getitem__)
+            path = self._prepared[new.name] = self._home(new.name, counts)
             counts[path] += 1
             files = files_of_new_log(new.topic_id, leader_epoch=new.leader_epoch)
             folders[path].append(NewFolder(f"{path}/{new.name}", files))
@@ -198,6 +222,11 @@ class LogDirectories:
             counts[stored.directory] += 1
         return counts
 
+    def _home(self, name: TopicPartition, counts: dict[str, int]) -> str:
+        """Return the directory for a new log: the one that was asked for, or the one with the fewest."""
+        preferred = self.preferred.pop(name, None)
+        return preferred if preferred in counts else min(counts, key=counts.__getitem__)
+
     def create(self, name: TopicPartition, settings: LogSettings) -> StoredLog:
         """Create an empty log where it was prepared, or in the directory with the fewest; the next one if that fails.
 
@@ -205,8 +234,7 @@ class LogDirectories:
         """
         path = self._prepared.pop(name, None)
         if path is None or path in self.offline:
-            counts = self._counts()
-            path = min(counts, key=counts.__getitem__)
+            path = self._home(name, self._counts())
         try:
             log = Log.open(
                 self.world.disk,
@@ -228,6 +256,31 @@ class LogDirectories:
     def delete(self, name: TopicPartition) -> None:
         """Remove a log with its files."""
         self.logs.pop(name).log.delete()
+
+    def begin_copy(self, name: TopicPartition, path: str) -> LogCopy:
+        """Begin to copy a log into another directory. Raises that directory's `OSError`."""
+        log = self.logs[name].log
+        return LogCopy(self.world.disk, log, f"{path}/{name}", self.world.clock.wall_ms())
+
+    def take_copy(self, name: TopicPartition, copy: LogCopy) -> str | None:
+        """Let a complete copy be the log; return the folder of the former one, to be removed once nobody has it open.
+
+        returns:  None where the former log's directory has failed meanwhile.
+        Raises the new directory's `OSError`; then nothing has changed.
+        """
+        stored = self.logs[name]
+        log = copy.become_the_log(self.world.clock.wall_ms())
+        former = msgspec.structs.replace(stored)
+        stored.log, stored.directory = log, copy.directory.rpartition("/")[0]
+        try:
+            left = put_away(self.world.disk, former.log)
+        except OSError as problem:
+            self.fail(former.directory, problem)
+            return None
+        self._written.clear()
+        self.write_recovery_points()
+        self.write_high_watermarks()
+        return left
 
     def put_aside(self, name: TopicPartition) -> None:
         """Rename the folder of a log that no committed partition claims."""

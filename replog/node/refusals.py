@@ -12,6 +12,7 @@ from replog.node.groups import refused_commit, refused_commit_in_transaction
 from replog.wire.apis import Api, response_type
 from replog.wire.messages import (
     add_partitions_to_txn,
+    alter_replica_log_dirs,
     consumer_group_describe,
     delete_groups,
     delete_records,
@@ -34,6 +35,19 @@ def refusal(api: Api, body: Any, error: Error) -> msgspec.Struct:
     """Return an answer that refuses a request, whole."""
     refuse = REFUSED.get(api) or FAILED.get(api)
     return refuse(body, error) if refuse is not None else response_type(api)(error_code=error)
+
+
+def _alter_replica_log_dirs(body: Any, error: Error) -> msgspec.Struct:
+    answer = alter_replica_log_dirs.AlterReplicaLogDirPartitionResult
+    results = [
+        alter_replica_log_dirs.AlterReplicaLogDirTopicResult(
+            topic_name=topic.name,
+            partitions=[answer(partition_index=index, error_code=error) for index in topic.partitions],
+        )
+        for directory in body.dirs
+        for topic in directory.topics
+    ]
+    return alter_replica_log_dirs.AlterReplicaLogDirsResponse(results=results)
 
 
 def _describe_configs(body: Any, error: Error) -> msgspec.Struct:
@@ -170,6 +184,7 @@ def _write_markers(body: Any, error: Error) -> msgspec.Struct:
 
 
 REFUSED: Final[dict[Api, Refuse]] = {
+    Api.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
     Api.DESCRIBE_CONFIGS: _describe_configs,
     Api.PRODUCE: _produce,
     Api.LIST_OFFSETS: _list_offsets,

@@ -26,7 +26,7 @@ from uuid import UUID
 
 from replog.config import NodeConfig
 from replog.node.memory import keep_freed_memory
-from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network, NewFolder
+from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network, NewFolder, Space
 
 if TYPE_CHECKING:
     from replog.node.control_page import ControlPage
@@ -183,6 +183,11 @@ class RealDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def space(self, path: str) -> Space:
+        """Return the size of the file system, and what users other than root may still write."""
+        found = os.statvfs(path)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def read_file(self, path: str) -> bytes:
         """Return a small file's whole content."""

@@ -80,7 +80,7 @@ class ZooKeeperBroker(Broker):
         self.control = ControlledBroker(self.metadata, self._state_of)
         self.proposals.version = self.seat.protocol.of(Api.ALTER_PARTITION)
         self.fetching.tells_epoch = False
-        cluster = ClusterApi(config, self.replicas, self.directories, self.link, self.tasks, may=may)
+        cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
         self.gate = cluster.gate
         self.handlers = self._handlers(cluster)
         self.server = Server(

@@ -147,6 +147,7 @@ BROKER_APIS: Final = _ranges(
         Api.TXN_OFFSET_COMMIT: "0-5",
         Api.DESCRIBE_CONFIGS: "1-4",
         Api.ALTER_CONFIGS: "0-2",
+        Api.ALTER_REPLICA_LOG_DIRS: "1-2",
         Api.DESCRIBE_LOG_DIRS: "1-4",
         Api.CREATE_PARTITIONS: "0-3",
         Api.DELETE_GROUPS: "0-2",

@@ -37,6 +37,7 @@ from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_BROKER_APIS
 from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import alter_configs as ac
+from replog.wire.messages import alter_replica_log_dirs as arl
 from replog.wire.messages import consumer_group_describe as cgd
 from replog.wire.messages import consumer_group_heartbeat as cgh
 from replog.wire.messages import create_partitions as cp
@@ -237,6 +238,16 @@ TABLE = {
     "write markers": row(wtm.WriteTxnMarkersRequest(markers=[MARKER]), Operation.ALTER, CLUSTER, OF_CLUSTER),
     "describe transactions": row(
         dtx.DescribeTransactionsRequest(transactional_ids=["x"]), Operation.DESCRIBE, X, OF_TRANSACTION
+    ),
+    "move replicas between directories": row(
+        arl.AlterReplicaLogDirsRequest(
+            dirs=[
+                arl.AlterReplicaLogDir(path="/data", topics=[arl.AlterReplicaLogDirTopic(name=THEIRS, partitions=[0])])
+            ]
+        ),
+        Operation.ALTER,
+        CLUSTER,
+        OF_CLUSTER,
     ),
     "create topics": row(
         ct.CreateTopicsRequest(topics=[ct.CreatableTopic(name=THEIRS)]), Operation.CREATE, CLUSTER, OF_TOPIC

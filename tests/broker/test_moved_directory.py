@@ -1,0 +1,168 @@
+"""Replicas move between log directories of a broker that goes on serving them (AlterReplicaLogDirs, KIP-113)."""
+
+import asyncio
+
+import pytest
+
+from clusters.api import TopicPartition, until
+from clusters.simulated.clients import REQUEST_TIMEOUT_MS
+from clusters.simulated.cluster import PORT
+from clusters.spec import ClusterSpec
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.types import TopicPartition as Name
+from replog.wire.apis import Api
+from replog.wire.messages import alter_replica_log_dirs as alter
+from replog.wire.messages import describe_log_dirs as dl
+from tests.simulated.cluster_program import Trial, leader, settled
+
+TOPIC = "produce-consume"
+PATHS = ("/data/a", "/data/b", "/data/c")
+SPEC = ClusterSpec(min_insync_replicas=2, settings={"log.dirs": ",".join(PATHS), "log.segment.bytes": 4096})
+ALL = range(6)
+
+
+async def ask(cluster, node, api, body):
+    """Send a request to a broker."""
+    client = cluster.clients._client("hand", REQUEST_TIMEOUT_MS)
+    answer = await client.ask_at(Endpoint(cluster.machine(node).host.address, PORT), api, body)
+    await client.close()
+    return answer
+
+
+async def move(cluster, node, path, *partitions, topic=TOPIC):
+    """Ask a broker to move replicas; return what it says of each."""
+    topics = [alter.AlterReplicaLogDirTopic(name=topic, partitions=list(partitions))]
+    body = alter.AlterReplicaLogDirsRequest(dirs=[alter.AlterReplicaLogDir(path=path, topics=topics)])
+    (told,) = (await ask(cluster, node, Api.ALTER_REPLICA_LOG_DIRS, body)).results
+    return [partition.error_code for partition in told.partitions]
+
+
+def copies(cluster, node):
+    """Return where a broker has the topic's logs: (directory, partition), sorted."""
+    logs = cluster.nodes[node].shell.directories.logs
+    return sorted((stored.directory, name.partition) for name, stored in logs.items() if name.topic == TOPIC)
+
+
+async def described(cluster, node):
+    """Return what DescribeLogDirs says of the topic: (directory, partition), sorted; copies under way left out."""
+    answer = await ask(cluster, node, Api.DESCRIBE_LOG_DIRS, dl.DescribeLogDirsRequest(topics=None))
+    return sorted(
+        (result.log_dir, partition.partition_index)
+        for result in answer.results
+        for topic in result.topics
+        if topic.name == TOPIC
+        for partition in topic.partitions
+        if not partition.is_future_key
+    )
+
+
+def in_directory(path):
+    return [(path, partition) for partition in ALL]
+
+
+def folders(cluster, node, path):
+    return [name for name in cluster.machine(node).disk.list_directory(path) if name.startswith(TOPIC)]
+
+
+async def moved(cluster, node, path):
+    await until(
+        lambda: copies(cluster, node) == in_directory(path),
+        timeout_ms=20_000,
+        what=f"all in {path}",
+        cluster=cluster,
+    )
+
+
+def test_replicas_move_while_they_lead_and_follow_and_the_controller_hears_of_it():
+    async def scenario(cluster):
+        assert len({leader(cluster, partition) for partition in ALL}) > 1
+        for node, path in ((1, "/data/c"), (2, "/data/a"), (1, "/data/b")):
+            epochs = {p: cluster.state.partitions[TopicPartition(TOPIC, p)].leader_epoch for p in ALL}
+            assert await move(cluster, node, path, *ALL) == [Error.NONE] * 6
+            await moved(cluster, node, path)
+            assert {p: cluster.state.partitions[TopicPartition(TOPIC, p)].leader_epoch for p in ALL} == epochs
+        shell = cluster.nodes[1].shell
+        image = shell.metadata.image
+        topic = image.topics_by_name[TOPIC]
+        home = shell.directories.ids["/data/b"]
+        await until(
+            lambda: all(partition.directory_of(1) == home for partition in topic.partitions.values()),
+            timeout_ms=10_000,
+            what="the controller knows",
+            cluster=cluster,
+        )
+        await asyncio.sleep(70)
+        assert folders(cluster, 1, "/data/b") == [f"{TOPIC}-{partition}" for partition in ALL]
+        assert folders(cluster, 1, "/data/a") == folders(cluster, 1, "/data/c") == []
+        await cluster.kill(1)  # what was moved is found again
+        await cluster.start(1)
+        await settled(cluster)
+        assert await described(cluster, 1) == in_directory("/data/b")
+
+    trial = Trial(7, SPEC).run(scenario)
+
+    assert len(trial.acknowledged()) > 500
+    assert trial.lost() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_broker_that_loses_its_power_in_the_middle_loses_nothing(seed):
+    async def scenario(cluster):
+        await asyncio.sleep(2)
+        assert await move(cluster, 1, "/data/c", *ALL) == [Error.NONE] * 6
+        await asyncio.sleep(seed * 0.001)
+        await cluster.power_fail(1)
+        await cluster.start(1)
+        await settled(cluster)
+        assert sorted(partition for _, partition in copies(cluster, 1)) == list(ALL)
+        await cluster.kill(1)
+        await cluster.start(1)
+        await settled(cluster)
+
+    trial = Trial(seed, SPEC).run(scenario)
+
+    assert trial.lost() == []
+
+
+def test_what_cannot_be_moved_is_told_and_nothing_changes():
+    async def scenario(cluster):
+        before = copies(cluster, 1)
+        disk, shell = cluster.machine(1).disk, cluster.nodes[1].shell
+        disk.break_below("/data/c", 5)
+        shell.directories.fail("/data/c", OSError(5, "EIO"))
+
+        assert await move(cluster, 1, "/elsewhere", 0) == [Error.LOG_DIR_NOT_FOUND]
+        assert await move(cluster, 1, "/data/c", 0) == [Error.KAFKA_STORAGE_ERROR]
+        assert await move(cluster, 1, "/data/b", 0, topic="nobody's") == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await move(cluster, 1, "/data/b", 77) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+        here, partition = next(one for one in before if one[0] != "/data/c")
+        assert await move(cluster, 1, here, partition) == [Error.NONE]
+        assert shell.moves.copies == {}
+        answer = await ask(cluster, 1, Api.DESCRIBE_LOG_DIRS, dl.DescribeLogDirsRequest(topics=None))
+        told = {
+            result.log_dir: (result.error_code, result.total_bytes, result.usable_bytes) for result in answer.results
+        }
+        assert told["/data/c"] == (Error.KAFKA_STORAGE_ERROR, -1, -1)
+        assert told["/data/a"][0] is Error.NONE
+        assert 0 < told["/data/a"][2] < told["/data/a"][1]
+        disk.mend("/data/c")
+        await cluster.kill(1)
+        await cluster.start(1)
+
+    assert Trial(5, SPEC).run(scenario).lost() == []
+
+
+def test_a_new_replica_is_created_where_somebody_asked_for_it():
+    async def scenario(cluster):
+        shell = cluster.nodes[1].shell
+        shell.directories.preferred[Name("later", 0)] = "/data/c"
+        await cluster.clients.admin("maker").create_topic(
+            "later", partitions=1, replication_factor=3, timeout_ms=20_000
+        )
+        await until(
+            lambda: shell.directories.find(Name("later", 0)) is not None, timeout_ms=9_000, what="made", cluster=cluster
+        )
+        assert shell.directories.find(Name("later", 0)).directory == "/data/c"
+
+    Trial(4, SPEC).run(scenario)
