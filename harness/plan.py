@@ -16,7 +16,7 @@ from clusters.spec import ZOOKEEPER, ClusterSpec
 from harness.affordable import affordable
 from harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
 from harness.schedule import BadScenario, Scenario, Step
-from harness.swarm import drawn_cluster, drawn_load
+from harness.swarm import drawn_cluster, drawn_load, with_points
 from nemesis.targets import BadTarget, Target, draw, parse
 
 PLAN_VERSION: Final = 1
@@ -88,6 +88,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     if scenario.swarm:
         spec = affordable(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
         load = drawn_load(load, chance(seed, "swarm load"))
+        spec = with_points(spec, chance(seed, "points")) if cluster == "simulated" else spec
     options = msgspec.convert(load, workload.Options)
     spec = _sized(scenario, spec, cluster)
     time_ms = scenario.time_ms if time_ms is None else time_ms

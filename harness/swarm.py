@@ -61,6 +61,11 @@ def _settings(spec: ClusterSpec, random: Random) -> dict[str, Any]:
     return settings
 
 
+def with_points(spec: ClusterSpec, random: Random) -> ClusterSpec:
+    """Let named points in the nodes' code be late or fail in half of the seeds (`replog/node/points.py`, simulated nodes only)."""
+    return replace(spec, settings={"tribunal.points": random.random() < 0.5, **spec.settings})
+
+
 def drawn_load(options: dict[str, Any], random: Random) -> dict[str, Any]:
     """Draw the load, where the workload has such options."""
     choices: dict[str, tuple[int, ...]] = {"partitions": (1, 3, 6), "rate": (60, 150, 240), "readers": (1, 2)}

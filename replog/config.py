@@ -146,6 +146,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "tribunal.undo.journal": "",  # folder: what a power failure would undo (on the file system of log.dirs)
     "tribunal.control.page": "",  # file shared with the harness: how clock and disk are to misbehave
     "tribunal.metrics.port": 0,
+    "tribunal.points": False,  # the simulator makes named points in the code late or fail (node/points.py)
     "tribunal.controller.joins": False,  # a controller outside controller.quorum.voters: observes until it is added
 }
 

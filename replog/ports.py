@@ -39,6 +39,9 @@ class Entropy(Protocol):
     def uuid(self) -> UUID:
         """Return a fresh random (version 4) id."""
 
+    def strikes(self, point: str) -> bool:
+        """Tell whether a named point in the code is to be late or to fail now (`node/points.py`); never so in earnest."""
+
 
 class File(Protocol):
     """An open regular file. Errors of the world are `OSError`."""

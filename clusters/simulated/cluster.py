@@ -42,11 +42,12 @@ from clusters.simulated.process import NS_PER_S
 from clusters.simulated.transport import SimulatedTransport
 from clusters.simulated.violation import Violated
 from clusters.simulated.watch import Watch
-from clusters.simulated.world import EPOCH_MS, Machine, Simulation, Told
+from clusters.simulated.world import EPOCH_MS, Machine, Points, Simulation, Told
 from clusters.simulated.zookeeper_model import Model
 from replog.config import DEFAULTS, Endpoint, NodeConfig
 from replog.types import METADATA_TOPIC
 
+POINTS_SETTING: Final = "tribunal.points"
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
 PORT: Final = 9092
 DATA: Final = "/data"
@@ -69,6 +70,8 @@ class SimulatedCluster(Powers):
         self.clock = clock
         self.cluster_id = cluster_id
         simulation.network.frames.on = True
+        if spec.node_settings().get(POINTS_SETTING):
+            simulation.points = Points(simulation.loop)
         self.control_watch: ControlWatch | None = None
         self.model = Model()  # of ZooKeeper, where there is one
         self.nodes: dict[int, SimulatedNode] = {node: self._new_node(node) for node in spec.node_ids}

@@ -48,6 +48,31 @@ class Probes:
         self.counts[name, machine] += 1
 
 
+class Points:
+    """Where in the nodes' code something is late or fails, and how often: drawn by the seed, point by point.
+
+    Most points are quiet in a run, so that what one of them causes is not always covered up by another.
+    """
+
+    ODDS: Final = (0.0, 0.0, 0.0, 0.01, 0.05, 0.2)
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self._odds: dict[str, float] = {}
+
+    def odds(self, point: str) -> float:
+        """Return how often it is struck in this run."""
+        odds = self._odds.get(point)
+        if odds is None:
+            odds = self._odds[point] = self._loop.random(f"points/{point}").choice(self.ODDS)
+        return odds
+
+    def strikes(self, point: str, random: Random) -> bool:
+        """Draw whether it is struck now."""
+        odds = self.odds(point)
+        return odds > 0 and random.random() < odds
+
+
 class Simulation:
     """Everything of one seed: loop, network, machines, and what they told."""
 
@@ -60,6 +85,7 @@ class Simulation:
         self.lives = 0  # how often a process was started or ended
         self.told: list[Told] = []
         self.probes = Probes()
+        self.points: Points | None = None  # where a run asks for them
         self.listeners: list[Callable[[Told], None]] = []
         self.cluster: object = None  # what runs in it, for who wants to look at it afterwards
         self.log_lines: list[str] | None = None  # set to a list to keep what nodes say to people
@@ -266,6 +292,11 @@ class SimulatedEntropy:
     def uuid(self) -> UUID:
         """Return a version 4 id."""
         return UUID(int=self._machine.random("uuid").getrandbits(128), version=4)
+
+    def strikes(self, point: str) -> bool:
+        """Tell whether the seed wants this point of the code to be late or to fail now."""
+        points = self._machine.simulation.points
+        return points is not None and points.strikes(point, self._machine.random("points"))
 
 
 class SimulatedJournal:

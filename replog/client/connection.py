@@ -82,6 +82,8 @@ class Connection:
         network = self._world.network
         try:
             async with asyncio.timeout(timeout_ms / 1000):
+                if self._world.entropy.strikes("connection is refused"):
+                    raise ConnectionRefusedError("at a point of the simulator")
                 await network.connect(self.endpoint.host, self.endpoint.port, lambda: _Stream(self))
                 await self._negotiate(timeout_ms)
         except (OSError, TimeoutError) as problem:

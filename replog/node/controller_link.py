@@ -13,6 +13,7 @@ import msgspec
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint
+from replog.node.points import strikes
 from replog.ports import World
 from replog.types import NO_NODE, NodeId
 from replog.wire.apis import Api
@@ -50,7 +51,10 @@ class ControllerLink:
             connection = await self._open()
             answer = connection.send(api, body, version=version, timeout_ms=timeout_ms)
             was_sent = True
-            return await answer
+            told = await answer
+            if strikes(self.world, "controller's answer is lost"):
+                raise ConnectionLost(f"{api.name}: the answer is lost")
+            return told
         except (ConnectionLost, UnsupportedVersion) as problem:
             self.drop()
             raise NoController(str(problem), was_sent=was_sent) from None

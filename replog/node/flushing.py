@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from replog.log.settings import NEVER
+from replog.node.points import linger
 from replog.node.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 
@@ -92,6 +93,7 @@ class Flushing:
         ]
         try:
             await self.disk.sync_in_background([file for _, flush in flushes for file in flush.files])
+            await linger(self.replicas.world, "flush is noticed late")
             for replica, flush in flushes:
                 if replica.is_hosted and not replica.partition.is_offline:
                     replica.partition.log.complete_flush(flush)

@@ -11,6 +11,7 @@ from uuid import UUID
 from replog.broker.isr import AlterPartitionAnswer, Proposal
 from replog.errors import Error
 from replog.node.controller_link import ControllerLink, NoController
+from replog.node.points import linger
 from replog.node.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import (
@@ -72,10 +73,13 @@ class ProposalChannel:
         return {key: item for key, item in queue.items() if _is_wanted(*item)}
 
     async def _exchange(self, sent: Sent) -> None:
+        request = self._request(sent)
+        await linger(self.replicas.world, "proposal is sent late")
         try:
             response = await self.link.send(
-                Api.ALTER_PARTITION, self._request(sent), version=self.version, timeout_ms=REQUEST_TIMEOUT_MS
+                Api.ALTER_PARTITION, request, version=self.version, timeout_ms=REQUEST_TIMEOUT_MS
             )
+            await linger(self.replicas.world, "proposal's answer is heard late")
         except NoController:
             self._retry_all(sent)
             return

@@ -16,6 +16,7 @@ from uuid import UUID
 from replog.config import Endpoint, NodeConfig, Voter
 from replog.log.log import Flush, Log
 from replog.node.metadata_log import CommittedBatch, MetadataLog, directory_id_of
+from replog.node.points import linger, strikes
 from replog.node.quorum_description import description
 from replog.node.quorum_peers import QuorumPeers
 from replog.node.server import ServerRequest
@@ -354,8 +355,12 @@ class QuorumNode:
     def _sync(self, effect: events.SyncLog) -> None:
         flush = self._log.log.begin_flush()
         loop = asyncio.get_running_loop()
-        self._syncing = loop.create_task(self._world.disk.sync_in_background(flush.files))
+        self._syncing = loop.create_task(self._make_durable(flush))
         self._syncing.add_done_callback(partial(self._synced, flush, effect.sync_id))
+
+    async def _make_durable(self, flush: Flush) -> None:
+        await self._world.disk.sync_in_background(flush.files)
+        await linger(self._world, "metadata's sync is noticed late")
 
     def _synced(self, flush: Flush, sync_id: int, task: "asyncio.Task[None]") -> None:
         if self._closed or task.cancelled():
@@ -398,7 +403,7 @@ class QuorumNode:
             return
         self._telling = True
         try:
-            budget_bytes = NOTICE_BYTES
+            budget_bytes = 1 if strikes(self._world, "metadata is told bit by bit") else NOTICE_BYTES
             while self._notices and not self._closed:
                 notice = self._notices[0]
                 if isinstance(notice, events.Committed):

@@ -10,6 +10,7 @@ from functools import partial
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.log.batch import CorruptBatch
+from replog.node.points import strikes
 from replog.ports import World
 from replog.quorum.events import Failure, Send
 from replog.quorum.messages import Reply, VoteRequest
@@ -81,6 +82,9 @@ class QuorumPeers:
         try:
             if isinstance(effect.request, VoteRequest) and effect.request.pre_vote:
                 self._require_pre_vote(connection)
+            if strikes(self._world, "quorum request is lost"):
+                loop.call_soon(self._fail, effect.request_id, Failure.LOST)
+                return
             future = connection.send(api, body, timeout_ms=self._request_timeout_ms)
         except UnsupportedVersion:
             loop.call_soon(self._fail, effect.request_id, Failure.UNSUPPORTED_VERSION)

@@ -15,6 +15,7 @@ from replog.client.connection import Connection, ConnectionLost, UnsupportedVers
 from replog.errors import Error
 from replog.log.batch import CorruptBatch
 from replog.node.flushing import Flushing
+from replog.node.points import linger, strikes
 from replog.node.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, TopicIdPartition
@@ -147,6 +148,7 @@ class SourceLoop:
         epoch = source.session.epoch
         timeout_ms = self.limits.wait_ms_max + GRACE_MS
         response: FetchResponse = await connection.send(Api.FETCH, self._request(question), timeout_ms=timeout_ms)
+        await linger(self.world, "fetched records are applied late")
         source.session.answered(epoch, response.error_code, response.session_id)
         if response.error_code is not Error.NONE:
             self.world.journal.probe("fetch_session_lost")
@@ -218,6 +220,8 @@ class SourceLoop:
             # KAFKA-14704: cut first; the high watermark of this answer belongs to data that did not come.
             self.replicas.perform(replica, partition.on_divergence(diverging.epoch, diverging.end_offset))
             return None
+        if strikes(self.world, "segment is rolled early"):
+            partition.log.roll(self.world.clock.wall_ms())
         records = answer.records or b""
         log_start_offset = partition.log.log_start_offset
         try:

@@ -27,7 +27,12 @@ def test_every_drawn_cluster_can_be():
     assert all(1 <= one.min_insync_replicas < one.replication_factor <= one.brokers for one in specs)
     for vary in ("brokers", "controllers", "replication_factor", "min_insync_replicas"):
         assert len({getattr(one, vary) for one in specs}) > 1, vary
-    for name in ("broker.session.timeout.ms", "log.segment.bytes", "eligible.leader.replicas.enable"):
+    for name in (
+        "broker.session.timeout.ms",
+        "log.segment.bytes",
+        "eligible.leader.replicas.enable",
+        "tribunal.points",
+    ):
         assert len({one.settings[name] for one in specs}) > 1, name
 
 
