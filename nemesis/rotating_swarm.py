@@ -72,6 +72,15 @@ def kinds(cluster: Cluster) -> list[tuple[ModuleType, dict[str, Any]]]:
     return [*others, (drop_messages, {"api": "fetch", "limit": 3}), (late_news, {"delay_ms": 450})]
 
 
+def _has_messages(cluster: Cluster, node: int, given: dict[str, Any]) -> bool:
+    """Tell whether a broker sends what a fault of messages waits for: with no metadata log to fetch, only followers fetch."""
+    return (
+        given.get("api") != "fetch"
+        or not cluster.spec.is_zookeeper_mode
+        or any(node in one.replicas and one.leader not in (node, -1) for one in cluster.state.partitions.values())
+    )
+
+
 def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Bite and heal: every single fault did. One victim of the first period is the target."""
     random = Random(f"{options.seed}/rotating swarm")
@@ -84,7 +93,10 @@ def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContext
         victims = random.sample(cluster.spec.broker_ids, min(count, len(cluster.spec.broker_ids)))
         if number == 0 and node not in victims and node in cluster.spec.broker_ids:
             victims[0] = node
-        chosen = random.sample(able, len(victims))
+        chosen = [
+            kind if _has_messages(cluster, victim, kind[1]) else (pause, {})
+            for kind, victim in zip(random.sample(able, len(victims)), victims, strict=True)
+        ]
         if cluster.spec.is_zookeeper_mode and random.random() < options.server_odds:
             chosen.append(random.choice(SERVER_KINDS))
             victims.append(random.choice(cluster.spec.controller_ids))
