@@ -20,15 +20,21 @@ def _zookeeper() -> None:
         pytest.skip(str(problem))
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["processes", "containers"])
-def test_nothing_is_lost(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "time"),
+    [
+        ("processes", "9s"),
+        pytest.param("processes", "25s", marks=pytest.mark.nightly),
+        pytest.param("containers", "25s", marks=pytest.mark.nightly),
+    ],
+)
+def test_nothing_is_lost(kind: str, time: str, tmp_path: Path) -> None:
     if kind == "containers" and (obstacles := containers.obstacles()):
         pytest.skip(obstacles[0].reason)
     assert shutil.which("java")
 
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", "run", "zookeeper-ensemble", "--cluster", kind, "--seed", "22",
+        [sys.executable, "-m", "harness.cli.main", "run", "zookeeper-ensemble", "--cluster", kind, "--seed", "22", "--time", time,
          "--engine", "inline", "--out", str(tmp_path), "--json", "-q"],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
@@ -36,3 +42,5 @@ def test_nothing_is_lost(kind: str, tmp_path: Path) -> None:
     verdict = json.loads(done.stdout.splitlines()[-1])
     # (A leader whose session ends on a slow machine may lose what acks=1 acknowledged: R5.)
     assert verdict["verdict"] in {"PASS", "PERMITTED"}, done.stdout[-2000:]
+    hurt = {fault["kind"] for fault in verdict["test"]["faults"] if fault["bit"] and fault["healed"]}
+    assert {"kill", "isolate"} <= hurt
