@@ -20,10 +20,10 @@ def told(hosts, folder, wanted):
     living = LivingCluster.launched(ssh, folder, ClusterSpec(hosts=hosts, **SMALL))
     found, took_s = {}, {}
     try:
-        for name, node, options in wanted:
+        for name, node, options, lasts_s in wanted:
             began = time.monotonic()
-            effect = living.run(lambda cluster, name=name, node=node, options=options: hurt(
-                cluster, faults()[name], node, 0.3, **options))  # fmt: skip
+            effect = living.run(lambda cluster, name=name, node=node, options=options, lasts_s=lasts_s: hurt(
+                cluster, faults()[name], node, lasts_s, **options))  # fmt: skip
             took_s[name] = time.monotonic() - began
             holds = effect.proof.holds and effect.heal is not None and effect.heal.holds
             found[name] = True if holds else [broken(effect.proof.facts), effect.heal and broken(effect.heal.facts)]

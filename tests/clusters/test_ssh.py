@@ -18,7 +18,7 @@ from clusters.ssh_hosts import HostEntry, Shell, read_hosts
 from harness.catalog import faults
 from harness.plan import refusal
 from tests.nemesis.fault_matrix import write_row
-from tests.nemesis.fault_table import ONCE
+from tests.nemesis.fault_table import COMPOSED, ONCE
 
 ROOT = Path(__file__).parents[2]
 NODES = (1, 2, 3, 101)
@@ -135,13 +135,13 @@ def wait_for_sshd(town, node):
     raise AssertionError(f"no sshd on {address(node)}")
 
 
-THREE = [["kill", 1, {}], ["isolate", 2, {"others": "nodes"}], ["power-loss", 3, {}]]
+THREE = [["kill", 1, {}, 0.3], ["isolate", 2, {"others": "nodes"}, 0.3], ["power-loss", 3, {}, 0.3]]
 
 
 def test_three_faults_bite_and_heal_on_hosts_and_nothing_is_left(town):
     told = town.told(THREE)
 
-    assert {name: told[name] for name, _, _ in THREE} == dict.fromkeys(("kill", "isolate", "power-loss"), True), told
+    assert {name: told[name] for name, *_ in THREE} == dict.fromkeys(("kill", "isolate", "power-loss"), True), told
     assert told["leftovers"] == []
     assert told["records"] >= told["acknowledged"] > 0
     assert {"start", "registered", "unfenced"} <= set(told["events"])
@@ -150,8 +150,8 @@ def test_three_faults_bite_and_heal_on_hosts_and_nothing_is_left(town):
 
 
 EVERY = [
-    [name, node, options]
-    for name, node, _, options in ONCE
+    [name, node, options, lasts_s]
+    for name, node, lasts_s, options in ONCE + COMPOSED
     if not refusal(faults()[name], ssh) and name != "remove-voter"  # one controller votes here
 ]
 
@@ -161,10 +161,10 @@ EVERY = [
 def test_every_fault_bites_and_heals_on_hosts(town):
     told = town.told(EVERY, run="every")
 
-    for name, _, _ in EVERY:
+    for name, *_ in EVERY:
         fine = told[name] is True
         write_row("ssh", name, bit=fine, healed=fine, took_s=told["took_s"][name])
-    assert {name: told[name] for name, _, _ in EVERY if told[name] is not True} == {}
+    assert {name: told[name] for name, *_ in EVERY if told[name] is not True} == {}
     assert told["leftovers"] == []
 
 
