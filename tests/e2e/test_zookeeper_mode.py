@@ -34,7 +34,7 @@ def test_nothing_is_lost(kind: str, time: str, tmp_path: Path) -> None:
     assert shutil.which("java")
 
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", "run", "zookeeper-ensemble", "--cluster", kind, "--seed", "22", "--time", time,
+        [sys.executable, "-m", "harness.cli.main", "run", "zookeeper-ensemble", "--cluster", kind, "--seed", "20", "--time", time,
          "--engine", "inline", "--out", str(tmp_path), "--json", "-q"],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
