@@ -16,6 +16,7 @@ from replog.types import BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartitio
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, encode_request
 from replog.wire.messages import alter_partition as ap
+from replog.wire.messages import controlled_shutdown as cs
 from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
@@ -110,6 +111,7 @@ class TestRequests:
             (Api.LEADER_AND_ISR, 2, li.LeaderAndIsrRequest(broker_epoch=50)),
             (Api.UPDATE_METADATA, 5, um.UpdateMetadataRequest(broker_epoch=50)),
             (Api.STOP_REPLICA, 1, sr.StopReplicaRequest(broker_epoch=50)),
+            (Api.CONTROLLED_SHUTDOWN, 2, cs.ControlledShutdownRequest(broker_id=1, broker_epoch=50)),
         ],
     )
     def test_they_carry_the_generation(self, api: Api, first: int, body: msgspec.Struct) -> None:
