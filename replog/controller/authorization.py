@@ -192,6 +192,7 @@ WHOLE: Final[dict[Api, tuple[Whole, ...]]] = {
             Api.CONTROLLER_REGISTRATION,
             Api.ASSIGN_REPLICAS_TO_DIRS,
             Api.GET_REPLICA_LOG_INFO,  # KIP-966: "ACL: CLUSTER_ACTION"
+            Api.ELECT_DESIGNATED_LEADERS,  # likewise; versions 0-2 of ElectLeaders stay as released
             Api.LEADER_AND_ISR,
             Api.STOP_REPLICA,
             Api.UPDATE_METADATA,
@@ -205,7 +206,6 @@ WHOLE: Final[dict[Api, tuple[Whole, ...]]] = {
             Api.UNREGISTER_BROKER,
             Api.ALTER_REPLICA_LOG_DIRS,
             Api.ELECT_LEADERS,
-            Api.ELECT_DESIGNATED_LEADERS,
             Api.ALTER_PARTITION_REASSIGNMENTS,
             Api.UPDATE_FEATURES,
             Api.ADD_RAFT_VOTER,

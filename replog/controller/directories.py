@@ -1,21 +1,23 @@
 """Log directories of replicas: which copy lies where, and what goes when a directory fails (KIP-858).
 
-A broker with several directories tells where each replica lies (AssignReplicasToDirs) and, with its heartbeats,
-which directories have failed. A replica in a directory that its broker no longer has may neither lead nor be in an ISR.
-A replica of which nobody has said where it lies counts as online: brokers with one directory need not say, they end with it.
+Where a new replica of a broker with one directory lies is known beforehand. A broker with several tells where each lies
+(AssignReplicasToDirs) and, with its heartbeats, which directories have failed; so does one whose only directory is another
+than before. A replica in a directory that its broker no longer has may neither lead nor be in an ISR. One of which nobody
+has said where it lies counts as online.
 """
 
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from replog.controller import records as r
-from replog.controller.fencing import leaving_partitions
+from replog.controller.election import Election
+from replog.controller.fencing import leaders_for, leaving_partitions
 from replog.controller.image import Image
 from replog.controller.policy import Policy
 from replog.controller.state import Broker
 from replog.controller.turn import Turn
 from replog.errors import Error
-from replog.types import ZERO_UUID, NodeId, TopicIdPartition
+from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicIdPartition
 from replog.wire.messages import assign_replicas_to_dirs as m
 
 
@@ -81,6 +83,11 @@ def _assign(turn: Turn, broker: Broker, key: TopicIdPartition, directory: UUID) 
         )
     if not broker.has_online(directory) and broker.broker_id in partition.isr:
         turn.append(leaving_partitions(turn.policy, broker.broker_id, [key]))
+    elif partition.leader == NO_NODE and not broker.has_online(before):
+        # It seemed offline when its broker was unfenced. As an empty copy it may only lead where anybody may.
+        topic = turn.image.topics[key.topic_id].name
+        if turn.policy.election(topic) is Election.UNCLEAN:
+            turn.append(leaders_for(turn.policy, [key]))
     return Error.NONE
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from replog.controller.elr import NOBODY, Eligible, LastKnownMode, effective_min_isr, eligible
 from replog.controller.records import PartitionChangeRecord
-from replog.controller.state import Nodes, Partition
+from replog.controller.state import UNASSIGNED, Nodes, Partition
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId, TopicIdPartition
 
 _Fields = dict[str, Any]  # of the change record in the making: only what changes
@@ -42,12 +42,18 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     designated_leader: NodeId = NO_NODE
 
 
+def unassigned(_: NodeId) -> UUID:
+    """Return that nobody knows where a new replica will lie."""
+    return UNASSIGNED
+
+
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for the partition's topic while it changes."""
 
     min_insync_replicas: int  # as configured, before the cap by the replication factor
     elr_enabled: bool
     last_known_mode: LastKnownMode
+    default_directory: Callable[[NodeId], UUID] = unassigned  # where a new replica of a broker will lie (KIP-858)
 
 
 class _Target(NamedTuple):
@@ -97,7 +103,7 @@ def partition_change(
     _write_leader(fields, partition, target, elected)
     _write_isr(fields, partition, isr, rules)
     _write_recovery(fields, partition, wish, elected)
-    _write_assignment(fields, partition, target)
+    _write_assignment(fields, partition, target, rules)
     _write_lists(fields, partition, lists, rules)
     if not fields:
         return None  # a change that changes nothing is not written (SPEC 2.1.5)
@@ -214,12 +220,13 @@ def _write_recovery(fields: _Fields, partition: Partition, wish: Wish, elected: 
         fields["leader_recovery_state"] = int(state)
 
 
-def _write_assignment(fields: _Fields, partition: Partition, target: _Target) -> None:
+def _write_assignment(fields: _Fields, partition: Partition, target: _Target, rules: Rules) -> None:
     if target.replicas != partition.replicas:
         fields["replicas"] = list(target.replicas)
-        if partition.directories:
-            known = dict(zip(partition.replicas, partition.directories, strict=True))
-            fields["directories"] = [known.get(node, UUID(int=0)) for node in target.replicas]
+        known = {node: partition.directory_of(node) for node in partition.replicas}
+        directories = [known[node] if node in known else rules.default_directory(node) for node in target.replicas]
+        if partition.directories or any(directory != UNASSIGNED for directory in directories):
+            fields["directories"] = directories
     if target.adding != partition.adding_replicas:
         fields["adding_replicas"] = list(target.adding)
     if target.removing != partition.removing_replicas:

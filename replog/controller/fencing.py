@@ -92,11 +92,18 @@ def leaders_for_leaderless(policy: Policy, *, newly_active: NodeId | None = None
         for key in image.leaderless()
         if newly_active is None or newly_active in image.topics[key.topic_id].partitions[key.partition].replicas
     ]
+    return leaders_for(policy, keys, newly_active=newly_active)
+
+
+def leaders_for(
+    policy: Policy, keys: Iterable[TopicIdPartition], *, newly_active: NodeId | None = None
+) -> list[MetadataRecord]:
+    """Re-evaluate who may lead these partitions."""
     return changes(
         policy,
         keys,
         lambda topic, _: Wish(election=policy.election(topic)),
-        lambda node: node == newly_active or image.is_active(node),
+        lambda node: node == newly_active or policy.image.is_active(node),
     )
 
 

@@ -22,7 +22,10 @@ from replog.controller.record_versions import METADATA_VERSION, NEWEST
 from replog.controller.state import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
+    DIRECTORIES_LEVEL,
+    MIGRATING,
     TOPIC_RESOURCE,
+    UNASSIGNED,
     Broker,
     BrokerEndpoint,
     FeatureRange,
@@ -98,6 +101,7 @@ class Image:
         self.elr_members = PartitionIndex()
         self.leaders = PartitionIndex()
         self._leaderless: set[TopicIdPartition] = set()
+        self._directories: dict[tuple[UUID, ...], tuple[UUID, ...]] = {}
         self._not_preferred: set[TopicIdPartition] = set()
         self._reassigning: set[TopicIdPartition] = set()
         self.partition_count = 0
@@ -150,6 +154,19 @@ class Image:
         """Tell whether a replica can be served: its broker unfenced, its log directory not failed (KIP-858)."""
         broker = self.brokers.get(node)
         return broker is not None and not broker.fenced and broker.has_online(partition.directory_of(node))
+
+    def default_directory(self, node: NodeId) -> UUID:
+        """Return where a new replica of a broker will lie: known beforehand where it has one directory (KIP-858)."""
+        broker = self.brokers.get(node)
+        if broker is None or self.metadata_version < DIRECTORIES_LEVEL:
+            return UNASSIGNED
+        if not broker.log_dirs:
+            return MIGRATING
+        return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
+
+    def default_directories(self, replicas: Nodes) -> tuple[UUID, ...]:
+        """Return where the replicas of a new partition will lie."""
+        return _directories(self.default_directory(node) for node in replicas)
 
     def fit(self, partition: Partition, acceptable: Callable[[NodeId], bool]) -> Callable[[NodeId], bool]:
         """Return `acceptable` for the partition's replicas: a replica in a failed directory is not (SPEC 0.4)."""
@@ -243,9 +260,13 @@ class Image:
             leader_epoch=LeaderEpoch(record.leader_epoch),
             partition_epoch=PartitionEpoch(record.partition_epoch),
             leader_recovery_state=LeaderRecoveryState(record.leader_recovery_state),
-            directories=_directories(record.directories),
+            directories=self._shared(_directories(record.directories)),
         )
         self._put_partition(topic, record.partition_id, partition)
+
+    def _shared(self, directories: tuple[UUID, ...]) -> tuple[UUID, ...]:
+        """Return the one tuple that all partitions with these directories have: a third of the memory."""
+        return self._directories.setdefault(directories, directories)
 
     def _apply_partition_change(self, record: r.PartitionChangeRecord) -> None:
         topic = self.topics.get(record.topic_id)

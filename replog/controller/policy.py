@@ -88,6 +88,7 @@ class Policy:
             min_insync_replicas=self.min_insync_replicas(topic),
             elr_enabled=self.elr_enabled,
             last_known_mode=self.last_known_mode,
+            default_directory=self.image.default_directory,
         )
 
     def unclean_enabled(self, topic: str) -> bool:
@@ -116,6 +117,20 @@ class Policy:
         if self.settings.unclean_recovery_strategy is not Strategy.BALANCED:
             return self.settings.unclean_recovery_strategy
         return strategy_of_old_option(enabled=self.settings.unclean_leader_election)
+
+    def deprecated(self) -> list[str]:
+        """Name where the old option still decides: KIP-966 marks it as deprecated (D19)."""
+        levels = [
+            ("the cluster", self.image.cluster_config(UNCLEAN_ENABLE), self.image.cluster_config(RECOVERY_STRATEGY))
+        ]
+        for name in sorted(self.image.topics_by_name):
+            if not name.startswith("__"):  # those of the coordinators are ours, and have it from the released software
+                own = self.image.topic_config
+                levels.append((f"topic {name}", own(name, UNCLEAN_ENABLE), own(name, RECOVERY_STRATEGY)))
+        found = [where for where, old, strategy in levels if old is not None and strategy is None]
+        if self.settings.unclean_leader_election and self.settings.unclean_recovery_strategy is Strategy.BALANCED:
+            found.insert(0, "the controller's file")
+        return found
 
     def _most_specific(self, topic: str, name: str) -> str | None:
         own = self.image.topic_config(topic, name)

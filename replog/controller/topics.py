@@ -168,7 +168,12 @@ def new_partition(image: Image, replicas: Nodes) -> Partition:
     """Return a partition's first state (SPEC 2.11.2)."""
     isr = tuple(node for node in replicas if image.is_active(node))
     return Partition(
-        replicas=replicas, isr=isr, leader=isr[0], leader_epoch=LeaderEpoch(0), partition_epoch=PartitionEpoch(0)
+        replicas=replicas,
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
+        directories=image.default_directories(replicas),
     )
 
 

@@ -299,6 +299,19 @@ def control_batch(
     )
 
 
+def control_batch_of(
+    entries: Sequence[tuple[ControlType, bytes]], *, timestamp_ms: int, base_offset: int = 0, leader_epoch: int = -1
+) -> bytes:
+    """Return a control batch of several records; the first says what the batch is (`control_type`)."""
+    return build(
+        [NewRecord(_CONTROL_KEY.pack(0, kind), value) for kind, value in entries],
+        timestamp_ms=timestamp_ms,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=CONTROL,
+    )
+
+
 def end_transaction_marker(
     *,
     producer_id: int,

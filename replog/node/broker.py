@@ -81,6 +81,8 @@ class Broker:
             self.replicas, self.directories, metadata_path=config.metadata_log_dir, tell=self._tell_failure
         )
         self.assignments = DirectoryAssignments(self.replicas, self.directories, self.link, self.tasks)
+        if len(config.log_dirs) == 1:
+            self.hosting.on_hosted = self.assignments.hosted
         self.moves = DirectoryMoves(self.replicas, self.directories, self.assignments, self.tasks)
         self.proposals = ProposalChannel(self.replicas, self.link, self.tasks)
         self.flushing = Flushing(self.replicas, self.tasks)

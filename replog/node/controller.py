@@ -29,10 +29,13 @@ from replog.controller.events import (
     Tick,
 )
 from replog.controller.features import KRAFT_VERSION, SUPPORTED
-from replog.controller.policy import Settings, Strategy
+from replog.controller.policy import RECOVERY_STRATEGY, UNCLEAN_ENABLE, Settings, Strategy
 from replog.controller.record_versions import NEWEST, RecordWriter
 from replog.errors import Error
 from replog.log.log import Log
+from replog.node.broker_links import OwnRequest
+from replog.node.controller_link import ControllerLink
+from replog.node.controller_registration import ControllerRegistration
 from replog.node.gate import Gate
 from replog.node.metadata_log import open_metadata_log
 from replog.node.metrics import MetricsServer, exposition
@@ -47,6 +50,7 @@ from replog.wire.apis import CONTROLLER_APIS, Api
 from replog.wire.messages import (
     alter_partition,
     api_versions,
+    controller_registration,
 )
 from replog.wire.records.metadata import decode_metadata_record
 from replog.wire.translate import current_alter_partition, old_alter_partition
@@ -83,11 +87,15 @@ class ControllerNode:
         self._committed_end = 0
         self._reign = 0
         self._writer = RecordWriter(NEWEST)
-        self._unanswered: dict[int, ServerRequest] = {}
+        self._unanswered: dict[int, ServerRequest | OwnRequest] = {}
         self._next_token = 0
         self._until_committed: deque[tuple[int, Reply | Tell]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._connections: dict[NodeId, Connection] = {}
+        self.link = ControllerLink(
+            world, f"controller-{config.node_id}", self._leader, open_timeout_ms=LOG_INFO_TIMEOUT_MS
+        )
+        self.registration: ControllerRegistration | None = None
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -102,6 +110,16 @@ class ControllerNode:
         incarnation = self.world.entropy.uuid()
         self.world.journal.event("start", node=self.config.node_id, role="controller", incarnation=str(incarnation))
         quorum = self.quorum or self.prepare()
+        self.registration = ControllerRegistration(
+            self.world,
+            self.tasks,
+            self.link,
+            node_id=self.config.node_id,
+            incarnation=incarnation,
+            endpoint=advertised_of(self.config),
+            image=lambda: self.controller.image,
+            tell_ourselves=self._register_here,
+        )
         address = listener_of(self.config)
         await self.server.start(address)
         if self.config.integer("tribunal.metrics.port"):
@@ -117,6 +135,7 @@ class ControllerNode:
         self.server.stop()
         self.metrics.stop()
         self.tasks.cancel()
+        self.link.drop()
         for connection in self._connections.values():
             connection.close()
         self._log.close()
@@ -137,6 +156,7 @@ class ControllerNode:
         self._committed_end = last_offset + 1
         self._finish_committed()
         self._snapshot_if_due()
+        self._look_at_registration()
 
     def on_snapshot(self, reader: SnapshotReader) -> None:
         """Start over from a snapshot."""
@@ -144,6 +164,7 @@ class ControllerNode:
             self._also_tell().on_snapshot(reader)
         self.controller.load_snapshot([decode_metadata_record(value) for value in reader], reader.end_offset)
         self._committed_end = reader.end_offset
+        self._look_at_registration()
 
     def on_leading(self, epoch: QuorumEpoch, next_offset: int) -> None:
         """Begin to act as the active controller."""
@@ -156,6 +177,9 @@ class ControllerNode:
         self.world.journal.log("info", f"active controller in epoch {epoch}, from offset {next_offset}")
         self.world.journal.event("controller_active", node=self.config.node_id, epoch=epoch)
         self._perform(self.controller.activate(self._now_ms, next_offset))
+        if places := self.controller.policy.deprecated():
+            words = f"{UNCLEAN_ENABLE} is deprecated in favour of {RECOVERY_STRATEGY}; set for {', '.join(places)}"
+            self.world.journal.log("warning", words)
         self._arm()
 
     def on_resigned(self, epoch: QuorumEpoch) -> None:
@@ -167,9 +191,14 @@ class ControllerNode:
         self._stop_acting()
 
     def on_leader_changed(self, leader: NodeId, epoch: QuorumEpoch) -> None:
-        """Take no notice: brokers are told by the quorum where to go."""
+        """Be known to the new leader; brokers are told by the quorum where to go."""
         if self._also_tell:
             self._also_tell().on_leader_changed(leader, epoch)
+        self._look_at_registration()
+
+    def _look_at_registration(self) -> None:
+        if self.registration is not None:
+            self.registration.look()
 
     def _stop_acting(self) -> None:
         if self._timer is not None:
@@ -224,7 +253,23 @@ class ControllerNode:
         else:
             self._decide(request)
 
-    def _decide(self, request: ServerRequest) -> None:
+    def _register_here(
+        self, body: controller_registration.ControllerRegistrationRequest
+    ) -> "asyncio.Future[controller_registration.ControllerRegistrationResponse] | None":
+        if self.quorum is None or not (self.quorum.is_leading and self.controller.is_active):
+            return None
+        request = OwnRequest(Api.CONTROLLER_REGISTRATION, 0, body, self.link.client_id)
+        self._decide(request)
+        return request.answer
+
+    def _leader(self) -> tuple[NodeId, Endpoint | None]:
+        assert self.quorum is not None
+        node, _, address = self.quorum.leader
+        if address is None:
+            address = next((voter.endpoint for voter in self.config.voters if voter.node_id == node), None)
+        return node, address
+
+    def _decide(self, request: ServerRequest | OwnRequest) -> None:
         body = request.body
         if isinstance(body, alter_partition.AlterPartitionRequest):
             body = current_alter_partition(body, request.version, self._topic_id)
@@ -236,7 +281,7 @@ class ControllerNode:
         topic = self.controller.image.topics_by_name.get(name)
         return topic.topic_id if topic else ZERO_UUID
 
-    def _refuse(self, request: ServerRequest) -> None:
+    def _refuse(self, request: ServerRequest | OwnRequest) -> None:
         if request.is_answered:
             return
         request.reply(refusal(request.api, request.body, Error.NOT_CONTROLLER))
@@ -344,6 +389,15 @@ def listener_of(config: NodeConfig) -> Endpoint:
     """Return where the controller role listens: a combined node has a listener of its own for it."""
     text = config.text("controller.listeners")
     return endpoint("controller.listeners", text) if text else config.listener
+
+
+def advertised_of(config: NodeConfig) -> Endpoint:
+    """Return where others reach the controller role."""
+    text = config.text("controller.advertised.listeners")
+    if text:
+        return endpoint("controller.advertised.listeners", text)
+    known = next((voter.endpoint for voter in config.voters if voter.node_id == config.node_id), None)
+    return known or listener_of(config)
 
 
 def settings_of(config: NodeConfig) -> Settings:

@@ -1,19 +1,19 @@
 """Telling the controller in which log directory each replica lies (AssignReplicasToDirs, KIP-858).
 
-Only a broker with several directories has anything to say: with one, its replicas are where the broker is. The committed
-metadata is compared with what is here, and what differs is told until it does not. So nothing has to be remembered, and
-no answer is trusted: a controller that forgot is told again.
+The committed metadata is compared with what is here, and what differs is told until it does not. So nothing has to be
+remembered, and no answer is trusted: a controller that forgot is told again. A broker with one directory has something to
+say only where that is another than it was, or replicas are of before directories were told.
 """
 
 import asyncio
 from typing import Final
 from uuid import UUID
 
-from replog.controller.state import UNASSIGNED
+from replog.controller.state import DIRECTORIES_LEVEL, UNASSIGNED
 from replog.errors import Error
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.log_directories import LogDirectories
-from replog.node.replicas import Replicas
+from replog.node.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicIdPartition
 from replog.wire.apis import Api
@@ -40,12 +40,26 @@ class DirectoryAssignments:
     def look(self) -> None:
         """Tell what is not known, if anything can have changed since the last look."""
         now = (self.replicas.metadata.image.last_offset, len(self.replicas.offline))
-        if self._is_telling or now == self._seen or self.broker_epoch == NO_BROKER_EPOCH:
+        if now == self._seen or not self._may_tell():
             return
         self._seen = now
         if self._untold():
             self._is_telling = True
             self.tasks.start(self._tell())
+
+    def hosted(self, replica: Replica) -> None:
+        """Look at one replica whose metadata changed: enough where there is one directory, nothing moves there."""
+        if not self._may_tell():
+            return
+        stored = self.directories.find(replica.name)
+        directory = UNASSIGNED if stored is None else self.directories.ids.get(stored.directory, UNASSIGNED)
+        if directory not in (UNASSIGNED, self._told(replica.key)):
+            self._is_telling = True
+            self.tasks.start(self._tell())
+
+    def _may_tell(self) -> bool:
+        level = self.replicas.metadata.image.metadata_version
+        return not self._is_telling and self.broker_epoch != NO_BROKER_EPOCH and level >= DIRECTORIES_LEVEL
 
     def moved(self) -> None:
         """Look again next time: a replica lies elsewhere now."""

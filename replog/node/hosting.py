@@ -9,7 +9,7 @@ come last, many together: their files are laid down in the background, and who a
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 from uuid import UUID
@@ -41,6 +41,7 @@ class Hosting:
         self.settings = TopicSettings(config.values)
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
         self.has_begun = False
+        self.on_hosted: Callable[[Replica], None] | None = None  # told of each whose metadata changed
         self._earlier: dict[
             TopicIdPartition, None
         ] = {}  # partitions of former lives, kept while a directory is offline
@@ -202,6 +203,8 @@ class Hosting:
             assigned.state, broker_epoch=self.broker_epoch, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()
         )
         self.replicas.perform(replica, effects)
+        if self.on_hosted is not None:
+            self.on_hosted(replica)
 
     def _host(self, assigned: Assigned) -> Replica:
         stored = self._stored(assigned)

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from replog.config import Endpoint, NodeConfig
+from replog.controller.features import KRAFT_VERSION, SUPPORTED
 from replog.errors import Error
 from replog.log.batch import (
     BatchHeader,
@@ -22,6 +23,7 @@ from replog.log.batch import (
     batches,
     build,
     control_batch,
+    control_batch_of,
     control_type,
     has_valid_crc,
     records,
@@ -42,6 +44,7 @@ from replog.wire.codec import encode_struct
 from replog.wire.records.control import Endpoint as VoterEndpoint
 from replog.wire.records.control import (
     KRaftVersionFeature,
+    KRaftVersionRecord,
     LeaderChangeMessage,
     LeaderChangeMessageVoter,
     SnapshotFooterRecord,
@@ -57,6 +60,10 @@ SNAPSHOT_BATCH_RECORDS: Final = 1000
 LISTENER: Final = "CONTROLLER"
 # Version 1 adds directory ids, which the voters' record has anyway; Kafka's own dumper reads version 0 only.
 LEADER_CHANGE_VERSION: Final = 0
+SUPPORTED_VERSIONS: Final = KRaftVersionFeature(
+    min_supported_version=SUPPORTED[KRAFT_VERSION].lowest, max_supported_version=SUPPORTED[KRAFT_VERSION].highest
+)
+VERSION_WITH_VOTERS: Final = encode_struct(KRaftVersionRecord(kraft_version=1), 0)  # voters are in the log from 1 on
 
 
 class CommittedBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,8 +230,11 @@ class MetadataLog:
 
     def append_voters(self, effect: AppendVoters) -> None:
         """Write the control batch that fixes the voters' directories (KIP-853)."""
-        value = _voters_record(effect.voters, effect.endpoints)
-        self._append_control(ControlType.KRAFT_VOTERS, value, effect.base_offset, effect.epoch)
+        entries = [(ControlType.KRAFT_VOTERS, _voters_record(effect.voters, effect.endpoints))]
+        if effect.with_version:
+            entries.append((ControlType.KRAFT_VERSION, VERSION_WITH_VOTERS))
+        batch = control_batch_of(entries, timestamp_ms=self._world.clock.wall_ms())
+        self._append(batch, effect.base_offset, effect.epoch)
 
     def _append_control(self, kind: ControlType, value: bytes, base_offset: int, epoch: int) -> None:
         self._append(control_batch(kind, value, timestamp_ms=self._world.clock.wall_ms()), base_offset, epoch)
@@ -379,8 +389,9 @@ def _snapshot_batches(values: Iterable[bytes], epoch: int, now_ms: int, voters: 
     offset = 1
     if voters is not None:
         # The set in force must outlive the records below the snapshot, or a removed voter would be one again.
-        yield control_batch(ControlType.KRAFT_VOTERS, voters, timestamp_ms=now_ms, base_offset=1, leader_epoch=epoch)
-        offset = 2
+        members = [(ControlType.KRAFT_VOTERS, voters), (ControlType.KRAFT_VERSION, VERSION_WITH_VOTERS)]
+        yield control_batch_of(members, timestamp_ms=now_ms, base_offset=1, leader_epoch=epoch)
+        offset = 3
     for chunk in _chunks(values):
         entries = [NewRecord(None, value) for value in chunk]
         yield build(entries, timestamp_ms=now_ms, base_offset=offset, leader_epoch=epoch)
@@ -401,7 +412,7 @@ def _voters_record(voters: Sequence[ReplicaKey], endpoints: Iterable[tuple[NodeI
             voter_id=key.node_id,
             voter_directory_id=key.directory_id,
             endpoints=listeners.get(key.node_id, []),
-            kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+            kraft_version_feature=SUPPORTED_VERSIONS,
         )
         for key in voters
     ]

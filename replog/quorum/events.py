@@ -138,12 +138,13 @@ class AppendLeaderChange(Deed, frozen=True, kw_only=True):
 
 
 class AppendVoters(Deed, frozen=True, kw_only=True):
-    """Write the control batch that fixes the voters' directories: one record (KIP-853)."""
+    """Write the control batch that fixes the voters' directories: one record, or two with the version (KIP-853)."""
 
     base_offset: int
     epoch: QuorumEpoch
     voters: tuple[ReplicaKey, ...]
     endpoints: tuple[tuple[NodeId, Endpoint], ...] = ()
+    with_version: bool = False
 
 
 class AppendFetched(Deed, frozen=True, kw_only=True):

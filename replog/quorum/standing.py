@@ -140,12 +140,20 @@ class Standing:
         )
 
     def append_voters(self, voters: tuple[ReplicaKey, ...]) -> int:
-        """Write a voter set, and where its members listen; return its offset (KIP-853)."""
+        """Write a voter set, and where its members listen; return its offset (KIP-853).
+
+        The first of a log comes with the version that has voter sets in the log (kraft.version 1).
+        """
         offset = self.log.end_offset
+        is_first = self.log.latest_voters is None
         known = ((voter.node_id, self.endpoint_of(voter.node_id)) for voter in voters)
         endpoints = tuple((node_id, endpoint) for node_id, endpoint in known if endpoint is not None)
-        self.log.append(BatchSpan(offset, offset + 1, self.epoch, voters, endpoints))
-        self.outbox.append(AppendVoters(base_offset=offset, epoch=self.epoch, voters=voters, endpoints=endpoints))
+        self.log.append(BatchSpan(offset, offset + 1 + is_first, self.epoch, voters, endpoints))
+        self.outbox.append(
+            AppendVoters(
+                base_offset=offset, epoch=self.epoch, voters=voters, endpoints=endpoints, with_version=is_first
+            )
+        )
         return offset
 
     def learn_endpoint(self, node_id: NodeId, endpoint: Endpoint) -> None:

@@ -382,6 +382,16 @@ def test_the_most_specific_strategy_wins(
     assert box.controller.policy.strategy(TOPIC) is wanted
 
 
+def test_a_warning_names_where_the_deprecated_option_decides() -> None:
+    """KIP-966: "unclean.leader.election.enable will be marked as deprecated" (D19)."""
+    box = cluster(unclean_leader_election=True).topic(partition({"replicas": [1, 2, 3]}))
+    box.config("unclean.leader.election.enable", "true")
+    box.cluster_config("unclean.leader.election.enable", "true")
+    box.cluster_config("unclean.recovery.strategy", "Balanced")
+
+    assert box.controller.policy.deprecated() == ["the controller's file", f"topic {TOPIC}"]
+
+
 def alter(box: Box, resource_type: int, resource: str, name: str, value: str | None, operation: int = 0) -> Error:
     config = iac.AlterableConfig(name=name, config_operation=operation, value=value)
     wanted = iac.AlterConfigsResource(resource_type=resource_type, resource_name=resource, configs=[config])

@@ -2,19 +2,23 @@
 
 from uuid import UUID
 
+import msgspec
 import pytest
 
+from replog.controller import fencing
 from replog.controller import records as r
 from replog.controller.describe import page
 from replog.controller.state import LOST, UNASSIGNED
 from replog.errors import Error
-from replog.types import NO_NODE, NodeId
+from replog.types import NO_NODE, BrokerEpoch, NodeId
 from replog.wire.messages import alter_partition as ap
+from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import assign_replicas_to_dirs as m
 from replog.wire.messages import broker_heartbeat as bh
+from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_topic_partitions as dtp
 from replog.wire.messages import update_features as uf
-from tests.cases.controllers import Box
+from tests.cases.controllers import Box, log_dir
 from tests.cases.partitions import TOPIC_ID, partition
 
 A, B, ELSEWHERE = UUID(int=9001), UUID(int=9002), UUID(int=9099)
@@ -203,3 +207,65 @@ def test_directories_need_their_metadata_version() -> None:
     box.topic(partition({"replicas": [1]})).activate()
 
     assert assign(box, A, 0) == [Error.UNSUPPORTED_VERSION]
+
+
+# --- brokers with one directory: what is known beforehand --------------------------------------------------
+
+
+def one_disk_each(*, elr: bool = True, metadata_version: int = 25, **settings: object) -> Box:
+    box = Box(min_insync_replicas=1, **settings).features(elr=elr, metadata_version=metadata_version)
+    return box.broker(1, log_dirs=(A, B)).broker(2).broker(3).activate()
+
+
+def made(box: Box, *replicas: int) -> tuple[UUID, ...]:
+    assignment = ct.CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
+    wanted = ct.CreatableTopic(name="new", num_partitions=-1, replication_factor=-1, assignments=[assignment])
+    assert box.send(ct.CreateTopicsRequest(topics=[wanted])).topics[0].error_code is Error.NONE
+    return box.image.topics_by_name["new"].partitions[0].directories
+
+
+def test_where_a_new_replica_lies_is_known_beforehand_if_there_is_one_directory() -> None:
+    assert made(one_disk_each(), 1, 2, 3) == (UNASSIGNED, log_dir(2), log_dir(3))
+
+
+def test_below_the_metadata_version_of_directories_nothing_is_said() -> None:
+    assert made(one_disk_each(elr=False, metadata_version=16), 2, 3) == ()
+
+
+def test_a_replica_that_is_added_lies_in_its_brokers_one_directory() -> None:
+    box = one_disk_each()
+    made(box, 2)
+
+    partition = apr.ReassignablePartition(partition_index=0, replicas=[3, 1])
+    topic = apr.ReassignableTopic(name="new", partitions=[partition])
+    box.send(apr.AlterPartitionReassignmentsRequest(topics=[topic]))
+
+    found = box.image.topics_by_name["new"].partitions[0]
+    assert [found.directory_of(NodeId(node)) for node in (3, 1, 2)] == [log_dir(3), UNASSIGNED, log_dir(2)]
+
+
+@pytest.mark.parametrize(("unclean", "leader"), [(False, NO_NODE), (True, 2)])
+def test_a_copy_made_anew_in_the_only_directory_leads_where_anybody_may(unclean: bool, leader: int) -> None:
+    """Its broker was wiped: until it has said where the empty copy lies it is fit for nothing."""
+    box = one_disk_each(unclean_leader_election=unclean)
+    made(box, 2)
+    policy = box.controller.policy
+    box.write(fencing.fence(policy, box.image.brokers[NodeId(2)]))
+    wiped = msgspec.structs.replace(box.image.brokers[NodeId(2)], epoch=BrokerEpoch(500), log_dirs=(ELSEWHERE,))
+    box.write([r.registration_record(wiped)])
+    box.write(fencing.unfence(policy, wiped))
+    before = box.image.topics_by_name["new"].partitions[0].leader
+
+    wanted = m.AssignReplicasToDirsRequestDirectoryData(
+        id_=ELSEWHERE,
+        topics=[
+            m.AssignReplicasToDirsRequestTopicData(
+                topic_id=box.image.topics_by_name["new"].topic_id,
+                partitions=[m.AssignReplicasToDirsRequestPartitionData(partition_index=0)],
+            )
+        ],
+    )
+    box.send(m.AssignReplicasToDirsRequest(broker_id=2, broker_epoch=500, directories=[wanted]))
+
+    found = box.image.topics_by_name["new"].partitions[0]
+    assert (before, found.leader, found.directories) == (NO_NODE, leader, (ELSEWHERE,))

@@ -267,7 +267,7 @@ class World:
             case events.AppendLeaderChange(base_offset=base, epoch=epoch):
                 disk.batches.append(Batch(BatchSpan(base, base + 1, epoch), f"leader {effect.leader_id}"))
             case events.AppendVoters(base_offset=base, epoch=epoch, voters=voters):
-                disk.batches.append(Batch(BatchSpan(base, base + 1, epoch, voters), "voters"))
+                disk.batches.append(Batch(BatchSpan(base, base + 1 + effect.with_version, epoch, voters), "voters"))
             case events.AppendFetched(records=records, batches=spans):
                 contents = bytes(records).decode().split("\n")
                 disk.batches += [Batch(span, content) for span, content in zip(spans, contents, strict=True)]
