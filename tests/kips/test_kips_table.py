@@ -75,3 +75,11 @@ def test_every_decision_has_its_line() -> None:
     lines = [line for line in TEXT.splitlines() if re.match(r"\| D\d+ \|", line)]
 
     assert [line.split("|")[1].strip() for line in lines] == [f"D{number}" for number in range(1, 22)]
+
+
+def test_every_sentence_has_code_and_a_test() -> None:
+    rows = [line.split(" | ") for line in TEXT.splitlines() if line.startswith("| ") and ".py" in line]
+
+    bare = [cells[0] for cells in rows if ".py:" not in cells[-2] or "::" not in cells[-1]]
+
+    assert bare == []
