@@ -173,7 +173,7 @@ class Coordinator:
     def _reply(self, waiting: Waiting, answer: msgspec.Struct) -> None:
         error = next((error for error in errors_in(answer) if error not in ROUTINE), None)
         if error is not None:
-            what = f"{self.replica.name}: {waiting.who}: {type(waiting.body).__name__}{_names(waiting.body)}"
+            what = f"{self.replica.name}: {waiting.who}: {asked(waiting.body)}"
             self.shards.replicas.world.journal.log("info", f"{what}: {error.name}")
         waiting.respond(answer)
 
@@ -401,7 +401,9 @@ class Shards:
         replica.produces.add(DelayedProduce([result], NEVER_MS, respond), result)
 
 
-def _names(body: Any) -> str:
-    """Return who a request speaks for, for people."""
+def asked(body: Any) -> str:
+    """Return what was asked, and in whose name, for people."""
+    if isinstance(body, str):  # a group, of several that one request is about
+        return f"group {body!r}"
     found = {name: getattr(body, name) for name in NAMED if hasattr(body, name)}
-    return f" {found}" if found else ""
+    return f"{type(body).__name__} {found}" if found else type(body).__name__

@@ -10,7 +10,7 @@ from replog.coordinators.consumer_groups import refused_heartbeat
 from replog.coordinators.group import refused_join
 from replog.coordinators.groups import GroupCoordinator
 from replog.errors import Error
-from replog.node.coordination import Coordinator, Shards
+from replog.node.coordination import Coordinator, Shards, asked
 from replog.node.server import ServerRequest
 from replog.node.verifier import Unverified, Verifier, offsets_error
 from replog.types import ZERO_UUID, TopicPartition
@@ -96,7 +96,11 @@ class GroupApi:
             if error is Error.NONE:
                 self._ask(request, refused_commit_in_transaction)
             else:
-                request.reply(refused_commit_in_transaction(body, offsets_error(error, request.version)))
+                error = offsets_error(error, request.version)
+                who = f"{request.client_id} at {request.peer_host}"
+                journal = self.shards.replicas.world.journal
+                journal.log("info", f"{partition.name}: {who}: {asked(body)}: {error.name}")
+                request.reply(refused_commit_in_transaction(body, error))
 
     def delete_offsets(self, request: ServerRequest) -> None:
         """OffsetDelete."""

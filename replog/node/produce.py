@@ -10,6 +10,7 @@ from typing import Final
 from replog.broker.purgatory import DelayedProduce, ProduceResult
 from replog.broker.verification import Guard
 from replog.errors import Error
+from replog.log.batch import header_at
 from replog.log.log import Appended
 from replog.node.replicas import Replica, Replicas
 from replog.node.server import ServerRequest
@@ -29,6 +30,16 @@ from replog.wire.messages.produce import (
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 12  # KIP-890: producing adds the partition to the transaction
 NO_LEADER: Final = LeaderIdAndEpoch()
+# What a producer is told that is fenced, out of step or in no transaction; the other errors are everyday or say all.
+OF_PRODUCERS: Final = (
+    *(Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_ID_MAPPING),
+    *(
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        Error.UNKNOWN_PRODUCER_ID,
+        Error.INVALID_TXN_STATE,
+        Error.TRANSACTION_ABORTABLE,
+    ),
+)
 
 
 class ProduceApi:
@@ -92,9 +103,11 @@ class ProduceApi:
                 if error is not Error.NONE:
                     error = produce_error(error, request.version)
                     results.append(ProduceResult(topic, data.index, error))
+                    self._tell(request, replica.name, data, error)
                     continue
                 guard = wanted.guard if wanted is not None else None
                 result = self._append(replica, topic, data, body.acks, now_ms, wall_ms, guard)
+                self._tell(request, replica.name, data, result.error)
                 if result.error is None:
                     waits.append((replica, len(results)))
                 results.append(result)
@@ -142,6 +155,19 @@ class ProduceApi:
             log_append_time_ms=appended.log_append_time_ms,
             log_start_offset=partition.log.log_start_offset,
         )
+
+    def _tell(
+        self, request: ServerRequest, name: TopicPartition, data: PartitionProduceData, error: Error | None
+    ) -> None:
+        """Say which producer was refused, and why."""
+        if error in OF_PRODUCERS and data.records is not None:
+            header = header_at(data.records, 0)
+            found = {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
+            found["base_sequence"] = header.base_sequence
+            who = f"{request.client_id} at {request.peer_host}"
+            transaction = request.body.transactional_id
+            of = "" if transaction is None else f" of {transaction!r}"
+            self.replicas.world.journal.log("info", f"{name}: {who}: ProduceRequest{of} {found}: {error.name}")
 
     def _hosted(self, topic: TopicProduceData, version: int) -> dict[int, Replica]:
         if version >= FIRST_VERSION_WITH_TOPIC_IDS:

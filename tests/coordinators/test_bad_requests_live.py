@@ -1,0 +1,350 @@
+"""What groups' and transactions' coordinators are asked wrongly: each its error, nothing changed, a line with who and what."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from replog.__main__ import ClientWorld
+from replog.client.client import Client
+from replog.client.connection import Connection
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.log.batch import TRANSACTIONAL, NewRecord, build
+from replog.node.forwarding import errors_in
+from replog.wire.apis import api_of
+from replog.wire.messages import add_offsets_to_txn as aot
+from replog.wire.messages import add_partitions_to_txn as apt
+from replog.wire.messages import consumer_group_heartbeat as cgh
+from replog.wire.messages import delete_groups as dg
+from replog.wire.messages import describe_groups as desc
+from replog.wire.messages import describe_transactions as dtx
+from replog.wire.messages import end_txn as et
+from replog.wire.messages import find_coordinator as fc
+from replog.wire.messages import heartbeat as hb
+from replog.wire.messages import init_producer_id as ip
+from replog.wire.messages import join_group as jg
+from replog.wire.messages import leave_group as lg
+from replog.wire.messages import list_offsets as lo
+from replog.wire.messages import offset_commit as oc
+from replog.wire.messages import offset_delete as od
+from replog.wire.messages import offset_fetch as of
+from replog.wire.messages import sync_group as sg
+from replog.wire.messages import txn_offset_commit as toc
+from replog.wire.messages import write_txn_markers as wtm
+from replog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.loopback import in_thread, running
+from tests.coordinators.finalizing import finalize
+
+SETTINGS = {
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
+MARKER_EPOCH = 7
+COMMITTED = 5
+
+
+class Scene:
+    """One broker: a group with one member in generation 1, a second producer of `x`, a group of the new protocol."""
+
+    def __init__(self, connection: Connection, client: Client, lines: list[str]) -> None:
+        self.connection = connection
+        self.client = client
+        self.lines = lines
+        self.member = ""
+        self.zombie = (-1, -1)  # producer id and epoch
+        self.heir = (-1, -1)
+        self.other = (-1, -1)  # of a transaction of `y`, of which the group's offsets are part
+        self.modern = ("", 0)  # member id and epoch
+        self.topic_id: Any = None
+
+    async def ask(self, body: msgspec.Struct, version: int | None = None) -> Any:
+        return await self.connection.send(api_of(body), body, version=version, timeout_ms=10_000)
+
+    async def settled(self, body: msgspec.Struct, version: int | None = None) -> Any:
+        """Ask until no coordinator is still to be made or loaded."""
+        passing = (Error.NOT_COORDINATOR, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE)
+        while True:
+            answer = await self.ask(body, version)
+            if not any(error in passing for error in errors_in(answer)):
+                return answer
+            await asyncio.sleep(0.05)
+
+    async def set_up(self) -> None:
+        await self.client.create_topic("t", partitions=1, replication_factor=1)
+        self.topic_id = (await self.client.leader("t", 0)).topic_id
+        for key_type, key in ((0, "g"), (1, "x")):
+            await self.settled(fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]))
+        asked = await self.settled(join())
+        joined = await self.ask(join(asked.member_id))
+        self.member = joined.member_id
+        share = [sg.SyncGroupRequestAssignment(member_id=self.member, assignment=b"all")]
+        synced = await self.ask(
+            sg.SyncGroupRequest(
+                group_id="g",
+                generation_id=1,
+                member_id=self.member,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=share,
+            )
+        )
+        assert (joined.generation_id, synced.error_code) == (1, Error.NONE)
+        assert list(errors_in(await self.ask(commit(self, generation=1)))) in ([], [Error.NONE])
+        first = await self.settled(ip.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000))
+        second = await self.ask(ip.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000))
+        self.zombie = (first.producer_id, first.producer_epoch)
+        self.heir = (second.producer_id, second.producer_epoch)
+        assert self.heir == (self.zombie[0], self.zombie[1] + 1)
+        third = await self.ask(ip.InitProducerIdRequest(transactional_id="y", transaction_timeout_ms=60_000))
+        self.other = (third.producer_id, third.producer_epoch)
+        offsets = aot.AddOffsetsToTxnRequest(
+            transactional_id="y", producer_id=self.other[0], producer_epoch=self.other[1], group_id="g"
+        )
+        assert (await self.settled(offsets)).error_code is Error.NONE
+        assert await self.settled(marker(self, MARKER_EPOCH)) is not None
+        beat = await self.settled(
+            cgh.ConsumerGroupHeartbeatRequest(
+                group_id="modern",
+                member_id="m",
+                member_epoch=0,
+                rebalance_timeout_ms=30_000,
+                subscribed_topic_names=["t"],
+                topic_partitions=[],
+            )
+        )
+        assert beat.error_code is Error.NONE, beat
+        self.modern = (beat.member_id, beat.member_epoch)
+
+    async def state(self) -> Any:
+        """Return all that may not change."""
+        groups = await self.ask(desc.DescribeGroupsRequest(groups=["g"]))
+        offsets = await self.ask(of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group_id="g", topics=None)]))
+        transactions = await self.ask(dtx.DescribeTransactionsRequest(transactional_ids=["x", "y", "unused"]))
+        end = lo.ListOffsetsTopic(name="t", partitions=[lo.ListOffsetsPartition(partition_index=0, timestamp=-1)])
+        log = await self.ask(lo.ListOffsetsRequest(topics=[end]))
+        return groups, offsets, transactions, log.topics[0].partitions[0].offset
+
+
+def join(member_id: str = "") -> jg.JoinGroupRequest:
+    return jg.JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[jg.JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def commit(scene: Scene, *, generation: int, member: str | None = None, metadata: str = "") -> oc.OffsetCommitRequest:
+    part = oc.OffsetCommitRequestPartition(
+        partition_index=0,
+        committed_offset=COMMITTED if generation == 1 and not metadata else 99,
+        committed_metadata=metadata,
+    )
+    return oc.OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=generation,
+        member_id=scene.member if member is None else member,
+        topics=[oc.OffsetCommitRequestTopic(name="t", topic_id=scene.topic_id, partitions=[part])],
+    )
+
+
+def sync(scene: Scene, generation: int, member: str) -> sg.SyncGroupRequest:
+    return sg.SyncGroupRequest(
+        group_id="g", generation_id=generation, member_id=member, protocol_type="consumer", protocol_name="range"
+    )
+
+
+def end(producer: tuple[int, int], *, committed: bool = True) -> et.EndTxnRequest:
+    return et.EndTxnRequest(
+        transactional_id="x", producer_id=producer[0], producer_epoch=producer[1], committed=committed
+    )
+
+
+def add(producer: tuple[int, int], transactional_id: str = "x") -> apt.AddPartitionsToTxnRequest:
+    return apt.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[apt.AddPartitionsToTxnTopic(name="t", partitions=[0])],
+    )
+
+
+def produce(scene: Scene, producer: tuple[int, int]) -> ProduceRequest:
+    records = build(
+        [NewRecord(None, b"late")],
+        timestamp_ms=ClientWorld().clock.wall_ms(),
+        producer=(*producer, 0),
+        attributes=TRANSACTIONAL,
+    )
+    data = [PartitionProduceData(index=0, records=records)]
+    topic = TopicProduceData(topic_id=scene.topic_id, partition_data=data)
+    return ProduceRequest(acks=-1, timeout_ms=5000, transactional_id="x", topic_data=[topic])
+
+
+def marker(scene: Scene, coordinator_epoch: int) -> wtm.WriteTxnMarkersRequest:
+    one = wtm.WritableTxnMarker(
+        producer_id=scene.heir[0],
+        producer_epoch=scene.heir[1],
+        transaction_result=False,
+        topics=[wtm.WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+        coordinator_epoch=coordinator_epoch,
+    )
+    return wtm.WriteTxnMarkersRequest(markers=[one])
+
+
+def commit_in_transaction(
+    scene: Scene, producer: tuple[int, int], generation: int, transactional_id: str = "x"
+) -> toc.TxnOffsetCommitRequest:
+    part = toc.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=99)
+    return toc.TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id="g",
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        generation_id=generation,
+        member_id=scene.member,
+        topics=[toc.TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
+    )
+
+
+def beat(scene: Scene, member: str, epoch: int) -> cgh.ConsumerGroupHeartbeatRequest:
+    return cgh.ConsumerGroupHeartbeatRequest(group_id="modern", member_id=member, member_epoch=epoch)
+
+
+Bad = tuple[Callable[[Scene], msgspec.Struct], int | None, Error, tuple[str, ...]]
+# request, version, error, what the line names besides the error
+BAD: dict[str, Bad] = {
+    "heartbeat of an unknown member": (
+        lambda s: hb.HeartbeatRequest(group_id="g", generation_id=1, member_id="stranger"),
+        *(None, Error.UNKNOWN_MEMBER_ID, ("'g'", "stranger")),
+    ),
+    "heartbeat of a stale generation": (
+        lambda s: hb.HeartbeatRequest(group_id="g", generation_id=0, member_id=s.member),
+        *(None, Error.ILLEGAL_GENERATION, ("'g'", "'generation_id': 0")),
+    ),
+    "sync of an unknown member": (lambda s: sync(s, 1, "stranger"), None, Error.UNKNOWN_MEMBER_ID, ("stranger",)),
+    "sync of a stale generation": (
+        lambda s: sync(s, 0, s.member),
+        *(None, Error.ILLEGAL_GENERATION, ("'generation_id': 0",)),
+    ),
+    "an unknown member leaves": (
+        lambda s: lg.LeaveGroupRequest(group_id="g", members=[lg.MemberIdentity(member_id="stranger")]),
+        *(None, Error.UNKNOWN_MEMBER_ID, ("'g'",)),
+    ),
+    "an unknown member joins": (lambda s: join("stranger"), None, Error.UNKNOWN_MEMBER_ID, ("'g'", "stranger")),
+    "commit of an unknown member": (
+        lambda s: commit(s, generation=1, member="stranger"),
+        *(None, Error.UNKNOWN_MEMBER_ID, ("'g'", "stranger")),
+    ),
+    "commit of a stale generation": (
+        lambda s: commit(s, generation=0),
+        *(None, Error.ILLEGAL_GENERATION, ("'g'", "epoch': 0")),
+    ),
+    "oversized metadata": (
+        lambda s: commit(s, generation=1, metadata="m" * 4097),
+        *(None, Error.OFFSET_METADATA_TOO_LARGE, ("'g'",)),
+    ),
+    "a group with members is deleted": (
+        lambda s: dg.DeleteGroupsRequest(groups_names=["g"]),
+        *(None, Error.NON_EMPTY_GROUP, ("group 'g'",)),
+    ),
+    "offsets are deleted under a member's feet": (
+        lambda s: od.OffsetDeleteRequest(
+            group_id="g",
+            topics=[od.OffsetDeleteRequestTopic(name="t", partitions=[od.OffsetDeleteRequestPartition()])],
+        ),
+        *(None, Error.GROUP_SUBSCRIBED_TO_TOPIC, ("'g'",)),
+    ),
+    "an unknown member of a new group": (
+        lambda s: beat(s, "stranger", 3),
+        *(None, Error.UNKNOWN_MEMBER_ID, ("modern", "stranger")),
+    ),
+    "a member epoch that was never given": (
+        lambda s: beat(s, s.modern[0], s.modern[1] + 9),
+        *(None, Error.FENCED_MEMBER_EPOCH, ("modern", "member_epoch")),
+    ),
+    "the fenced producer commits": (lambda s: end(s.zombie), 4, Error.PRODUCER_FENCED, ("'x'", "'producer_epoch': 0")),
+    "the fenced producer ends by protocol 2": (lambda s: end(s.zombie), 5, Error.PRODUCER_FENCED, ("'x'",)),
+    "the fenced producer adds a partition": (lambda s: add(s.zombie), 3, Error.PRODUCER_FENCED, ("'x'",)),
+    "the fenced producer writes": (
+        lambda s: produce(s, s.zombie),
+        *(None, Error.INVALID_PRODUCER_EPOCH, ("t-0", "producer_epoch': 0")),
+    ),
+    "the fenced producer commits offsets": (
+        lambda s: commit_in_transaction(s, s.zombie, 1),
+        *(None, Error.INVALID_PRODUCER_EPOCH, ("'x'",)),
+    ),
+    "a stale generation in a transaction": (
+        lambda s: commit_in_transaction(s, s.other, 0, "y"),
+        *(None, Error.ILLEGAL_GENERATION, ("'y'", "'generation_id': 0")),
+    ),
+    "another's producer id": (lambda s: add((4711, 0)), 3, Error.INVALID_PRODUCER_ID_MAPPING, ("'x'", "4711")),
+    "nothing was begun and is committed": (lambda s: end(s.heir), 4, Error.INVALID_TXN_STATE, ("'x'",)),
+    "an unused id ends a transaction": (
+        lambda s: et.EndTxnRequest(transactional_id="unused", producer_id=1, producer_epoch=0, committed=True),
+        *(None, Error.INVALID_PRODUCER_ID_MAPPING, ("unused",)),
+    ),
+    "a time-out longer than the broker allows": (
+        lambda s: ip.InitProducerIdRequest(transactional_id="unused", transaction_timeout_ms=1 << 30),
+        *(None, Error.INVALID_TRANSACTION_TIMEOUT, ("unused",)),
+    ),
+    "a marker of an old coordinator": (
+        lambda s: marker(s, MARKER_EPOCH - 1),
+        *(None, Error.TRANSACTION_COORDINATOR_FENCED, ("t-0", f"coordinator {MARKER_EPOCH - 1}")),
+    ),
+}
+
+
+def on_broker(folder: Path, story: Callable[[Scene], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with running(
+            folder, controllers=1, brokers=1, **{k.replace(".", "__"): v for k, v in SETTINGS.items()}
+        ) as c:
+            await in_thread(finalize, c.bootstrap, "group.version", 1)
+            journal, lines = c.worlds[1].journal, []
+            journal.log = lambda level, message: lines.append(message)  # type: ignore[method-assign]
+            host, port = c.bootstrap.split(":")
+            client = Client(ClientWorld(), [Endpoint(host, int(port))])
+            connection = Connection(ClientWorld(), Endpoint(host, int(port)), "somebody")
+            await connection.open()
+            scene = Scene(connection, client, lines)
+            await scene.set_up()
+            await story(scene)
+            connection.close()
+            await client.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.timeout(120)
+def test_each_is_told_its_error_and_changes_nothing_and_leaves_a_line(tmp_path: Path) -> None:
+    wrong: list[str] = []
+
+    async def story(scene: Scene) -> None:
+        before = await scene.state()
+        for name, (request, version, error, words) in BAD.items():
+            scene.lines.clear()
+            body = request(scene)
+            told = [found for found in errors_in(await scene.ask(body, version)) if found is not Error.NONE]
+            if told != [error]:
+                wrong.append(f"{name}: told {told}")
+            if await scene.state() != before:
+                wrong.append(f"{name}: changed something")
+            line = next((line for line in scene.lines if error.name in line), f"no line in {scene.lines}")
+            missing = [word for word in words if word not in line]
+            if missing or ("somebody" not in line and "marker" not in line):
+                wrong.append(f"{name}: {missing} not in: {line}")
+
+    on_broker(tmp_path, story)
+
+    assert not wrong, "\n".join(wrong)
