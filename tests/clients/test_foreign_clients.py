@@ -1,6 +1,6 @@
 """Clients in other languages, unmodified, on three of our brokers, while one of them dies by kill -9.
 
-KafkaJS, franz-go, sarama (small programs beside this file, built here), kcat. What is missing on a machine (a runtime, a
+KafkaJS, franz-go, sarama, aiokafka, kafka-python (small programs beside this file), kcat. What is missing on a machine (a runtime, a
 registry that cannot be reached) is said, and its client skipped. Go modules and npm packages are fetched by their own
 tools, in the versions that are pinned beside the programs.
 """
@@ -8,32 +8,19 @@ tools, in the versions that are pinned beside the programs.
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Timer
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from clusters.side_by_side import Ours, SideBySide
+from tests.clients.three_brokers_one_dies import SETTINGS, committed, create, dying, on_the_log, revive
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 HERE = Path(__file__).parent
 BUILD_S = 600
 RUN_S = 100
-SETTINGS: dict[str, Any] = {
-    "default.replication.factor": 3,
-    "min.insync.replicas": 2,
-    "broker.session.timeout.ms": 3000,
-    "broker.heartbeat.interval.ms": 400,
-    "replica.fetch.wait.max.ms": 100,
-    "replica.lag.time.max.ms": 4000,
-    "offsets.topic.num.partitions": 3,
-    "transaction.state.log.num.partitions": 3,
-    "group.initial.rebalance.delay.ms": 0,
-}
 COUNT = 60
 TRANSACTIONS = 6
 
@@ -73,10 +60,12 @@ def go_program(folder: Path) -> list[str]:
 
 
 BUILDERS: dict[str, Callable[[Path], list[str]]] = {"kafkajs": kafkajs, "franz": go_program, "sarama": go_program}
+PYTHON = ("aiokafka", "kafka-python")
 CLIENTS = [
     pytest.param("kafkajs", id="KafkaJS"),
     pytest.param("franz", id="franz-go", marks=pytest.mark.nightly),  # Go's first build takes minutes on a busy machine
     pytest.param("sarama", id="sarama", marks=pytest.mark.nightly),
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in PYTHON),
 ]
 
 
@@ -84,15 +73,11 @@ CLIENTS = [
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
     """A client's name and the words that start it."""
     name: str = request.param
+    if name in PYTHON:
+        return name, [sys.executable, str(HERE / "python_client.py"), name]
     folder = tmp_path_factory.mktemp(name) / name
     shutil.copytree(HERE / name, folder)
     return name, BUILDERS[name](folder)
-
-
-def create(cluster: SideBySide, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    for future in admin.create_topics([NewTopic(topic, 3, 3)]).values():
-        future.result(30)
 
 
 def said(command: list[str], *, stdin: str = "") -> list[str]:
@@ -104,43 +89,6 @@ def said(command: list[str], *, stdin: str = "") -> list[str]:
 def messages(lines: list[str]) -> dict[tuple[int, int], str]:
     found = [json.loads(line) for line in lines]
     return {(one["partition"], one["offset"]): one["value"] for one in found}
-
-
-def on_the_log(cluster: SideBySide, topic: str) -> dict[tuple[int, int], str]:
-    """Return what librdkafka reads, committed only."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "nobody",
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(3)])
-    found: dict[tuple[int, int], str] = {}
-    ended: set[int] = set()
-    while len(ended) < 3:
-        for message in consumer.consume(100, 1.0):
-            if message.error() is None:
-                found[message.partition(), message.offset()] = message.value().decode()
-            else:
-                ended.add(message.partition())
-    consumer.close()
-    return found
-
-
-def dying(cluster: SideBySide, node: int, after_s: float) -> Timer:
-    """Kill a broker a little later."""
-    timer = Timer(after_s, cluster.kill, [node])
-    timer.start()
-    return timer
-
-
-def revive(cluster: SideBySide, node: int, timer: Timer) -> None:
-    timer.join()
-    cluster.start(node)
-    cluster.wait_serving(range(1, 4))
 
 
 def test_what_is_acknowledged_is_read_by_a_group_while_a_broker_dies(
@@ -159,13 +107,6 @@ def test_what_is_acknowledged_is_read_by_a_group_while_a_broker_dies(
     assert committed(cluster, f"{name}-group", f"{name}-plain") == COUNT
 
 
-def committed(cluster: SideBySide, group: str, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
-    found = consumer.committed([TopicPartition(topic, index) for index in range(3)], 20)
-    consumer.close()
-    return sum(max(0, one.offset) for one in found)
-
-
 def test_transactions_are_all_or_nothing_while_a_broker_dies(
     cluster: SideBySide, program: tuple[str, list[str]]
 ) -> None:
@@ -177,7 +118,7 @@ def test_transactions_are_all_or_nothing_while_a_broker_dies(
     revive(cluster, 2, timer)
     found = on_the_log(cluster, f"{name}-tx")
 
-    prefix = {"kafkajs": "js", "franz": "go", "sarama": "sarama"}[name]
+    prefix = {"kafkajs": "js", "franz": "go", "aiokafka": "aio", "kafka-python": "kp"}.get(name, name)
     expected = [f"{prefix}-{i}-{partition}" for i in range(0, TRANSACTIONS, 2) for partition in range(3)]
     assert sorted(found.values()) == sorted(expected)
 

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from clusters.side_by_side import Ours, SideBySide
-from tests.e2e.kafka_command import CLASSES, Tools, jars_or_skip
+from tests.e2e.kafka_command import Tools, jars_or_skip, table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 SETTINGS = {
@@ -17,10 +17,6 @@ SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
     "group.initial.rebalance.delay.ms": 0,
-}
-MORE_CLASSES = {
-    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
-    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
 }
 
 
@@ -33,18 +29,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
 
 
 @pytest.fixture
-def tools(cluster: SideBySide, monkeypatch: pytest.MonkeyPatch) -> Tools:
-    for tool, name in MORE_CLASSES.items():
-        monkeypatch.setitem(CLASSES, tool, name)
+def tools(cluster: SideBySide) -> Tools:
     return Tools(jars_or_skip(), cluster.bootstrap)
-
-
-def table(said: str, column: str) -> list[dict[str, str]]:
-    """Return the rows below the heading that has this column."""
-    lines = [line.split() for line in said.splitlines()]
-    heading = next(index for index, words in enumerate(lines) if column in words)
-    below = [words for words in lines[heading + 1 :] if len(words) >= len(lines[heading]) - 2]
-    return [dict(zip(lines[heading], words, strict=False)) for words in below if words[1:2] != ["group"]]
 
 
 def create(cluster: SideBySide, topic: str, partitions: int) -> None:

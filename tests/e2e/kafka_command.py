@@ -9,7 +9,7 @@ import pytest
 from clusters.kafka_jars import NoKafka, kafka_jars
 from clusters.side_by_side import java
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 CLASSES = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -25,6 +25,11 @@ CLASSES = {
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
 }
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -64,3 +69,11 @@ def rows(table: str, key: str) -> Iterator[dict[str, str]]:
         row = {name.strip(): value.strip() for name, _, value in cells}
         if key in row:
             yield row
+
+
+def table(said: str, column: str) -> list[dict[str, str]]:
+    """Return the rows below the heading that has this column."""
+    lines = [line.split() for line in said.splitlines()]
+    heading = next(index for index, words in enumerate(lines) if column in words)
+    below = [words for words in lines[heading + 1 :] if len(words) >= len(lines[heading]) - 2]
+    return [dict(zip(lines[heading], words, strict=False)) for words in below if words[1:2] != ["group"]]
