@@ -78,6 +78,8 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     kind = one_of("cluster", cluster, all_clusters())
     for planned in scenario.steps:
         refused = refusal(one_of("fault", planned.kind, faults()), kind, scenario.spec.powers_of_mode())
+        if refused == ZOOKEEPER:
+            raise BadScenario(f"fault {planned.kind} hurts what only ZooKeeper mode has: --mode zookeeper")
         if refused:
             raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {refused}")
     unlike = getattr(kind, "refused", None)  # of kinds that cannot be everything that a spec may ask for

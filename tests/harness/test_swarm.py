@@ -56,6 +56,13 @@ def test_the_simulator_has_one_server_of_zookeeper():
         made(scenario, seed=1, cluster="simulated", time_ms=None, mutants=())
 
 
+def test_a_fault_of_zookeeper_mode_needs_that_mode():
+    scenario = load(scenario_file("zookeeper-late-leave"), {"cluster.mode": "kraft"})
+
+    with pytest.raises(BadScenario, match="fault late-leave hurts what only ZooKeeper mode has: --mode zookeeper"):
+        made(scenario, seed=1, cluster="simulated", time_ms=None, mutants=())
+
+
 def test_zookeeper_mode_has_no_elr_whatever_is_said():
     """A run was judged by a promise that the mode does not make (found by a sweep: I9, seed 7)."""
     spec = ClusterSpec(mode="zookeeper", settings={"eligible.leader.replicas.enable": True})
