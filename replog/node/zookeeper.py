@@ -116,6 +116,7 @@ class KazooZooKeeper:
             await self._stop()
             raise Unreachable(self._connect)
         if self._client.chroot and await self.exists("/") is None:
+            await self._stop()
             raise NoNode(self._client.chroot)
 
     async def close(self) -> None:
