@@ -6,7 +6,7 @@ concluded from them, and tests of that code check what they hold.
     can_lead            topic, partition, node                    final ISR and ELR
     leaders             topic, partition, leader_epoch, node      as committed
     committed           value                                     sent in a committed transaction
-    txn_steps           txn, process, outcome, begin_ns, end_ns, kind, topic, partition, log_offset, value
+    txn_steps           txn, step, process, outcome, begin_ns, end_ns, kind, topic, partition, log_offset, value
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
     transaction_timeouts  timeout_ns                              of runs with transactions
     complete_runs, lossy_runs                                     runs that came to their end; whose disks provably lost records
@@ -196,7 +196,7 @@ def _tables(recording: Recording) -> dict[str, pa.Table]:
     txns, metadata, faults = (recording.table(name) for name in ("txns", "metadata", "faults"))
     return {
         "committed": pa.table({"value": pa.array(committed_values(txns), pa.int64())}),
-        "txn_steps": _txn_steps(txns),
+        "txn_steps": txn_steps(txns),
         "txn_spans": plain(spans(txns)),
         "metadata_epochs": plain(metadata.select(["metadata_offset", "quorum_epoch", "at_ns"])),
         "faults": plain(faults.select(["index", "kind", "resolved_target", "injected_ns", "healed_ns"])).rename_columns(
@@ -207,12 +207,13 @@ def _tables(recording: Recording) -> dict[str, pa.Table]:
     }
 
 
-def _txn_steps(txns: pa.Table) -> pa.Table:
+def txn_steps(txns: pa.Table) -> pa.Table:
+    """Return the view `txn_steps` of one run, without its name."""
     steps = flat(txns)
     for name, words in (("outcome", OUTCOMES), ("kind", KINDS)):
         spelt = pa.array(words).take(pc.cast(steps[name], pa.int32()))
         steps = steps.set_column(steps.schema.get_field_index(name), name, spelt)
-    return steps
+    return steps.append_column("step", pa.array(range(steps.num_rows), pa.int64()))
 
 
 def plain(rows: pa.Table) -> pa.Table:

@@ -44,9 +44,7 @@ def check(history: Sequence[Operation] | ListSteps, model: str = "strict-seriali
     steps = history if isinstance(history, ListSteps) else ListSteps.of(history)
     found = Findings()
     lists = Lists(steps)
-    graph = Graph(len(steps.transactions))
-    lists.add_edges(graph)
-    _look_closely(found, graph, steps, lists)
+    graph = dependencies(steps, lists, found)
     for number in lists.doubtful_transactions().tolist():
         _internal(found, steps.operation(number))
     add_time(graph, steps.transactions, suffixes_of(model))
@@ -57,6 +55,14 @@ def check(history: Sequence[Operation] | ListSteps, model: str = "strict-seriali
         found.add(cycle.anomaly, places, words(cycle, steps.transactions))
     found.undecided += result.undecided
     return forbidden(found, model)
+
+
+def dependencies(steps: ListSteps, lists: "Lists", found: Findings) -> Graph:
+    """Return the graph of who wrote, read and replaced what, without time (as SQL: `sql_edges.LISTS`)."""
+    graph = Graph(len(steps.transactions))
+    lists.add_edges(graph)
+    _look_closely(found, graph, steps, lists)
+    return graph
 
 
 class Lists:

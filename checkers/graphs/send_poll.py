@@ -263,11 +263,7 @@ def check(operations: Sequence[Operation] | LogHistory, *, ww: bool = True, rw: 
     """
     history = operations if isinstance(operations, LogHistory) else LogHistory.of(operations)
     found = Findings()
-    read_by_ok = np.zeros(len(history.message_key), dtype=bool)
-    read_by_ok[history.seen[history.outcome[history.reads.operation] == OK]] = True
-    committed = history.outcome == OK
-    proven = history.sends.operation[read_by_ok[history.sent]]
-    committed[proven[history.outcome[proven] == INFO]] = True
+    read_by_ok, committed = _proven(history)
     order = Order(history, committed, found)
     _dirty_reads(found, history)
     _lost(found, history, order, committed, read_by_ok)
@@ -275,6 +271,16 @@ def check(operations: Sequence[Operation] | LogHistory, *, ww: bool = True, rw: 
     _positions(found, history, order)
     _cycles(found, history, order, ww=ww, rw=rw)
     return found
+
+
+def _proven(history: LogHistory) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which messages an ok operation read, and which operations must have committed."""
+    read_by_ok = np.zeros(len(history.message_key), dtype=bool)
+    read_by_ok[history.seen[history.outcome[history.reads.operation] == OK]] = True
+    committed = history.outcome == OK
+    proven = history.sends.operation[read_by_ok[history.sent]]
+    committed[proven[history.outcome[proven] == INFO]] = True
+    return read_by_ok, committed
 
 
 def invalid(found: Findings, *, ww: bool, subscribe: bool) -> set[str]:
@@ -427,6 +433,17 @@ def _lives(history: LogHistory, process: Integers, key: Integers, invoked: Integ
 
 
 def _cycles(found: Findings, history: LogHistory, order: Order, *, ww: bool, rw: bool) -> None:
+    graph = dependencies(history, order, ww=ww, rw=rw)
+    add_time(graph, history.transactions, ("", "-realtime"))
+    result = search(graph, ("", "-realtime"), implied_by)
+    for cycle in result.cycles:
+        places = tuple(history.index(step.source) for step in cycle.steps)
+        found.add(cycle.anomaly, places, words(cycle, history.transactions))
+    found.undecided += result.undecided
+
+
+def dependencies(history: LogHistory, order: Order, *, ww: bool, rw: bool) -> Graph:
+    """Return the graph of who wrote, read and replaced what, without time (as SQL: `sql_edges.MESSAGES`)."""
     graph = Graph(len(history.transactions))
     writer = history.writer
     following = np.flatnonzero(order.key[1:] == order.key[:-1]) if len(order.key) else np.empty(0, dtype=np.int64)
@@ -443,12 +460,7 @@ def _cycles(found: Findings, history: LogHistory, order: Order, *, ww: bool, rw:
         successor = np.full(len(writer), -1, dtype=np.int64)
         successor[order.message[following]] = after
         _overwritten(graph, history, order, successor)
-    add_time(graph, history.transactions, ("", "-realtime"))
-    result = search(graph, ("", "-realtime"), implied_by)
-    for cycle in result.cycles:
-        places = tuple(history.index(step.source) for step in cycle.steps)
-        found.add(cycle.anomaly, places, words(cycle, history.transactions))
-    found.undecided += result.undecided
+    return graph
 
 
 def _overwritten(graph: Graph, history: LogHistory, order: Order, successor: Integers) -> None:

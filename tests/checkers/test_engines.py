@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from checkers import engine
+from checkers.graphs.sql_edges import LISTS, MESSAGES
 from checkers.spark import session
 from checkers.sql import defined, findings_by_sql
+from checkers.sql_views import txn_steps
 from checkers.work import work_items
 from tests.checkers.random_runs import random_run
+from tests.checkers.test_sql_edges import by_sql, txns
 
 pytestmark = pytest.mark.spark
 
@@ -58,6 +61,22 @@ def test_sql_definitions_in_spark_find_the_same(spark: Any, runs: list[Path]) ->
     names = frozenset({"exactly_once", "watermarks", "stale_epochs"})
 
     assert by_spark_sql(spark, runs, names) == inline(runs, names) != []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sql", [pytest.param(LISTS, id="lists"), pytest.param(MESSAGES, id="messages")])
+def test_spark_and_duckdb_draw_the_same_edges(spark: Any, sql: str) -> None:
+    table = txns(
+        ("committed", [("append", 0, None, 1), ("send", 0, 0, 10)]),
+        ("info", [("append", 0, None, 2), ("send", 0, 1, 11)]),
+        ("committed", [("read", 0, None, 1), ("poll", 0, 0, 10), ("poll", 0, 1, 11)]),
+        ("committed", [("read", 1, None, None), ("append", 1, None, 3), ("poll", 0, 0, 10)]),
+    )
+    steps = txn_steps(table).to_pylist()
+    spark.createDataFrame([step | {"run_id": "r"} for step in steps]).createOrReplaceTempView("txn_steps")
+
+    assert {(row.source, row.target, row.kind) for row in spark.sql(sql).collect()} == by_sql(sql, table) != set()
 
 
 @pytest.mark.nightly
