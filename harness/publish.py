@@ -34,7 +34,7 @@ def published(folder: Path, statement_file: Path, out: Path, most_evidence: int)
         raise ClusterError(f"{folder}: no judged run in it; tribunal check RUN...")
     (out / BUNDLES).mkdir(parents=True)
     evidence = {}
-    for run in telling(found.runs, folder)[:most_evidence]:
+    for run in telling(found.runs, folder, most_evidence):
         target = out / BUNDLES / f"{run.run_id}.zip"
         bundle(folder / run.place, target)
         evidence[run.run_id] = (f"{BUNDLES}/{target.name}", sha256_of(target))
@@ -57,15 +57,23 @@ def read_statement(path: Path) -> Statement:
         raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
 
 
-def telling(runs: Sequence[RunRow], folder: Path) -> list[RunRow]:
-    """Return runs by how much their evidence tells: the gravest first, of them one of every scenario and kind of cluster."""
-    told: Counter[tuple[str, str, str]] = Counter()
-    ranked = []
-    for run in sorted(runs, key=lambda run: (_bytes(folder / run.place), run.run_id)):
-        like = run.verdict, run.scenario, run.cluster
-        told[like] += 1
-        ranked.append(((PRECEDENCE.index(Verdict(run.verdict)), told[like]), run))
-    return [run for _, run in sorted(ranked, key=lambda entry: entry[0])]
+def telling(runs: Sequence[RunRow], folder: Path, count: int) -> list[RunRow]:
+    """Return the runs whose evidence tells most: the gravest, of them what is least like the others, small ones first."""
+    left = sorted(runs, key=lambda run: (_bytes(folder / run.place), run.run_id))
+    chosen: list[RunRow] = []
+    alike: Counter[tuple[str, str]] = Counter()  # by kind of cluster, and by kind and scenario
+    while left and len(chosen) < count:
+        best = min(
+            left, key=lambda run: (PRECEDENCE.index(Verdict(run.verdict)), *(alike[like] for like in _likes(run)))
+        )
+        left.remove(best)
+        chosen.append(best)
+        alike.update(_likes(best))
+    return chosen
+
+
+def _likes(run: RunRow) -> tuple[tuple[str, str], ...]:
+    return (run.cluster, run.scenario), (run.cluster, "")
 
 
 def _bytes(run: Path) -> int:

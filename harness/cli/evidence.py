@@ -58,7 +58,8 @@ def publish(
     statement: Annotated[Path, typer.Option(help="campaign.yaml: campaign, system, version, summary, not_covered ...")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the site; must not exist.")],
     evidence: Annotated[
-        int, typer.Option(min=0, help="Archives of at most so many runs: findings first, then one of every scenario.")
+        int,
+        typer.Option(min=0, help="Archives of at most so many runs: the gravest first, of every kind and scenario."),
     ] = 20,
     json: Json = False,
 ) -> None:

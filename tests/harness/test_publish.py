@@ -1,6 +1,7 @@
 """A campaign's page: what is counted agrees with the runs, what is not said is said to be unsaid, others can verify."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -81,24 +82,40 @@ def test_nothing_is_overwritten_and_nothing_published_of_nothing(runs, statement
     assert "there already" in capsys.readouterr().err
 
 
-def a_run(folder, number, verdict, scenario, size):
+def a_run(folder, number, verdict, cluster, scenario, size):
     recording = folder / str(number) / "recording" / "sends"
     recording.mkdir(parents=True)
     (recording / "part-00000.parquet").write_bytes(bytes(size))
     return RunRow(
         run_id=str(number), place=str(number), has_report=True, verdict=verdict, claim="", scenario=scenario,
-        cluster="simulated", seed=1, began="", mutants=[], signatures=[], probes={},
+        cluster=cluster, seed=1, began="", mutants=[], signatures=[], probes={},
     )  # fmt: skip
 
 
 def test_evidence_is_of_what_tells_most(tmp_path):
     rows = [
-        ("PASS", "a", 10),
-        ("VIOLATION", "a", 90),
-        ("VIOLATION", "a", 30),
-        ("VIOLATION", "b", 60),
-        ("PERMITTED", "a", 1),
+        ("PASS", "simulated", "a", 1),
+        ("VIOLATION", "simulated", "a", 90),
+        ("VIOLATION", "simulated", "a", 30),
+        ("VIOLATION", "simulated", "b", 60),
+        ("VIOLATION", "processes", "a", 80),
+        ("PERMITTED", "simulated", "a", 1),
     ]
     runs = [a_run(tmp_path, number, *row) for number, row in enumerate(rows)]
 
-    assert [run.run_id for run in telling(runs, tmp_path)] == ["2", "3", "1", "4", "0"]
+    assert [run.run_id for run in telling(runs, tmp_path, 5)] == ["2", "4", "3", "1", "5"]
+
+
+PUBLISHED = sorted((Path(__file__).resolve().parents[2] / "results" / "published").glob("*/evidence/*.zip"))
+
+
+@pytest.mark.parametrize("archive", PUBLISHED, ids=lambda path: path.stem)
+def test_what_we_have_published_can_be_verified(archive):
+    result = verified(archive, "inline")
+
+    assert result.found == result.stated, result.differences
+    assert result.sha256 in (archive.parents[1] / "index.html").read_text()
+
+
+def test_we_have_published_our_own_system_and_a_real_kafka():
+    assert {archive.parents[1].name for archive in PUBLISHED} == {"apache-kafka", "replog"}
