@@ -3,7 +3,7 @@
 from typing import Final
 
 WIDTH: Final = 1240
-LEFT: Final = 112
+LEFT: Final = 126
 RIGHT: Final = 92
 PLOT: Final = WIDTH - LEFT - RIGHT
 ROW: Final = 18

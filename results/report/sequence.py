@@ -114,6 +114,7 @@ def _row_at(steps: Sequence[Step], at_ns: int) -> int:
 
 def _leaders(story: Story, place: dict[str, float], height: float) -> Iterator[Band]:
     changes = story.changes
+    labelled = -1
     for position, change in enumerate(changes):
         lane = broker_lane(change.state.leader)
         later = changes[position + 1].at_ns if position + 1 < len(changes) else None
@@ -121,11 +122,10 @@ def _leaders(story: Story, place: dict[str, float], height: float) -> Iterator[B
         end = len(story.steps) if later is None else _row_at(story.steps, later) + 0.5
         if change.state.leader < 0 or lane not in place or top >= min(end, len(story.steps)):
             continue
-        same = position > 0 and changes[position - 1].state.leader_epoch == change.state.leader_epoch
-        seen_before = same and _row_at(story.steps, changes[position - 1].at_ns) + 0.5 < top
         y = TOP + ROW * top
         bottom = min(TOP + ROW * end, height - 6)
-        label = "" if seen_before else f"leader e{change.state.leader_epoch}"
+        label = "" if labelled == change.state.leader_epoch else f"leader e{change.state.leader_epoch}"
+        labelled = change.state.leader_epoch
         yield Band(
             place[lane] - BAND / 2,
             y,
