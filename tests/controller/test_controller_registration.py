@@ -147,29 +147,31 @@ def test_voters_stay_those_of_the_configuration_until_kraft_version_is_1(tmp_pat
     asyncio.run(main())
 
 
-def test_the_voters_in_the_log_tell_endpoints_and_versions() -> None:
-    """Three voters: the first set in the log comes with kraft.version, as a snapshot's does."""
-    found: dict[int, bytes] = {}
+def metadata_log_of_three() -> bytes:
+    """The log of a leader that has heard of all voters, and so has written who they are."""
+    contents: list[bytes] = []
 
     async def scenario(cluster: SimulatedCluster) -> None:
-        node = cluster.state.quorum_leader
-        seat = shell_of(cluster, node).quorum
+        node = cluster.nodes[cluster.state.quorum_leader]
+        seat = shell_of(cluster, node.node).quorum
         assert seat is not None
         await reaches(cluster, "directories are known", lambda: seat.voter_directories_known)
-        for one in batches(
-            memoryview(
-                content := cluster.nodes[node].machine.disk.read_file(
-                    f"{cluster.nodes[node].config.metadata_log_dir}/{METADATA_LOG}"
-                )
-            ),
-            "log",
-        ):
-            if one.is_control:
-                for record in records(memoryview(content), one):
-                    assert record.key is not None
-                    found[int.from_bytes(record.key[2:4])] = record.value or b""
+        contents.append(node.machine.disk.read_file(f"{node.config.metadata_log_dir}/{METADATA_LOG}"))
 
     run(853, scenario)
+    return contents[0]
+
+
+def test_the_voters_in_the_log_tell_endpoints_and_versions() -> None:
+    """Three voters: the first set in the log comes with kraft.version, as a snapshot's does."""
+    content = memoryview(metadata_log_of_three())
+
+    found = {
+        int.from_bytes(record.key[2:4]): record.value or b""
+        for header in batches(content, "log")
+        for record in (records(content, header) if header.is_control else ())
+        if record.key is not None
+    }
 
     voters = decode_struct(VotersRecord, 0, found[ControlType.KRAFT_VOTERS]).voters
     assert decode_struct(KRaftVersionRecord, 0, found[ControlType.KRAFT_VERSION]).kraft_version == 1

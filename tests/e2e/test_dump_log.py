@@ -12,6 +12,7 @@ from replog.log.log import Appended, Log
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin
 from replog.node.world import RealDisk
+from tests.controller.test_controller_registration import metadata_log_of_three
 from tests.e2e.kafka_command import Tools, jars_or_skip
 
 SETTINGS = LogSettings(
@@ -108,3 +109,19 @@ def test_kafka_reads_what_we_wrote(folder: Path) -> None:
     assert "producerId: 99 producerEpoch: 1 coordinatorEpoch: 4" in snapshot
     epochs = (folder / "leader-epoch-checkpoint").read_text().split()
     assert epochs == ["0", "2", "3", "0", "5", "400"]
+
+
+def test_kafka_reads_who_votes_and_which_controllers_there_are(tmp_path: Path) -> None:
+    """Control records of KIP-853 and registrations of KIP-919, in the log of three controllers."""
+    tools = Tools(jars_or_skip(), "")
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(metadata_log_of_three())
+
+    said = tools.run("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(log))
+
+    assert "isvalid: false" not in said
+    assert "KRaftVersion" in said
+    assert '"kRaftVersion":1' in said
+    assert "KRaftVoters" in said
+    assert '"voterId":103' in said
+    assert said.count('"REGISTER_CONTROLLER_RECORD"') >= 1
