@@ -1,6 +1,6 @@
 """How fast the simulator is: simulated seconds and events per CPU second, and where the time goes.
 
-    python bench/simulator.py [--seconds 60] [--rate 150] [--seeds 3] [--profile] [--sweep 100]
+    python -m bench.simulator [--seconds 60] [--rate 150] [--seeds 3] [--profile] [--sweep 100]
 
 Three brokers, three controllers, five clients (four producers of all acks levels, one consumer), 150 records a second
 in all. Each row switches one more thing on: the bare cluster, then the invariants, then recording to Parquet with
