@@ -12,7 +12,7 @@ from replog.controller.alter_partition import Altered, alter_partition
 from replog.controller.heartbeat import Beat, BrokerState, Session, Sessions, broker_state, next_state
 from replog.controller.image import Image
 from replog.controller.registration import Shutdown, register
-from replog.controller.state import DIRECTORIES_LEVEL, Broker
+from replog.controller.state import CONTROLLERS_LEVEL, DIRECTORIES_LEVEL, Broker
 from replog.controller.turn import Turn
 from replog.errors import Error
 from replog.types import NodeId, TopicIdPartition
@@ -24,7 +24,6 @@ from replog.wire.messages.broker_registration import BrokerRegistrationRequest, 
 from replog.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 
 PRODUCER_IDS_PER_BLOCK: Final = 1000
-CONTROLLERS_LEVEL: Final = 15  # metadata version 3.7-IV0
 
 
 def on_registration(turn: Turn, sessions: Sessions, body: BrokerRegistrationRequest) -> BrokerRegistrationResponse:

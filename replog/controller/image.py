@@ -22,6 +22,7 @@ from replog.controller.record_versions import METADATA_VERSION, NEWEST
 from replog.controller.state import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
+    CONTROLLERS_LEVEL,
     DIRECTORIES_LEVEL,
     MIGRATING,
     TOPIC_RESOURCE,
@@ -443,7 +444,9 @@ class Image:
         """Yield records whose replay on an empty image gives this one (uncommitted groups left out)."""
         for name, level in sorted(self.features.items()):
             yield r.FeatureLevelRecord(name=name, feature_level=level)
-        for _, controller in sorted(self.controllers.items()):
+        # Older software knows no registrations of controllers; after an upgrade they register again.
+        told = self.controllers if self.metadata_version >= CONTROLLERS_LEVEL else {}
+        for _, controller in sorted(told.items()):
             yield controller
         for _, broker in sorted(self.brokers.items()):
             yield r.registration_record(broker)

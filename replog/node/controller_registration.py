@@ -10,9 +10,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from replog.config import Endpoint
-from replog.controller.broker_requests import CONTROLLERS_LEVEL
 from replog.controller.features import SUPPORTED
 from replog.controller.image import Image
+from replog.controller.state import CONTROLLERS_LEVEL
 from replog.errors import Error
 from replog.node.controller_link import ControllerLink, NoController
 from replog.node.tasks import Tasks

@@ -120,3 +120,14 @@ def test_after_the_upgrade_the_next_change_records_the_elr() -> None:
     fence(box, 2)
 
     assert lists(box.partition()) == ([1], [2], [])
+
+
+@pytest.mark.parametrize(("level", "kept"), [(14, 0), (15, 1)])
+def test_a_snapshot_names_controllers_only_where_they_register(level: int, kept: int) -> None:
+    image = Image()
+    image.replay(r.FeatureLevelRecord(name="metadata.version", feature_level=level), 0)
+    image.replay(r.RegisterControllerRecord(controller_id=101), 1)
+
+    told = [record for record in image.snapshot() if isinstance(record, r.RegisterControllerRecord)]
+
+    assert len(told) == kept
