@@ -159,7 +159,7 @@ class Image:
     def default_directory(self, node: NodeId) -> UUID:
         """Return where a new replica of a broker will lie: known beforehand where it has one directory (KIP-858)."""
         broker = self.brokers.get(node)
-        if broker is None or self.metadata_version < DIRECTORIES_LEVEL:
+        if broker is None or self.features.get(METADATA_VERSION, 0) < DIRECTORIES_LEVEL:  # none: ZooKeeper mode
             return UNASSIGNED
         if not broker.log_dirs:
             return MIGRATING
