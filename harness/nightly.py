@@ -338,18 +338,5 @@ def _past(result: Rerun) -> Past:
 
 def trend(last: Night, now: Night) -> dict[str, list[float]]:
     """Return the figures of two nights that can be compared, whatever their budgets were."""
-
-    def figures(night: Night) -> dict[str, float]:
-        sweep_s = sum(swept.seconds for swept in night.swept)
-        found = {
-            "runs per CPU minute": 60 * night.runs / sweep_s if sweep_s else 0.0,
-            "simulated seconds per second": 3600 * night.simulated_hours / sweep_s if sweep_s else 0.0,
-            "signatures found": float(len(night.found)),
-            "canaries found": float(sum(one.found for one in night.canaries)),
-            "seconds to a canary": max((one.seconds for one in night.canaries), default=0.0),
-            "probes reached": float(len(night.probes)),
-        }
-        return {name: round(value, 2) for name, value in found.items()}
-
-    then, tonight = figures(last), figures(now)
-    return {name: [then[name], tonight[name]] for name in tonight}
+    then = last.figures
+    return {name: [then[name], value] for name, value in now.figures.items()}

@@ -117,6 +117,20 @@ class Night(msgspec.Struct, kw_only=True):
         return sum(swept.simulated_ms for swept in self.swept) / 3_600_000
 
     @property
+    def figures(self) -> dict[str, float]:
+        """What can be compared with another night, whatever the budgets were."""
+        sweep_s = sum(swept.seconds for swept in self.swept)
+        found = {
+            "runs per CPU minute": 60 * self.runs / sweep_s if sweep_s else 0.0,
+            "simulated seconds per second": 3600 * self.simulated_hours / sweep_s if sweep_s else 0.0,
+            "signatures found": float(len(self.found)),
+            "canaries found": float(sum(one.found for one in self.canaries)),
+            "seconds to a canary": max((one.seconds for one in self.canaries), default=0.0),
+            "probes reached": float(len(self.probes)),
+        }
+        return {name: round(value, 2) for name, value in found.items()}
+
+    @property
     def is_red(self) -> bool:
         """Whether the system under test did something wrong that nobody knew of, or did again what was mended."""
         bad_confirmation = any(one.verdict == "VIOLATION" for one in self.confirmations)

@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +58,8 @@ def nightly(  # noqa: PLR0917 - options
     if former is not None:
         tonight.trend = trend(former, tonight)
     nights.save(tonight, out)
+    if engine != "inline":
+        _write_tables(tonight, out, None if last is None else last.parent, told)
     write_index(out, None if config.findings is None else file.parent / config.findings)
     typer.echo(msgspec.json.encode(tonight).decode() if json else nights.summary(tonight))
     if not json:
@@ -69,6 +72,21 @@ def _shard(text: str) -> Shard:
     if not (slash and index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
         raise BadScenario(f"shard {text!r}: write i/n, e.g. 2/4")
     return Shard(int(index), int(count))
+
+
+def _write_tables(tonight: nights.Night, out: Path, before: Path | None, told: Callable[[str], None]) -> None:
+    """Write the night's tables by Spark; without one the night says so and is what it is."""
+    from checkers import night_tables
+    from checkers.java import NoJava
+    from checkers.spark import NoSpark, session
+
+    try:
+        with session() as spark:
+            folders = night_tables.write(spark, [tonight], out, before)
+    except (NoJava, NoSpark) as problem:
+        told(f"no tables     {problem}")
+        return
+    told(f"tables       {', '.join(folders)} in {out / night_tables.FOLDER}")
 
 
 def _former(path: Path) -> nights.Night:
