@@ -80,11 +80,13 @@ class Kind(msgspec.Struct, frozen=True):
     """An anomaly's meaning and its sentence for the report.
 
     is_about_memory:  brokers prevent it by what they remember of producers: a permitted loss of that excuses it (R8).
+    is_compaction:    where a topic is compacted it says nothing: older records of a key go, on each replica in its own time.
     """
 
     meaning: Meaning
     sentence: str
     is_about_memory: bool = False
+    is_compaction: bool = False
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +172,8 @@ def array(table: str, column: str, values: pa.ChunkedArray) -> Array:
     words = WORDS.get((table, column))
     if words is not None:
         codes, found = _dictionary(values)
-        known = np.array([words.index(word) for word in found] + [UNKNOWN], np.int8)
+        # A dictionary may hold words of rows that are not among these; none of ours is unknown here.
+        known = np.array([words.index(word) if word in words else UNKNOWN for word in found] + [UNKNOWN], np.int8)
         return np.asarray(known[codes])
     if pa.types.is_dictionary(values.type) or pa.types.is_string(values.type):
         return _dictionary(values)[0]
@@ -308,5 +311,6 @@ _MACHINERY: Final = frozenset(
         "ranges",
         "evidence",
         "histories",
+        "night_tables",
     }
 )

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from checkers.api import FINAL, TAIL, UNKNOWN, Array, PartitionRows
+from checkers.api import FINAL, TAIL, UNKNOWN, Array, Columns, PartitionRows
 from checkers.timeline import OBSERVATION_LAG_NS, Record, Timeline
 
 
 class Evidence:
     """What one partition's rows say about any of its records."""
 
-    def __init__(self, rows: PartitionRows, *, log_start_may_move: bool) -> None:
+    def __init__(self, rows: PartitionRows, *, log_start_may_move: bool, is_compacted: bool = False) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
         self._polled_ns = _poll_times(rows)
@@ -23,6 +23,7 @@ class Evidence:
         self._final_offsets, self._final_epochs = _final_epochs(rows)
         starts = rows.columns("polls")["log_start_offset"]
         self._log_start = int(starts.max(initial=0)) if log_start_may_move else 0
+        self._newest = _newest_of_keys(rows) if is_compacted else None
 
     def record(self, anomaly: Mapping[str, Any]) -> Record:
         """Return the record that a `lost` or `lost_after_read` anomaly is about."""
@@ -41,7 +42,7 @@ class Evidence:
             read_ns=min(times, default=None),
             seen_ns=max(times, default=None),
             replaced_epoch=self._replaced_epoch(offset),
-            below_log_start=0 <= offset < self._log_start,
+            below_log_start=0 <= offset < self._log_start or self._is_superseded(anomaly["value"], offset),
         )
 
     def records_between(self, anomaly: Mapping[str, Any], timeline: Timeline) -> list[Record]:
@@ -62,6 +63,14 @@ class Evidence:
             )
             for offset in offsets
         ]
+
+    def _is_superseded(self, value: int | None, offset: int) -> bool:
+        """Whether the final log holds a newer record of its key: then compaction may have taken it."""
+        if self._newest is None or value is None:
+            return False
+        key_of, newest = self._newest
+        # Of one whose offset nobody knows any record of its key may be the newer one.
+        return newest.get(key_of.get(value, UNKNOWN), UNKNOWN) > offset
 
     def _read_times(self, value: int | None) -> list[int]:
         if value is None:
@@ -91,6 +100,20 @@ class Evidence:
         return None if epoch == UNKNOWN else epoch
 
 
+def _newest_of_keys(rows: PartitionRows) -> tuple[dict[int, int], dict[int, int]]:
+    """Return each value's key, and each key's greatest offset in the final log; records without a key have none."""
+    sends = rows.columns("sends")
+    keyed = sends["key"] != UNKNOWN
+    key_of = dict(zip(sends["value"][keyed].tolist(), sends["key"][keyed].tolist(), strict=True))
+    source, chosen = _final(rows)
+    newest: dict[int, int] = {}
+    for offset, value in zip(source["log_offset"][chosen].tolist(), source["value"][chosen].tolist(), strict=True):
+        key = key_of.get(value, UNKNOWN)
+        if key != UNKNOWN:
+            newest[key] = max(newest.get(key, UNKNOWN), offset)
+    return key_of, newest
+
+
 def _poll_times(rows: PartitionRows) -> dict[tuple[int, int], int]:
     polls = rows.columns("polls")
     keys = zip(polls["process"].tolist(), polls["poll_index"].tolist(), strict=True)
@@ -108,8 +131,13 @@ def _exposures(rows: PartitionRows) -> tuple[Array, Array, Array]:
 
 def _final_epochs(rows: PartitionRows) -> tuple[Array, Array]:
     """Return offsets, ascending, and leader epochs of the final log, by final reads or else by the logs."""
-    reads, logs = rows.columns("reads"), rows.columns("logs")
-    final = reads["phase"] == FINAL
-    source, chosen = (reads, final) if final.any() else (logs, logs["log_offset"] != UNKNOWN)
+    source, chosen = _final(rows)
     offsets, first = np.unique(source["log_offset"][chosen], return_index=True)
     return offsets, source["leader_epoch"][chosen][first]
+
+
+def _final(rows: PartitionRows) -> tuple[Columns, Array]:
+    """Return where the final log is to be found: in final reads or else in the logs."""
+    reads, logs = rows.columns("reads"), rows.columns("logs")
+    final = reads["phase"] == FINAL
+    return (reads, final) if final.any() else (logs, logs["log_offset"] != UNKNOWN)

@@ -142,7 +142,7 @@ RULES: dict[str, str] = {
     "R5": "acks=1 promises the leader's log only, and leadership changed or the leader's disk was lost",
     "R6": "acks=0 promises nothing before the high watermark has passed the record",
     "R7": "the leader's files were cut or corrupted under the running process",
-    "gone_by_order": "the log start moved past the record by DeleteRecords or retention",
+    "gone_by_order": "the log start moved past the record by DeleteRecords or retention, or its key was written again in a compacted topic",
 }
 # What excuses not a record's absence but its standing twice.
 OF_MEMORY: dict[str, str] = {

@@ -40,7 +40,11 @@ KINDS: Final = {
     "reordered": Kind(Meaning.VIOLATION, "an idempotent producer's records stand out of order"),
     "overtaken": Kind(Meaning.NOTE, "records of a producer without idempotence stand out of order"),
     "real_time_order": Kind(Meaning.VIOLATION, "a record stands before one that had completed before it was even sent"),
-    "gap": Kind(Meaning.VIOLATION, "an offset below the end holds nothing, in the read and in the replicas' logs"),
+    "gap": Kind(
+        Meaning.VIOLATION,
+        "an offset below the end holds nothing, in the read and in the replicas' logs",
+        is_compaction=True,
+    ),
 }
 NEVER: Final = np.iinfo(np.int64).max
 

@@ -37,7 +37,9 @@ KINDS: Final = {
     "lost": Kind(Meaning.PROMISED, "an acknowledged record is missing from the final log"),
     "lost_after_read": Kind(Meaning.PROMISED, "a record that a consumer had read is missing from the final log"),
     "unread": Kind(
-        Meaning.VIOLATION, "an acknowledged record stands in the leaders' logs, yet a complete read lacks it"
+        Meaning.VIOLATION,
+        "an acknowledged record stands in the leaders' logs, yet a complete read lacks it",
+        is_compaction=True,
     ),
     "phantom": Kind(Meaning.VIOLATION, "a record was read that nobody sent"),
     "refused_yet_written": Kind(Meaning.VIOLATION, "a record that was surely refused stands in the log"),

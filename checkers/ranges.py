@@ -20,12 +20,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, PartitionRows, distinct, is_among
 from checkers.lost_writes import complete_readers
 from results.recording import TABLES
-from results.store import Recording, check_footer
+from results.store import Recording, readable
 
 HOT_ROWS: Final = 12_000_000  # rows of a partition in all tables, from which on it is cut
 RANGE_OFFSETS: Final = 1 << 19
@@ -91,18 +90,18 @@ def cut(recording: Recording, topic_partition: str) -> list[Range]:
     paths = {name: recording.files[name].get(topic_partition, []) for name in BIG}
     if sum(path.stat().st_size for own in paths.values() for path in own) < BIG_BYTES:
         return []
-    rows = sum(pq.read_metadata(path).num_rows for own in paths.values() for path in own)
-    if rows < HOT_ROWS:
+    every = [group for name, own in paths.items() for group in groups(name, own)]
+    # What stands before the beginning of the log is in no range: whoever judges the whole says so.
+    if sum(group.rows for group in every) < HOT_ROWS or any(group.first < 0 for group in every):
         return []
-    end = 1 + max((group.last for name, own in paths.items() for group in groups(name, own)), default=0)
+    end = 1 + max((group.last for group in every), default=0)
     return [Range(first, min(first + RANGE_OFFSETS, end)) for first in range(0, end, RANGE_OFFSETS)]
 
 
 def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
     """Yield the row groups of some files of a table."""
     for path in paths:
-        with pq.ParquetFile(path) as file:
-            check_footer(name, path, file)
+        with readable(name, path) as file:
             column = file.schema_arrow.names.index("log_offset")
             for number in range(file.metadata.num_row_groups):
                 own = file.metadata.row_group(number)
@@ -122,7 +121,7 @@ def read_groups(name: str, wanted: Iterable[Group], columns: Sequence[str]) -> I
     for group in wanted:
         by_file.setdefault(group.path, []).append(group.number)
     for path, numbers in by_file.items():
-        with pq.ParquetFile(path) as file:
+        with readable(name, Path(path)) as file:
             for number in numbers:
                 yield file.read_row_group(number, columns=list(columns)).select(columns).cast(schema)
 

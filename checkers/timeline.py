@@ -88,6 +88,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     exposed_ns, exposed_epoch:  first observation of a high watermark beyond it.
     read_ns:         when a consumer first received it; seen_ns: when one last did.
     replaced_epoch:  leader epoch of what stands at or behind its offset in the final log; None: nothing does.
+    below_log_start: it is gone by order: the log start moved past it, or its key was written again in a compacted topic.
     """
 
     log_offset: int

@@ -201,7 +201,7 @@ def _sieved(recording: Recording, name: str, own: ranges.Range) -> Iterator[Row]
 
 def _judge_rest(recording: Recording, name: str) -> Iterator[Row]:
     """Judge what is small in a hot partition, and what looks at consumers if there are any besides the final read."""
-    polls = recording.table("polls", name)
+    polls = _sound(recording, "polls", name)
     tail = pc.any(pc.equal(polls["phase"].cast(pa.string()), "tail")).as_py()
     paths = recording.files["sends"].get(name, [])
     in_transactions = any(
@@ -336,6 +336,7 @@ class PartitionJudge:
         self.timeline: Timeline = self._history.timeline(topic, partition)
         self.rows = rows
         self._log_start_may_move = _log_start_may_move(recording, topic)
+        self._is_compacted = _is_compacted(recording, topic)
         self._evidence: Evidence | None = None
         of_run = cache(recording.table)
         in_transactions = bool((rows.columns("sends")["txn_id"] >= 0).any())
@@ -355,6 +356,9 @@ class PartitionJudge:
 
     def explained(self, module: ModuleType, found: Found) -> list[Row]:
         """Tell violations from permitted losses among what a property found."""
+        if self._is_compacted:
+            kept = [not module.KINDS[kind].is_compaction for kind in found.anomalies["kind"].to_pylist()]
+            found = msgspec.structs.replace(found, anomalies=found.anomalies.filter(pa.array(kept, pa.bool_())))
         return list(_rows(module, found, self._judgements(module, found)))
 
     def _judgements(self, module: ModuleType, found: Found) -> dict[int, Judgement]:
@@ -379,7 +383,9 @@ class PartitionJudge:
 
     def _judge(self, anomaly: Row) -> Judgement:
         if self._evidence is None:
-            self._evidence = Evidence(self.rows, log_start_may_move=self._log_start_may_move)
+            self._evidence = Evidence(
+                self.rows, log_start_may_move=self._log_start_may_move, is_compacted=self._is_compacted
+            )
         judgements = [self.timeline.judge(record) for record in self._records(self._evidence, anomaly)]
         # A step back over several stretches needs an excuse for each of them.
         return next((judgement for judgement in judgements if judgement.promise.must_survive), judgements[0])
@@ -401,6 +407,19 @@ def _log_start_may_move(recording: Recording, topic: str) -> bool:
         *(row["arguments"] or "" for row in admin if "config" in row["api"] or "create" in row["api"]),
     ]
     return any("retention" in text or "cleanup.policy" in text for text in texts)
+
+
+def _is_compacted(recording: Recording, topic: str) -> bool:
+    """Whether older records of a key may go: by the nodes' settings, by what was ordered, or by the committed metadata."""
+    settings = (recording.manifest or {}).get("settings") or {}
+    if any(name.endswith("cleanup.policy") and "compact" in str(value) for name, value in settings.items()):
+        return True
+    rows = recording.table("admin", columns=["api", "arguments"]).to_pylist()
+    ordered = [row["arguments"] or "" for row in rows if "config" in row["api"] or "create" in row["api"]]
+    metadata = recording.table("metadata", columns=["record_type", "body"])
+    changes = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), "ConfigRecord"))
+    told = [*ordered, *changes["body"].to_pylist()]
+    return any("cleanup.policy" in text and "compact" in text and topic in text for text in told)
 
 
 def _rows(module: ModuleType, found: Found, judgements: Mapping[int, Judgement]) -> Iterator[Row]:

@@ -10,7 +10,8 @@ import hashlib
 import platform
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -239,14 +240,19 @@ def read_files(name: str, paths: Iterable[Path | str], columns: Sequence[str] | 
 
 
 def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
+    with readable(name, path) as file:
+        # Handing a small file to other threads costs more than reading it.
+        rows = file.read(columns=schema.names, use_threads=file.metadata.num_rows > THREADS_ROWS)
+        return rows.select(schema.names).cast(schema)
+
+
+@contextmanager
+def readable(name: str, path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a segment of a table; whatever is wrong with it, also while it is read, is a DamagedRecording."""
     try:
         with pq.ParquetFile(path) as file:
             check_footer(name, path, file)
-            # Handing a small file to other threads costs more than reading it.
-            rows = file.read(columns=schema.names, use_threads=file.metadata.num_rows > THREADS_ROWS)
-            return rows.select(schema.names).cast(schema)
-    except DamagedRecording:
-        raise
+            yield file
     except (OSError, pa.ArrowException) as error:
         raise DamagedRecording(name, None, f"{path.name}: not a readable Parquet file ({_short(error)})") from error
 
@@ -330,11 +336,8 @@ def _compare_with_manifest(run_dir: Path, manifest: dict[str, Any], files: dict[
 
 
 def _check_readable(name: str, path: Path) -> None:
-    try:
-        with pq.ParquetFile(path) as file:
-            check_footer(name, path, file)
-    except (OSError, pa.ArrowException) as error:
-        raise DamagedRecording(name, None, f"{path.name}: not a readable Parquet file ({_short(error)})") from error
+    with readable(name, path):
+        pass
 
 
 def recording_hash(recording: Recording) -> str:

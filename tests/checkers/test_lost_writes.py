@@ -256,3 +256,25 @@ def test_a_deposed_leader_that_came_back_to_the_isr_was_told(run: Run) -> None:
     run.final_read({})
 
     assert found(run.finish()) == [("lost", "violation", "", 0)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "key", "expected"),
+    [
+        pytest.param("compact", "a", {("lost", "permitted", "gone_by_order", 1)}, id="its key was written again"),
+        pytest.param("compact", "b", {("lost", "violation", "", 1)}, id="another key was written"),
+        pytest.param("delete", "a", {("lost", "violation", "", 1), ("gap", "violation", "", 1)}, id="not compacted"),
+    ],
+)
+def test_compaction_takes_only_what_a_newer_record_of_the_key_replaces(
+    run: Run, policy: str, key: str, expected: set[object]
+) -> None:
+    """A register per key: its newest write has to survive, older ones may go (VERDICTS, gone by order)."""
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name="t", name="cleanup.policy", value=policy)
+    values = [run.send(sequence, 100 + sequence, key=name) for sequence, name in enumerate(("c", "a", key))]
+    left = {0: values[0], 2: values[2]}
+    run.final_read(left)
+    for node in (1, 2, 3):
+        run.log(node, left)
+
+    assert set(found(run.finish())) == expected
