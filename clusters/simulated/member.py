@@ -65,6 +65,7 @@ class SimulatedMember:
         self._own: list[TopicPartition] = []
         self._positions: dict[TopicPartition, int] = {}
         self._heartbeat_due = 0.0
+        self._partition_count = 0  # of its topic, once it has led the group
 
     @property
     def membership(self) -> Membership:
@@ -213,9 +214,15 @@ class SimulatedMember:
         ]
 
     async def _shares(self, members: Sequence[str]) -> dict[str, ConsumerProtocolAssignment]:
-        """Give each member a range of the topic's partitions, as equal as may be."""
-        answer = await self._client.refresh([self.settings.topic])
-        count = max((len(topic.partitions) for topic in answer.topics), default=0)
+        """Give each member a range of the topic's partitions, as equal as may be.
+
+        How many those are is asked once: a broker that is cut off keeps who asks it waiting for longer than a session, and
+        this member has no second thread that would send heartbeats meanwhile.
+        """
+        if not self._partition_count:
+            answer = await self._client.refresh([self.settings.topic])
+            self._partition_count = max((len(topic.partitions) for topic in answer.topics), default=0)
+        count = self._partition_count
         shares = {}
         for place, member in enumerate(sorted(members)):
             first, end = place * count // len(members), (place + 1) * count // len(members)

@@ -83,6 +83,7 @@ class Client:
         self._leaders: dict[tuple[str, int], Leader] = {}
         self._connections: dict[Endpoint, Connection] = {}
         self._opening: dict[Endpoint, asyncio.Lock] = {}
+        self._silent: dict[Endpoint, None] = {}  # did not answer, or could not be reached, when last asked
 
     async def close(self) -> None:
         """Close all connections and let the loop take notice."""
@@ -96,7 +97,11 @@ class Client:
     async def ask(self, api: Api, body: msgspec.Struct, *, node: NodeId | None = None) -> Any:
         """Ask a broker, or any that can be reached, and return the answer."""
         connection = await self._connection_to(node)
-        return await connection.send(api, body, timeout_ms=self.timeout_ms)
+        try:
+            return await connection.send(api, body, timeout_ms=self.timeout_ms)
+        except ConnectionLost:
+            self._silent[connection.endpoint] = None
+            raise
 
     async def ask_at(self, endpoint: Endpoint, api: Api, body: msgspec.Struct) -> Any:
         """Ask whoever listens at an address (controllers, for example)."""
@@ -111,7 +116,9 @@ class Client:
                 raise Unreachable(f"broker {node} is not known to the cluster")
             return await self._open(self.brokers[node])
         reasons = []
-        for endpoint in [*self._bootstrap, *self.brokers.values()]:
+        everybody = dict.fromkeys([*self._bootstrap, *self.brokers.values()])
+        # Who was silent last time comes last: a broker that is cut off costs the whole time-out, each time.
+        for endpoint in sorted(everybody, key=self._silent.__contains__):
             try:
                 return await self._open(endpoint)
             except Unreachable as problem:
@@ -127,7 +134,9 @@ class Client:
             try:
                 await connection.open(timeout_ms=self.timeout_ms)
             except (ConnectionLost, UnsupportedVersion) as problem:
+                self._silent[endpoint] = None
                 raise Unreachable(str(problem)) from None
+            self._silent.pop(endpoint, None)
             self._connections[endpoint] = connection
             return connection
 

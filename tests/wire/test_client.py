@@ -48,10 +48,13 @@ class Cluster:
     def __init__(self) -> None:
         self.ports: dict[int, int] = {}
         self.leader = 2
+        self.silent: int | None = None  # takes requests and never answers
         self.asked: list[tuple[int, Api]] = []
 
     def answer(self, node: int, request: ServerRequest) -> None:
         self.asked.append((node, request.api))
+        if node == self.silent:
+            return
         error = Error.NONE if node == self.leader else Error.NOT_LEADER_OR_FOLLOWER
         match request.api:
             case Api.METADATA:
@@ -124,6 +127,26 @@ def test_records_go_to_the_leader_and_come_from_it():
 def test_nobody_answers_a_produce_without_acks():
     async def scenario(cluster: Cluster, client: Client) -> None:
         assert await client.produce("t", 0, b"batch", acks=0) is None
+
+    on_cluster(scenario)
+
+
+def test_who_was_silent_is_asked_last_until_it_is_heard_again():
+    """A broker that is cut off costs a time-out once, not with every question that anybody can answer."""
+
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        await client.refresh(["t"])
+        cluster.silent = 1
+        client.timeout_ms = 200
+        with pytest.raises(ConnectionLost):
+            await client.refresh(["t"])
+        client.timeout_ms = 3000
+        cluster.asked.clear()
+
+        await client.refresh(["t"])
+        await client.refresh(["t"])
+
+        assert cluster.asked == [(2, Api.METADATA)] * 2
 
     on_cluster(scenario)
 
