@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from checkers import engine
 from checkers.graphs.sql_edges import LISTS, MESSAGES
@@ -16,6 +19,7 @@ from tests.checkers.random_runs import random_run
 from tests.checkers.test_sql_edges import by_sql, txns
 
 pytestmark = pytest.mark.spark
+THOUSAND = 1_000
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +32,20 @@ def spark() -> Iterator[Any]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("runs")
     return [random_run(folder / f"run-{seed}", seed) for seed in range(10)]
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Recordings that hypothesis draws: small ones first, then whatever found something before."""
+    folder, made = tmp_path_factory.mktemp("thousand"), []
+
+    @settings(max_examples=THOUSAND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.randoms(use_true_random=False))
+    def draw(random: Random) -> None:
+        made.append(random_run(folder / f"run-{len(made)}", random))
+
+    draw()
+    return made
 
 
 def without_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -61,6 +79,19 @@ def test_sql_definitions_in_spark_find_the_same(spark: Any, runs: list[Path]) ->
     names = frozenset({"exactly_once", "watermarks", "stale_epochs"})
 
     assert by_spark_sql(spark, runs, names) == inline(runs, names) != []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_spark_spark_sql_and_inline_agree_on_a_thousand_random_recordings(spark: Any, thousand: list[Path]) -> None:
+    """DuckDB judges a thousand of its own, in test_sql: its SQL is the same text."""
+    items = [item for run in thousand for item in work_items(run)]
+    expected = engine.findings(thousand, "inline")
+
+    assert engine.in_order(engine.with_spark(spark, "spark", items)) == expected
+    by_sql_only = [row for row in without_figures(expected) if row["property"] in defined()]
+    assert by_spark_sql(spark, thousand, defined()) == by_sql_only
+    assert len({row["property"] for row in by_sql_only}) == len(defined())
 
 
 @pytest.mark.nightly
