@@ -6,15 +6,14 @@ import socket
 
 import pytest
 
-from clusters import containers, processes
-from clusters import simulated as simulated_kind
+from clusters import apache_kafka, containers, processes
 from clusters.images import build
 from harness.catalog import faults
 from harness.plan import refusal
 
 
 def test_a_fault_that_a_kind_cannot_do_at_all_is_refused():
-    assert refusal(faults()["mount-full"], simulated_kind) == "mount_disk"
+    assert refusal(faults()["mount-full"], apache_kafka) == "mount_disk"
 
 
 def test_a_fault_that_this_machine_cannot_do_is_refused_with_the_reason(monkeypatch):
