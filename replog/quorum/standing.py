@@ -113,8 +113,13 @@ class Standing:
 
     @property
     def bootstrap(self) -> tuple[NodeId, ...]:
-        """The configured voters other than this node: where to look for the leader."""
-        return tuple(voter for voter in self._configured_voters.ids if voter != self.me.node_id)
+        """Where to look for the leader: the configured voters, and those whom only the log names, but this node.
+
+        All who are configured may have been removed; then nobody of them hears of the leader, nor tells of it.
+        """
+        named = (voter for voter in self.voters.ids if self.endpoint_of(voter) is not None)
+        known = dict.fromkeys((*self._configured_voters.ids, *named))
+        return tuple(voter for voter in known if voter != self.me.node_id)
 
     @property
     def is_voter(self) -> bool:
