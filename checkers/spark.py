@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CONNECT_SECONDS: Final = 3
-ANSWER_SECONDS: Final = 6
+ANSWER_SECONDS: Final = 5
 LOOK_SECONDS: Final = 0.2
 ASKING: Final = "Connecting to master"
 ANSWERED: Final = "Connected to Spark cluster"
