@@ -1,15 +1,19 @@
 """The quorum's small parts: arithmetic, the state file, the log's outline, requests on their way."""
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replog.config import Endpoint
 from replog.quorum import events
 from replog.quorum.log_shape import LogShape
 from replog.quorum.messages import BatchSpan, OffsetAndEpoch, VoteRequest
 from replog.quorum.peers import Peers
+from replog.quorum.standing import Settings, Standing
 from replog.quorum.state_file import QuorumState, decode, encode
-from replog.quorum.voters import ReplicaKey, hand_over_delay_ms, high_watermark, majority_offset
+from replog.quorum.voters import ReplicaKey, hand_over_delay_ms, high_watermark, majority_offset, voter_set
 from replog.types import NO_NODE, NodeId, QuorumEpoch
 from tests.quorum.quorum_world import World
 
@@ -141,3 +145,24 @@ def test_who_stored_both_its_own_vote_and_another_leader_follows_the_leader() ->
     world.start(member.node_id)
 
     assert world.core(member.node_id).leader_id == world.voters[1] != NO_NODE
+
+
+def test_the_leader_is_looked_for_also_where_only_the_log_says() -> None:
+    """All configured voters were removed: they know no leader, and ask only each other unless the log helps."""
+    configured = {NodeId(node): Endpoint("configured", node) for node in (101, 102)}
+    newcomer = ReplicaKey(NodeId(104), UUID(int=4))
+    written = LogShape(
+        voters=[(7, (newcomer, ReplicaKey(NodeId(105))))], endpoints={newcomer.node_id: Endpoint("log", 4)}
+    )
+
+    standing = Standing(
+        me=ReplicaKey(NodeId(101)),
+        cluster_id="c",
+        voters=voter_set(ReplicaKey(node) for node in configured),
+        endpoints=configured,
+        settings=Settings(),
+        log=written,
+        draw=lambda below: 0,
+    )
+
+    assert standing.bootstrap == (102, 104)  # nobody knows where 105 listens
