@@ -26,6 +26,7 @@ LIST: Final = "bundle.json"
 LOCK: Final = "requirements.lock"
 # Not evidence: what a node left on its disks, and what a cluster kept for itself.
 LEFT_OUT: Final = ("nodes", "unhealed.json")
+TOLD: Final = (".log", ".html")  # may name the run's folder; what is judged never does
 MOST_BYTES: Final = 20 << 30
 BLOCK: Final = 1 << 20
 SMALL_BYTES: Final = 1 << 20
@@ -92,7 +93,7 @@ def bundle(run_dir: Path, target: Path) -> Bundle:
         commit=commit(),
         lock_sha256=lock_sha256(),
         python=sys.version.split()[0],
-        files=[_described(name, path) for name, path in sorted(sources.items())],
+        files=[_described(name, _content(path, run_dir)) for name, path in sorted(sources.items())],
     )
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -101,7 +102,7 @@ def bundle(run_dir: Path, target: Path) -> Bundle:
                 # Parquet is compressed already, but for its footer: most of a small file.
                 is_dense = path.suffix == ".parquet" and path.stat().st_size >= SMALL_BYTES
                 kind = zipfile.ZIP_STORED if is_dense else zipfile.ZIP_DEFLATED
-                _put(archive, name, path.read_bytes(), kind)
+                _put(archive, name, _content(path, run_dir), kind)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -162,8 +163,19 @@ def _evidence(run_dir: Path) -> Iterator[Path]:
             yield path
 
 
-def _described(name: str, path: Path) -> File:
-    return File(name, path.stat().st_size, sha256_of(path))
+def _content(path: Path, run_dir: Path) -> bytes:
+    """Return a file as it goes into the archive: logs and the report without the place that the run had on this machine."""
+    content = path.read_bytes()
+    if path.suffix in TOLD:
+        for place in (run_dir.resolve(), run_dir):
+            if len(place.parts) < 2:  # `.` stands everywhere
+                continue
+            content = content.replace(f"{place}".encode(), run_dir.resolve().name.encode())
+    return content
+
+
+def _described(name: str, content: bytes) -> File:
+    return File(name, len(content), hashlib.sha256(content).hexdigest())
 
 
 def _put(archive: zipfile.ZipFile, name: str, content: bytes, kind: int = zipfile.ZIP_DEFLATED) -> None:

@@ -68,6 +68,22 @@ def test_the_same_run_gives_the_same_archive(runs, archive, tmp_path):
     assert (tmp_path / "again.zip").read_bytes() == archive.read_bytes()
 
 
+def test_a_bundle_does_not_tell_where_the_run_was(runs, tmp_path):
+    run_dir = tmp_path / "somewhere" / runs[0].name
+    shutil.copytree(runs[0], run_dir)
+    (run_dir / "logs").mkdir(exist_ok=True)
+    (run_dir / "logs" / "1.log").write_text(f"no space in {run_dir}/nodes/1")
+    assert exit_code(["report", str(run_dir)]) == 0
+    bundle(run_dir, tmp_path / "run.zip")
+
+    unpacked(tmp_path / "run.zip", tmp_path / "unpacked")
+
+    told = {path.name: path.read_bytes() for path in (tmp_path / "unpacked").rglob("*") if path.is_file()}
+    assert told["1.log"] == f"no space in {run_dir.name}/nodes/1".encode()
+    assert f"tribunal run --plan {run_dir.name}/plan.json".encode() in told["report.html"]
+    assert [name for name, content in told.items() if str(tmp_path).encode() in content] == []
+
+
 def test_a_bundle_has_what_a_reader_needs_and_no_disks(runs, archive):
     (runs[0] / "nodes").mkdir(exist_ok=True)
     names = zipfile.ZipFile(archive).namelist()
