@@ -29,6 +29,7 @@ from results.store import Recorder
 
 PROCESSES = 16
 STEP_NS = 20_000
+PIECE = 4_000_000
 
 
 def table(name: str, count: int, **columns: object) -> pa.Table:
@@ -57,42 +58,11 @@ def make(run_dir: Path, produces: int, partitions: int) -> None:
     ]
     for partition in range(partitions):
         count = produces // partitions
-        offsets = np.arange(count, dtype=np.int64)
-        process = offsets % PROCESSES
-        values = (process << SEQUENCE_BITS) | (sequences[process] + offsets // PROCESSES)
-        sequences += -(-count // PROCESSES)
-        invoke = (partition * count + offsets) * STEP_NS
         place = {"topic": "t", "partition": partition}
-        recorder.write(
-            "sends",
-            table(
-                "sends",
-                count,
-                **place,
-                process=process,
-                worker_class="idempotent",
-                value=values,
-                acks=-1,
-                invoke_ns=invoke,
-                complete_ns=invoke + 5_000_000,
-                outcome="ok",
-                log_offset=offsets,
-            ),
-        )
-        recorder.write(
-            "reads",
-            table(
-                "reads",
-                count,
-                **place,
-                process=99,
-                poll_index=0,
-                log_offset=offsets,
-                value=values,
-                leader_epoch=0,
-                phase="final",
-            ),
-        )
+        # A piece at a time, as a run writes it: one hot partition of a hundred million would take tens of gigabytes.
+        for first in range(0, count, PIECE):
+            write_piece(recorder, place, np.arange(first, min(first + PIECE, count), dtype=np.int64), sequences)
+        sequences += -(-count // PROCESSES)
         poll = {
             "process": 99,
             "isolation": "read_uncommitted",
@@ -103,20 +73,6 @@ def make(run_dir: Path, produces: int, partitions: int) -> None:
         }
         recorder.row("polls", **place, **poll, poll_index=0, position=0, record_count=count, invoke_ns=0, complete_ns=1)
         recorder.row("polls", **place, **poll, poll_index=1, position=count, record_count=0, invoke_ns=2, complete_ns=3)
-        for node in (1, 2, 3):
-            recorder.write(
-                "logs",
-                table(
-                    "logs",
-                    count,
-                    **place,
-                    node=node,
-                    log_offset=offsets,
-                    leader_epoch=0,
-                    value=values,
-                    is_control=False,
-                ),
-            )
         body = {"partition_id": partition, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
         metadata.append({"record_type": "PartitionRecord", "body": body, **place})
     for offset, row in enumerate(metadata):
@@ -124,6 +80,23 @@ def make(run_dir: Path, produces: int, partitions: int) -> None:
             "metadata", metadata_offset=offset, quorum_epoch=1, at_ns=0, **(row | {"body": json.dumps(row["body"])})
         )
     recorder.close_segment()
+
+
+def write_piece(recorder: Recorder, place: dict[str, object], offsets: np.ndarray, sequences: np.ndarray) -> None:
+    """Write the sends, the reads and the three logs of some offsets of one partition."""
+    process = offsets % PROCESSES
+    values = (process << SEQUENCE_BITS) | (sequences[process] + offsets // PROCESSES)
+    # Partitions are written one after the other, each with a start of its own.
+    invoke = (int(sequences[0]) * PROCESSES + offsets) * STEP_NS
+    known = {**place, "value": values, "log_offset": offsets}
+    sent = {"worker_class": "idempotent", "acks": -1, "outcome": "ok", "process": process}
+    times = {"invoke_ns": invoke, "complete_ns": invoke + 5_000_000}
+    recorder.write("sends", table("sends", offsets.size, **known, **sent, **times))
+    read = {"process": 99, "poll_index": 0, "leader_epoch": 0, "phase": "final"}
+    recorder.write("reads", table("reads", offsets.size, **known, **read))
+    for node in (1, 2, 3):
+        log = {"node": node, "leader_epoch": 0, "is_control": False}
+        recorder.write("logs", table("logs", offsets.size, **known, **log))
 
 
 def tree() -> tuple[float, float]:
