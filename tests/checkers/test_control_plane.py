@@ -154,3 +154,13 @@ def test_what_replaced_a_record_may_be_older_than_the_record(tmp_path: Path, unc
     run.final_read({0: kept, 1: deposed}, epoch=0)
 
     assert ("lost", severity) in [row[:2] for row in found(run.finish())]
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(2, []), (1, ["quorum_epoch_back"])])
+def test_a_quorum_epoch_never_goes_back(run: Run, epoch: int, expected: list[str]) -> None:
+    run.metadata_epoch = 2
+    run.metadata("NoOpRecord", 100)
+    run.metadata_epoch = epoch
+    run.metadata("NoOpRecord", 101)
+
+    assert kinds(run) == expected

@@ -1,0 +1,66 @@
+"""A group's members: commits of a generation that passed, records that nobody of the group received; in pairs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.engine import findings
+from tests.checkers.recorded import MS, Run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+def committed(run: Run, process: int, generation: int, offset: int, at: int) -> None:
+    run.recorder.row(
+        "commits", process=process, group="g", generation=generation, topic="t", partition=0, kind="commit",
+        committed_offset=offset, invoke_ns=at * MS, complete_ns=(at + 2) * MS, outcome="ok",
+    )  # fmt: skip
+
+
+def found(run: Run) -> list[tuple[Any, Any, Any]]:
+    rows = findings([run.finish()], "inline")
+    return [
+        (row["kind"], row["severity"], row["log_offset"])
+        for row in rows
+        if row["property"] == "group_members" and row["severity"] != "figures"
+    ]
+
+
+def sent_and_read(run: Run, *received: int) -> None:
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    for offset in received:
+        run.read({offset: values[offset]}, 200 + offset, process=50)
+    run.final_read(dict(enumerate(values)))
+
+
+@pytest.mark.parametrize("is_lossy", [False, True])
+@pytest.mark.parametrize(
+    ("at", "is_stale"), [pytest.param(303, True, id="after the new one's"), pytest.param(301, False, id="beside it")]
+)
+def test_a_commit_of_a_generation_that_passed_is_refused(run: Run, at: int, is_stale: bool, is_lossy: bool) -> None:
+    sent_and_read(run, 0, 1, 2)
+    committed(run, 50, 5, 2, 300)
+    committed(run, 51, 4, 1, at)
+    if is_lossy:
+        run.fault("kill", 150, node=1, lost_from=0)
+
+    kind, severity = ("stale_generation_after_loss", "note") if is_lossy else ("stale_generation", "violation")
+    assert found(run) == ([(kind, severity, 1)] if is_stale else [])
+
+
+@pytest.mark.parametrize("is_lossy", [False, True])
+@pytest.mark.parametrize(
+    ("offset", "is_left_out"), [pytest.param(2, True, id="behind it"), pytest.param(1, False, id="up to it")]
+)
+def test_what_is_committed_was_received(run: Run, offset: int, is_left_out: bool, is_lossy: bool) -> None:
+    sent_and_read(run, 0, 2)
+    committed(run, 50, 5, offset, 300)
+    if is_lossy:
+        run.fault("kill", 150, node=1, lost_from=0)
+
+    kind, severity = ("unconsumed_after_loss", "note") if is_lossy else ("unconsumed", "violation")
+    assert found(run) == ([(kind, severity, 1)] if is_left_out else [])
