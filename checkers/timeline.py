@@ -367,11 +367,25 @@ class History:
             for lost in fault["lost_from_offset"] or ():
                 here = lost["topic"] is None or (lost["topic"] == topic and lost["partition"] == partition)
                 if here and lost["node"] is not None and fault["injected_ns"] is not None:
-                    at_ns = fault["injected_ns"]
-                    alive = self._alive(lost["node"], at_ns)
                     first = lost["log_offset"] or 0
-                    losses.append(Loss(node=lost["node"], from_offset=first, injected_ns=at_ns, alive=alive))
+                    for at_ns, alive in self._moments(lost["node"], fault):
+                        losses.append(Loss(node=lost["node"], from_offset=first, injected_ns=at_ns, alive=alive))
         return losses
+
+    def _moments(self, node: int, fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
+        """Return when a fault may have taken a node's data, and whether its process ran on.
+
+        A fault of many episodes is recorded by the beginning of the first; the power may have failed in any of them.
+        """
+        began_ns = fault["injected_ns"]
+        alive = self._alive(node, began_ns)
+        ends_ns = [
+            row["at_ns"]
+            for row in self._nodes
+            if row["node"] == node and row["event"] in DOWN and began_ns < row["at_ns"]
+            if fault["healed_ns"] is None or row["at_ns"] <= fault["healed_ns"]
+        ]
+        return [(began_ns, alive), *((at_ns, False) for at_ns in ends_ns if alive)]
 
     def _alive(self, node: int, at_ns: int) -> bool:
         """Whether the node's process ran at that moment, by the last thing recorded of it."""

@@ -169,13 +169,21 @@ class PartitionPoll(msgspec.Struct, kw_only=True):
 
 
 class Offsets(NamedTuple):
-    """Answer of ListOffsets for one partition: earliest and latest, or why not."""
+    """Answer of ListOffsets for one partition: earliest and latest, or why not.
+
+    answered_s:  when it came, by the event loop's clock: another leader that is asked at once may keep all waiting.
+    """
 
     partition: TopicPartition
     log_start_offset: int | None
     latest_offset: int | None
     leader_epoch: int | None
     error: str | None
+    answered_s: float | None = None
+
+    def age_ns(self) -> int:
+        """Return how long ago it came."""
+        return 0 if self.answered_s is None else round((asyncio.get_running_loop().time() - self.answered_s) * 1e9)
 
 
 class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,6 +78,7 @@ async def _ask(
         return [_failed(partition, type(problem).__name__) for partition in asked]
     finally:
         asking.close()
+    answered_s = asyncio.get_running_loop().time()
     return [
         Offsets(
             partition,
@@ -85,6 +86,7 @@ async def _ask(
             latest_offset=latest[partition][0],
             leader_epoch=leaders[partition].leader_epoch,
             error=latest[partition][1] or earliest[partition][1],
+            answered_s=answered_s,
         )
         for partition in asked
         if partition in earliest and partition in latest

@@ -183,7 +183,7 @@ async def record_offsets(
             high_watermark=offsets.latest_offset,
             log_end_offset=offsets.latest_offset,
             log_start_offset=offsets.log_start_offset,
-            at_ns=stage.now_ns(),
+            at_ns=stage.now_ns() - offsets.age_ns(),
         )
     return known
 

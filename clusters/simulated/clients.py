@@ -129,6 +129,7 @@ class SimulatedAdmin:
                 latest = await self._offsets_at(leader, epochs, LATEST, stable=stable)
         except (*NO_ANSWER, TimeoutError) as problem:
             return [_unknown(partition, type(problem).__name__) for partition in asked]
+        answered_s = asyncio.get_running_loop().time()
         return [
             Offsets(
                 partition,
@@ -136,6 +137,7 @@ class SimulatedAdmin:
                 latest_offset=latest[partition][0],
                 leader_epoch=epochs[partition],
                 error=latest[partition][1] or earliest[partition][1],
+                answered_s=answered_s,
             )
             for partition in asked
             if partition in earliest and partition in latest

@@ -174,6 +174,7 @@ class Run:
         healed: bool = True,
         target: str | None = None,
         index: int = 0,
+        lasts: int = 10,
     ) -> None:
         lost = [] if lost_from is None else [{"node": node, "topic": "t", "partition": 0, "log_offset": lost_from}]
         self.recorder.row(
@@ -184,7 +185,7 @@ class Run:
             resolved_target=target or str(node),
             planned_ns=at * MS,
             injected_ns=at * MS,
-            healed_ns=(at + 10) * MS,
+            healed_ns=(at + lasts) * MS,
             proof="{}",
             bit=bit,
             heal_proof="{}",

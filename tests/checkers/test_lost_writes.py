@@ -97,6 +97,25 @@ def test_the_last_replica_standing_with_and_without_elr(tmp_path: Path, elr: boo
     assert ("lost", severity, rule, 0) in found(run.finish())
 
 
+@pytest.mark.parametrize(
+    ("killed_at", "severity", "rule"),
+    [pytest.param(150, "permitted", "R3", id="within"), pytest.param(250, "violation", "", id="behind")],
+)
+def test_a_fault_of_many_episodes_takes_data_when_it_ends_the_node(
+    tmp_path: Path, killed_at: int, severity: str, rule: str
+) -> None:
+    """What a swarm lost counted from its first episode on, before the record was sent (found by a sweep, seed 607)."""
+    run = Run(tmp_path / "run", **{"eligible.leader.replicas.enable": False})
+    run.fault("rotating-swarm", 50, node=3, lost_from=0, lasts=180)
+    run.send(0, 100)
+    run.node(3, "killed", killed_at)
+    run.registered(3, at=300, previous=-1)
+    run.change(310, leader=3, isr=[3])
+    run.final_read({})
+
+    assert ("lost", severity, rule, 0) in found(run.finish())
+
+
 def test_kill_9_of_everybody_excuses_nothing(run: Run) -> None:
     run.send(0, 100)
     for at, node in ((200, 1), (300, 2), (400, 3)):
