@@ -67,8 +67,7 @@ def refusal(image: Image, partition: Partition, sender: NodeId, proposal: AlterP
     if not _is_well_formed(partition, sender, proposal):
         return Error.INVALID_REQUEST
     for member in proposal.new_isr_with_epochs:
-        node = NodeId(member.broker_id)
-        if not (_may_be_in_isr(image, node, member.broker_epoch) and image.is_online(partition, node)):
+        if not _may_be_in_isr(image, partition, NodeId(member.broker_id), member.broker_epoch):
             return Error.INELIGIBLE_REPLICA
     return Error.NONE
 
@@ -84,8 +83,8 @@ def _is_well_formed(partition: Partition, sender: NodeId, proposal: AlterPartiti
     return proposal.leader_recovery_state == LeaderRecoveryState.RECOVERING and recovering and len(isr) == 1
 
 
-def _may_be_in_isr(image: Image, broker_id: NodeId, broker_epoch: int) -> bool:
-    if not image.is_active(broker_id):
+def _may_be_in_isr(image: Image, partition: Partition, broker_id: NodeId, broker_epoch: int) -> bool:
+    if not (image.is_active(broker_id) and image.is_online(partition, broker_id)):
         return False
     # KIP-903: -1 is a leader that does not know (an old version, or a follower that never fetched).
     return broker_epoch in (NO_BROKER_EPOCH, image.broker_epoch(broker_id))

@@ -5,6 +5,7 @@ Evidence: a replica with an emptied disk is in the ISR and leads from offset 0. 
 
 from replog.controller import alter_partition
 from replog.controller.image import Image
+from replog.controller.state import Partition
 from replog.types import NodeId
 
 SCENARIO = "stale-epoch-join"
@@ -13,7 +14,7 @@ SCENARIO = "stale-epoch-join"
 def install() -> None:
     """Look at who a proposed member is, not at which of its lives was meant."""
 
-    def _may_be_in_isr(image: Image, broker_id: NodeId, broker_epoch: int) -> bool:
+    def _may_be_in_isr(image: Image, partition: Partition, broker_id: NodeId, broker_epoch: int) -> bool:
         return image.is_active(broker_id)
 
     alter_partition._may_be_in_isr = _may_be_in_isr

@@ -6,6 +6,7 @@ Evidence: the committed ISR names a fenced broker; it leaves and enters every fe
 from replog.broker.isr import Follower, LeaderState
 from replog.controller import alter_partition
 from replog.controller.image import Image
+from replog.controller.state import Partition
 from replog.types import NO_BROKER_EPOCH, NodeId
 
 SCENARIO = "fenced-follower"
@@ -14,7 +15,7 @@ SCENARIO = "fenced-follower"
 def install() -> None:
     """Look at the life only, on both sides."""
 
-    def _may_be_in_isr(image: Image, broker_id: NodeId, broker_epoch: int) -> bool:
+    def _may_be_in_isr(image: Image, partition: Partition, broker_id: NodeId, broker_epoch: int) -> bool:
         return broker_epoch in (NO_BROKER_EPOCH, image.broker_epoch(broker_id))
 
     def _is_eligible(self: LeaderState, replica: NodeId, follower: Follower) -> bool:
