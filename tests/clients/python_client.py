@@ -136,8 +136,16 @@ class KafkaPython:
         consumer.close()
 
     def transact(self, count: int) -> None:
-        producer = kafka.KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=f"{self.topic}-writer")
-        producer.init_transactions()
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=self.bootstrap, transactional_id=f"{self.topic}-writer", max_block_ms=20_000
+        )
+        for patience in (True, True, False):
+            try:
+                producer.init_transactions()
+                break
+            except kafka.errors.KafkaTimeoutError:  # it may be asked again
+                if not patience:
+                    raise
         for number in range(count):
             producer.begin_transaction()
             for partition in range(3):
