@@ -1,6 +1,7 @@
 """Connections to other brokers for what coordinators and leaders ask of each other; one a broker, opened when needed.
 
-An answer or None: None says that nobody knows whether the request arrived. What is asked here can be asked again.
+An answer or None: None says that nobody knows whether the request arrived. What is asked here can be asked again. Nobody waits
+for a broker that has been fenced meanwhile: others lead what it led.
 What a broker asks itself goes straight to its own handler, without a socket: often coordinator and leader are one.
 """
 
@@ -17,6 +18,7 @@ from replog.wire.apis import BROKER_APIS, Api
 
 OPEN_TIMEOUT_MS: Final = 5_000
 REQUEST_TIMEOUT_MS: Final = 30_000
+LOOK_MS: Final = 500
 
 
 class OwnRequest:
@@ -60,7 +62,12 @@ class BrokerLinks:
             connection = await self._open(node)
             if connection is None:
                 return None
-            return await connection.send(api, body, version=version, timeout_ms=REQUEST_TIMEOUT_MS)
+            answer = connection.send(api, body, version=version, timeout_ms=REQUEST_TIMEOUT_MS)
+            while not answer.done():
+                await asyncio.wait([answer], timeout=LOOK_MS / 1000)
+                if not answer.done() and self._is_gone(node, connection):
+                    connection.close()  # it will not answer: somebody else leads by now, and requests wait behind this
+            return await answer
         except (ConnectionLost, UnsupportedVersion) as problem:
             self.replicas.world.journal.log("debug", f"{api.name} to broker {node}: {problem}")
             return None
@@ -76,6 +83,10 @@ class BrokerLinks:
                 return await request.answer
         except TimeoutError:
             return None
+
+    def _is_gone(self, node: NodeId, connection: Connection) -> bool:
+        broker = self.replicas.metadata.image.brokers.get(node)
+        return broker is None or broker.fenced or self.replicas.metadata.endpoint_of(node) != connection.endpoint
 
     def close(self) -> None:
         """Close them all."""
