@@ -26,16 +26,16 @@ class Evidence:
         self._newest = _newest_of_keys(rows) if is_compacted else None
 
     def record(self, anomaly: Mapping[str, Any]) -> Record:
-        """Return the record that a `lost` or `lost_after_read` anomaly is about."""
+        """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
         offset = UNKNOWN if anomaly["log_offset"] is None else anomaly["log_offset"]
-        times = self._read_times(anomaly["value"])
+        times = self._read_times(anomaly["value"], offset if anomaly["kind"] == "moved" else None)
         invoke_ns = anomaly["invoke_ns"] or 0
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
         return Record(
             log_offset=offset,
             acks=anomaly["acks"],
             invoke_ns=invoke_ns,
-            complete_ns=anomaly["at_ns"] if anomaly["kind"] == "lost" else None,
+            complete_ns=anomaly["at_ns"] if anomaly["kind"] in ("lost", "moved") else None,
             leader_epoch=anomaly["leader_epoch"],
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
@@ -72,13 +72,15 @@ class Evidence:
         # Of one whose offset nobody knows any record of its key may be the newer one.
         return newest.get(key_of.get(value, UNKNOWN), UNKNOWN) > offset
 
-    def _read_times(self, value: int | None) -> list[int]:
+    def _read_times(self, value: int | None, offset: int | None) -> list[int]:
         if value is None:
             return []
         values, order = self._reads["value"], self._by_value
         first = np.searchsorted(values, value, "left", sorter=order)
         last = np.searchsorted(values, value, "right", sorter=order)
         rows = [row for row in order[first:last].tolist() if self._reads["phase"][row] == TAIL]
+        if offset is not None:
+            rows = [row for row in rows if self._reads["log_offset"][row] == offset]
         polls = [(int(self._reads["process"][row]), int(self._reads["poll_index"][row])) for row in rows]
         return [self._polled_ns[poll] for poll in polls if poll in self._polled_ns]
 

@@ -36,7 +36,9 @@ KINDS: Final = {
     "diverged": Kind(
         Meaning.VIOLATION, "a replica that can lead holds another value at this offset than was read there"
     ),
-    "moved": Kind(Meaning.VIOLATION, "an acknowledged record stands at another offset than it was acknowledged with"),
+    # An earlier attempt may stand in the log of a deposed leader that an unclean election brings back: then the record is
+    # there, and lost where it was acknowledged.
+    "moved": Kind(Meaning.PROMISED, "an acknowledged record stands at another offset than it was acknowledged with"),
     "reordered": Kind(Meaning.VIOLATION, "an idempotent producer's records stand out of order"),
     "overtaken": Kind(Meaning.NOTE, "records of a producer without idempotence stand out of order"),
     "real_time_order": Kind(Meaning.VIOLATION, "a record stands before one that had completed before it was even sent"),
@@ -125,7 +127,9 @@ def _moved(sends: Columns, log: _Log) -> pa.Table:
         log_offset=sends["log_offset"][elsewhere],
         value=sends["value"][elsewhere],
         acks=sends["acks"][elsewhere],
+        invoke_ns=sends["invoke_ns"][elsewhere],
         at_ns=sends["complete_ns"][elsewhere],
+        leader_epoch=sends["leader_epoch"][elsewhere],
     )
 
 
@@ -244,7 +248,7 @@ WITH readers AS (
     ON l.run_id = f.run_id AND l.topic = f.topic AND l.partition = f.partition AND l.log_offset = f.log_offset
   WHERE COALESCE(l.value, -1) <> COALESCE(f.value, -1) AND COALESCE(l.is_control, FALSE) = FALSE
   UNION ALL
-  SELECT s.run_id, s.topic, s.partition, 'moved', s.log_offset, s.value, s.acks, CAST(NULL AS BIGINT), s.complete_ns,
+  SELECT s.run_id, s.topic, s.partition, 'moved', s.log_offset, s.value, s.acks, s.invoke_ns, s.complete_ns,
          CAST(NULL AS BIGINT)
   FROM sends s
   SEMI JOIN final_log f ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition AND s.value = f.value

@@ -60,6 +60,29 @@ def test_an_acknowledged_offset_is_where_the_record_stands(run: Run) -> None:
     assert kinds(run) == [("moved", "violation")]
 
 
+def test_an_earlier_attempt_may_be_all_that_an_allowed_unclean_election_brings_back(tmp_path: Path) -> None:
+    """Leader 3 took the first attempt and was cut off; 1 and 2 took the second, were lost, and 3 was elected again."""
+    run = Run(tmp_path, **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100, offset=5)
+    run.change(200, isr=[3], leader=3, leader_recovery_state=1, eligible_leader_replicas=[])
+    run.change(300, isr=[3, 1, 2], leader_recovery_state=0)
+    run.final_read({0: value})
+
+    assert ("moved", "permitted") in kinds(run)
+
+
+def test_a_clean_election_moves_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path, **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100, offset=5)
+    run.change(200, isr=[2], leader=2)
+    run.change(300, isr=[2, 1, 3])
+    run.final_read({0: value})
+
+    assert kinds(run) == [("moved", "violation")]
+
+
 @pytest.mark.parametrize(
     ("worker_class", "expected"), [("idempotent", ("reordered", "violation")), ("plain", ("overtaken", "note"))]
 )
