@@ -5,7 +5,7 @@ Evidence: after a fail-over the marker is gone, the transaction is open again, a
 
 from replog.log.producers import ProducerStates
 
-SCENARIO = "unreplicated-markers"
+SCENARIO = "markers-under-way"
 
 
 def install() -> None:

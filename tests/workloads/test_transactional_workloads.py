@@ -41,7 +41,9 @@ def test_a_leaders_death_breaks_no_promise(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", [*NAMES, "small-segments", "unreplicated-markers", "impatient-producers"])
+@pytest.mark.parametrize(
+    "name", [*NAMES, "small-segments", "unreplicated-markers", "markers-under-way", "impatient-producers"]
+)
 def test_its_scenario_breaks_no_promise(tmp_path: Path, name: str) -> None:
     results = swept((plan_of(name, seed, ()) for seed in range(20)), jobs=2, budget_s=None, scratch=tmp_path).results
 
