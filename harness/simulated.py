@@ -26,6 +26,7 @@ from harness.plan import Plan, chance
 from harness.progress import Progress
 from harness.run import Ending, Run, commit, lock_sha256
 from harness.schedule import BadScenario
+from harness.switches import switched_on
 from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, known_versions, request_type, response_type
 from replog.wire.decoder import decoder_for
 from replog.wire.encoder import encoder_for
@@ -93,9 +94,7 @@ def conduct_simulated(
     prepared:  called before anything happens, for who wants to listen to the trace.
     """
     began_ns = time.process_time_ns()
-    for mutant in plan.spec.mutants:
-        importlib.import_module(f"replog.mutants.{mutant}").install()
-    with sealed(Simulation(plan.seed)) as simulation:
+    with switched_on(plan.spec.mutants), sealed(Simulation(plan.seed)) as simulation:
         prepared(simulation)
         run = Run(plan, run_dir, progress)
         run.heal = partial(_asked_for_progress, run)

@@ -4,6 +4,7 @@
 and `remove_voter` change the metadata quorum, by one voter at a time.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 from uuid import UUID
@@ -20,6 +21,8 @@ from replog.wire.messages import describe_topic_partitions as dtp
 from replog.wire.messages import elect_designated_leaders as edl
 
 TIMEOUT_MS: Final = 30_000
+ELECTION_TRIES: Final = 40
+ELECTION_PAUSE_S: Final = 0.25
 
 LONGEST_LOG: Final = {
     "aggressive": edl.ElectionType.LONGEST_LOG_AGGRESSIVE,
@@ -88,7 +91,17 @@ class Admin:
             )
 
     async def quorum(self) -> dq.DescribeQuorumResponsePartitionData:
-        """Return the metadata quorum as its leader sees it."""
+        """Return the metadata quorum as its leader sees it; during an election it is asked again."""
+        described = await self._quorum()
+        for _ in range(ELECTION_TRIES):
+            if described.error_code is not Error.NOT_LEADER_OR_FOLLOWER:
+                break
+            await asyncio.sleep(ELECTION_PAUSE_S)
+            described = await self._quorum()
+        _insist(described.error_code, METADATA_TOPIC, described.error_message)
+        return described
+
+    async def _quorum(self) -> dq.DescribeQuorumResponsePartitionData:
         partition = dq.DescribeQuorumRequestPartitionData(partition_index=0)
         topic = dq.DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
         answer: dq.DescribeQuorumResponse = await self._connection.send(
@@ -96,7 +109,6 @@ class Admin:
         )
         _insist(answer.error_code, METADATA_TOPIC, answer.error_message)
         (described,) = answer.topics[0].partitions
-        _insist(described.error_code, METADATA_TOPIC, described.error_message)
         return described
 
     async def add_voter(self, node: NodeId, directory_id: UUID | None, listener: Endpoint) -> UUID:

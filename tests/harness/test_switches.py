@@ -1,0 +1,34 @@
+"""A known bug that is switched on for one run is off again after it: what comes next in the process is the correct build."""
+
+import pytest
+
+from harness.catalog import mutants
+from harness.switches import _attributes, _differences, switched_on
+from replog.controller.policy import Policy
+
+
+@pytest.mark.parametrize("mutant", sorted(mutants()))
+def test_every_mutant_is_switched_off_again(mutant):
+    with switched_on((mutant,)):
+        pass  # imports what it needs
+    before = _attributes()
+
+    with switched_on((mutant,)):
+        changed = list(_differences(before, _attributes()))
+
+    assert changed, "it replaces nothing that could be seen"
+    assert list(_differences(before, _attributes())) == []
+
+
+def test_it_is_on_inside_and_off_after_a_failure():
+    correct = Policy.elr_enabled
+
+    def fails():
+        with switched_on(("m01_no_elr",)):
+            raise ZeroDivisionError(Policy.elr_enabled)
+
+    with pytest.raises(ZeroDivisionError) as told:
+        fails()
+
+    assert told.value.args[0] is not correct
+    assert Policy.elr_enabled is correct
