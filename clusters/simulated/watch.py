@@ -17,7 +17,7 @@ an unclean election was committed, the committed prefix of that partition begins
 | I14 | `Batches`: one (epoch, offset), one batch |
 | I15, I16 | `stability.py`: figures, no violations |
 | I17 | `Sequences` of each replica |
-| I18 | last stable offsets per leader epoch |
+| I18 | last stable offsets (`stable_offsets.py`) |
 | I20 | clean-shutdown files of running brokers |
 
 I11 is kept as far as committed metadata tell: who enters an ISR is registered and not fenced; a former life that enters
@@ -30,6 +30,7 @@ from typing import Final
 from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
 from clusters.simulated.stability import Stability
+from clusters.simulated.stable_offsets import StableOffset, StableOffsets
 from clusters.simulated.violation import Violated
 from clusters.simulated.world import Machine, Simulation, Told
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
@@ -73,7 +74,7 @@ class Watch:
         self._prefixes: dict[TopicPartition, CommittedPrefix] = {}
         self._sequences: dict[tuple[int, TopicPartition], Sequences] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
-        self._stable: dict[tuple[TopicPartition, int], int] = {}
+        self._stable: dict[TopicPartition, StableOffsets] = {}
         self._damaged: dict[int, None] = {}
         self._taken: list[tuple[int, TopicPartition, list[BatchMark]]] = []  # while the partition recovers
         self._behind: dict[TopicPartition, None] = {}  # a replica's log ends before what is committed
@@ -246,13 +247,16 @@ class Watch:
         partition = TopicPartition(fields["topic"], fields["partition"])
         epoch, high_watermark = fields["leader_epoch"], fields["high_watermark"]
         self._one_leader(partition, epoch, node)
-        self._stable_grows(partition, epoch, fields.get("last_stable_offset"))
+        prefix = self._prefix(partition)
+        may_have_lost = epoch > prefix.leader_epoch and self._may_have_lost(node, partition, prefix)
+        if (last_stable_offset := fields.get("last_stable_offset")) is not None:
+            stable = self._stable.setdefault(partition, StableOffsets(partition))
+            stable.show(StableOffset(epoch, high_watermark, last_stable_offset), may_have_lost=may_have_lost)
         self._moved_by_right(node, partition, epoch, high_watermark)
         log = self.replicas[node].logs.get(partition)
         if log is None:
             return
-        prefix = self._prefix(partition)
-        if epoch > prefix.leader_epoch and self._may_have_lost(node, partition, prefix):
+        if may_have_lost:
             prefix.begin_anew(log)
         prefix.exposed(node, log, epoch, high_watermark)
         self._members_hold(partition, epoch, prefix)
@@ -286,16 +290,6 @@ class Watch:
         other = self._leaders.setdefault((partition, epoch), node)
         if other != node:
             raise Violated("I10", f"{partition} is led by {other} and by {node} in leader epoch {epoch}")
-
-    def _stable_grows(self, partition: TopicPartition, epoch: int, last_stable_offset: int | None) -> None:
-        if last_stable_offset is None:
-            return
-        before = self._stable.get((partition, epoch), -1)
-        if last_stable_offset < before:
-            raise Violated(
-                "I18", f"{partition}: last stable offset went back from {before} to {last_stable_offset} in {epoch}"
-            )
-        self._stable[partition, epoch] = last_stable_offset
 
     def _members_hold(self, partition: TopicPartition, epoch: int, prefix: "CommittedPrefix") -> None:
         """I9: who is in the committed ISR holds what is committed."""

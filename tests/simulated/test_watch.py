@@ -9,6 +9,7 @@ from clusters.api import BrokerState, PartitionState
 from clusters.simulated.committed import CommittedMetadata, IsrState
 from clusters.simulated.disk import SimulatedDisk
 from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from clusters.simulated.stable_offsets import StableOffset, StableOffsets
 from clusters.simulated.violation import Violated
 from clusters.simulated.watch import Batches, CommittedPrefix, Sequences
 from replog.log import batch
@@ -104,6 +105,35 @@ def test_a_change_below_what_was_compared_is_compared_again():
 
     with violates("I4"):
         prefix.compare(2, other)
+
+
+# I18
+
+
+def test_a_last_stable_offset_grows_within_a_leader_epoch():
+    stable = StableOffsets(P)
+    stable.show(StableOffset(1, 10, 8), may_have_lost=False)
+
+    with violates("I18"):
+        stable.show(StableOffset(1, 12, 7), may_have_lost=False)
+
+
+def test_the_next_leader_that_knows_as_much_has_as_many_ends_of_transactions():
+    """M81: the end that readers passed was not replicated; the next leader has the transaction open again."""
+    stable = StableOffsets(P)
+    stable.show(StableOffset(1, 15, 15), may_have_lost=False)
+    stable.show(StableOffset(2, 14, 10), may_have_lost=False)  # KIP-207: it does not know better yet
+
+    with violates("I18"):
+        stable.show(StableOffset(2, 15, 10), may_have_lost=False)
+
+
+def test_after_an_unclean_election_last_stable_offsets_begin_anew():
+    stable = StableOffsets(P)
+    stable.show(StableOffset(1, 15, 15), may_have_lost=False)
+    stable.show(StableOffset(2, 16, 10), may_have_lost=True)
+    stable.show(StableOffset(1, 15, 9), may_have_lost=False)  # deposed: not believed
+    stable.show(StableOffset(3, 16, 10), may_have_lost=False)
 
 
 # I17

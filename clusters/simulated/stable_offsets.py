@@ -1,0 +1,53 @@
+"""The last stable offsets that a partition's leaders show (I18), also from one leader to the next.
+
+Within a leader epoch it never goes back. Between two leaders it may, as long as the later one knows less to be committed
+(KIP-207: its high watermark is behind for a while). Once it shows the same high watermark or more, all ends of transactions
+below are in its log and known to be replicated, so its last stable offset is not behind either. If it is, the leader before let
+readers pass a transaction whose end was not replicated (M81).
+"""
+
+from typing import NamedTuple
+
+from clusters.simulated.violation import Violated
+from replog.types import TopicPartition
+
+
+class StableOffset(NamedTuple):
+    """A last stable offset beside the high watermark that it was shown with."""
+
+    leader_epoch: int
+    high_watermark: int
+    offset: int
+
+
+class StableOffsets:
+    """What one partition's leaders have shown."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self._partition = partition
+        self._last: StableOffset | None = None  # of the latest leader
+        self._before: StableOffset | None = None  # of the leaders before: where the high watermark was farthest
+
+    def show(self, shown: StableOffset, *, may_have_lost: bool) -> None:
+        """Compare; an unclean election begins anew, and a deposed leader is not believed."""
+        last = self._last
+        if last is not None and shown.leader_epoch < last.leader_epoch:
+            return
+        if may_have_lost:
+            last = self._before = None
+        elif last is not None and shown.leader_epoch > last.leader_epoch:
+            if self._before is None or last.high_watermark >= self._before.high_watermark:
+                self._before = last
+            last = None
+        self._last = shown
+        self._grows(last, shown)
+        if self._before is not None and shown.high_watermark >= self._before.high_watermark:
+            self._grows(self._before, shown)
+
+    def _grows(self, before: StableOffset | None, shown: StableOffset) -> None:
+        if before is not None and shown.offset < before.offset:
+            raise Violated(
+                "I18",
+                f"{self._partition}: last stable offset went back from {before.offset} in leader epoch "
+                f"{before.leader_epoch} to {shown.offset} in {shown.leader_epoch}",
+            )
