@@ -20,11 +20,14 @@ Attributes = Mapping[int, tuple[Owner, dict[str, Any]]]
 @contextmanager
 def switched_on(mutants: Sequence[str]) -> Iterator[None]:
     """Let these mutants (module names) be installed inside, and only there."""
+    if not mutants:
+        yield
+        return
     modules = [importlib.import_module(f"{MUTANTS}.{mutant}") for mutant in mutants]
-    before = _attributes() if modules else {}
+    before = _attributes()
     for module in modules:
         module.install()
-    replaced = list(_differences(before, _attributes() if modules else {}))
+    replaced = list(_differences(before, _attributes()))
     try:
         yield
     finally:

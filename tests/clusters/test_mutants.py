@@ -1,10 +1,9 @@
 """Mutants can be named, are installed only on demand, and really change the product."""
 
-import importlib
-
 import pytest
 
 from harness.catalog import Unknown, mutant_named, mutants
+from harness.switches import switched_on
 from replog.broker.isr import LeaderState
 from replog.errors import Error
 
@@ -23,10 +22,8 @@ def test_every_mutant_says_what_it_is():
     assert all(about.startswith("M") for about in mutants().values())
 
 
-def test_m44_answers_before_anybody_replicated(monkeypatch):
-    monkeypatch.setattr(LeaderState, "produce_outcome", LeaderState.produce_outcome)
-    importlib.import_module("replog.mutants.m44_acks_local").install()
-
-    outcome = LeaderState.produce_outcome(LeaderState.__new__(LeaderState), 10)
+def test_m44_answers_before_anybody_replicated():
+    with switched_on(("m44_acks_local",)):
+        outcome = LeaderState.produce_outcome(LeaderState.__new__(LeaderState), 10)
 
     assert outcome is Error.NONE

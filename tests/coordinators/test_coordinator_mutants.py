@@ -1,12 +1,10 @@
 """Each promise beside the mutant that breaks it: the product keeps it, the mutant does not."""
 
-import importlib
 from pathlib import Path
 
-import pytest
-
+from harness.switches import switched_on
 from replog.broker.partition import Partition
-from replog.coordinators.group import Group, GroupSettings
+from replog.coordinators.group import GroupSettings
 from replog.coordinators.groups import GroupCoordinator
 from replog.coordinators.transaction import State, Transaction, transaction_entry
 from replog.coordinators.transactions import TransactionCoordinator, TransactionSettings
@@ -24,13 +22,6 @@ from replog.wire.messages.offset_commit import (
 )
 from tests.cases.replicas import NOW_MS, PRODUCER_ID, WALL_MS, a_log, a_replica, record_batch, state, told
 from tests.coordinators.driving import NOW, AllTopics, Driver, new_ids
-
-
-def installed(monkeypatch: pytest.MonkeyPatch, name: str, owner: type, attribute: str) -> None:
-    """Install a mutant for one test."""
-    monkeypatch.setattr(owner, attribute, getattr(owner, attribute))
-    importlib.import_module(f"replog.mutants.{name}").install()
-
 
 # --- M77 -------------------------------------------------------------------------------------
 
@@ -79,16 +70,14 @@ def test_a_marker_between_question_and_append_voids_the_answer(tmp_path: Path) -
     assert replica.log.producers.open_transactions == []
 
 
-def test_m77_lets_a_late_batch_open_a_transaction_that_nobody_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed(monkeypatch, "m77_no_verify", Partition, "needs_verification")
-    replica = a_verifying_leader(tmp_path)
-    append(replica, end_marker(), None, Origin.COORDINATOR)
+def test_m77_lets_a_late_batch_open_a_transaction_that_nobody_ends(tmp_path: Path) -> None:
+    with switched_on(("m77_no_verify",)):
+        replica = a_verifying_leader(tmp_path)
+        append(replica, end_marker(), None, Origin.COORDINATOR)
 
-    append(replica, first_batch(), None)
+        append(replica, first_batch(), None)
 
-    assert len(replica.log.producers.open_transactions) == 1
+        assert len(replica.log.producers.open_transactions) == 1
 
 
 # --- M78 -------------------------------------------------------------------------------------
@@ -117,10 +106,9 @@ def test_a_decision_is_carried_out_by_the_next_coordinator() -> None:
     assert markers_after_fail_over() == 2
 
 
-def test_m78_leaves_the_decision_lying(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(monkeypatch, "m78_no_resume", TransactionCoordinator, "on_loaded")
-
-    assert markers_after_fail_over() == 0
+def test_m78_leaves_the_decision_lying() -> None:
+    with switched_on(("m78_no_resume",)):
+        assert markers_after_fail_over() == 0
 
 
 # --- M80 -------------------------------------------------------------------------------------
@@ -138,10 +126,9 @@ def test_the_second_producer_of_an_id_has_a_later_epoch() -> None:
     assert epochs_of_two_producers() == (0, 1)
 
 
-def test_m80_gives_both_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(monkeypatch, "m80_no_fence", TransactionCoordinator, "_initialized")
-
-    assert epochs_of_two_producers() == (0, 0)
+def test_m80_gives_both_the_same() -> None:
+    with switched_on(("m80_no_fence",)):
+        assert epochs_of_two_producers() == (0, 0)
 
 
 # --- M84 -------------------------------------------------------------------------------------
@@ -175,7 +162,6 @@ def test_a_commit_of_an_older_generation_is_refused() -> None:
     assert commit_of_the_generation_before() is Error.ILLEGAL_GENERATION
 
 
-def test_m84_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(monkeypatch, "m84_no_generation", Group, "commit_error")
-
-    assert commit_of_the_generation_before() is Error.NONE
+def test_m84_takes_it() -> None:
+    with switched_on(("m84_no_generation",)):
+        assert commit_of_the_generation_before() is Error.NONE
