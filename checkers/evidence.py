@@ -46,20 +46,26 @@ class Evidence:
         )
 
     def records_between(self, anomaly: Mapping[str, Any], timeline: Timeline) -> list[Record]:
-        """Return one record per stretch of offsets that a watermark's step back uncovered."""
+        """Return one record per stretch of offsets that a watermark's step back uncovered.
+
+        The latest offset is told without a leader epoch, maybe by a leader that does not know yet that it was deposed.
+        """
         offsets = timeline.offsets_of_interest(anomaly["log_offset"], anomaly["other_offset"])
-        epoch = anomaly["leader_epoch"]
+        shown_ns, epoch = anomaly["invoke_ns"], anomaly["leader_epoch"]
+        shown_by, replaced_by = epoch, epoch
         if epoch is None:
-            epoch = timeline.leader_epoch_at(anomaly["at_ns"] + OBSERVATION_LAG_NS)
+            shown_by = timeline.leader_epoch_answering(shown_ns)
+            replaced_by = timeline.leader_epoch_at(anomaly["at_ns"] + OBSERVATION_LAG_NS)
         return [
             Record(
                 log_offset=offset,
                 acks=None,
-                invoke_ns=anomaly["invoke_ns"],
-                exposed_ns=anomaly["invoke_ns"],
-                exposed_epoch=timeline.leader_epoch_at(anomaly["invoke_ns"]),
-                seen_ns=anomaly["invoke_ns"],
-                replaced_epoch=epoch,
+                invoke_ns=shown_ns,
+                leader_epoch=shown_by,
+                exposed_ns=shown_ns,
+                exposed_epoch=shown_by,
+                since_ns=self._exposed(offset, 0)[0],
+                replaced_epoch=replaced_by,
             )
             for offset in offsets
         ]

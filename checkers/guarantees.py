@@ -174,9 +174,12 @@ class Promise(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """What is known about one record's copies after some facts."""
+    """What is known about one record's copies after some facts.
 
-    def __init__(self, settings: Settings) -> None:
+    lost:  nodes that are known to have lost it before the first fact.
+    """
+
+    def __init__(self, settings: Settings, lost: Iterable[int] = ()) -> None:
         self.settings = settings
         self.least_min_isr = settings.effective_min_isr
         self.acks: int | None = None
@@ -186,7 +189,7 @@ class Ledger:
         self.holders: dict[int, None] = {}
         self.certain: dict[int, None] = {}  # holders of whom it is known; the others may have left just before
         self.unclean: dict[int, None] = {}  # any node: unclean since it was last whole
-        self.lost: dict[int, None] = {}
+        self.lost: dict[int, None] = dict.fromkeys(lost)
         self.cut_live: dict[int, None] = {}
         self.leadership_changed = False
         self.log_start_moved = False

@@ -86,6 +86,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     complete_ns:     when that acknowledgement had arrived, None unknown.
     leader_epoch:    of the log it was acknowledged in, None unknown.
     exposed_ns, exposed_epoch:  first observation of a high watermark beyond it.
+    since_ns:        it was there before `invoke_ns`, from here on at the latest: what disks lost meanwhile counts.
     read_ns:         when a consumer first received it; seen_ns: when one last did.
     replaced_epoch:  leader epoch of what stands at or behind its offset in the final log; None: nothing does.
     below_log_start: it is gone by order: the log start moved past it, or its key was written again in a compacted topic.
@@ -98,6 +99,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: int | None = None
     exposed_ns: int | None = None
     exposed_epoch: int | None = None
+    since_ns: int | None = None
     read_ns: int | None = None
     seen_ns: int | None = None
     replaced_epoch: int | None = None
@@ -143,6 +145,11 @@ class Timeline:
         position = bisect_right(self._times, at_ns)
         return self.entries[position - 1].state.leader_epoch if position else None
 
+    def leader_epoch_answering(self, at_ns: int) -> int | None:
+        """Return the oldest leader epoch in which an answer that names none may have been given at that time."""
+        position = bisect_right(self._times, at_ns)
+        return self.entries[self._before_deposed(position, at_ns) - 1].state.leader_epoch if position else None
+
     def offsets_of_interest(self, first: int, end: int) -> list[int]:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
         return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
@@ -178,6 +185,7 @@ class Timeline:
         start = self._position(record.invoke_ns, record.leader_epoch)
         if record.acks == 1 and record.leader_epoch is None:
             start = self._before_deposed(start, record.invoke_ns)
+        since = start if record.since_ns is None else min(start, self._position(record.since_ns, None))
         exposed = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
@@ -186,9 +194,10 @@ class Timeline:
             # What stands there is older than the record: somebody who had kept an older log was elected later (KIP-704).
             record = replace(record, replaced_epoch=None)
         reach = bisect_right(self._loss_offsets, record.log_offset)
-        key = (start, answered, exposed, read, seen, reach, record.acks, record.replaced_epoch, record.below_log_start)
+        places = (since, start, answered, exposed, read, seen)
+        key = (*places, reach, record.acks, record.replaced_epoch, record.below_log_start)
         if key not in self._memory:
-            self._memory[key] = self._judge(record, start, answered, exposed, read, seen)
+            self._memory[key] = self._judge(record, *places)
         return self._memory[key]
 
     def _position(self, at_ns: int, leader_epoch: int | None) -> int:
@@ -221,6 +230,26 @@ class Timeline:
                 return place
         return position
 
+    def _lost_between(self, log_offset: int, since: int, start: int) -> list[int]:
+        """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""
+        lost: dict[int, None] = {}
+        cut_live: dict[int, None] = {}
+        for entry in self.entries[since:start]:
+            for fact in entry.facts if entry.from_offset <= log_offset else ():
+                match fact:
+                    case CutLive(node=node):
+                        cut_live[node] = None
+                    case ShutDownUncleanly(node=node) if node in cut_live:
+                        lost[node] = None
+                    case ProvenLoss(node=node):
+                        lost[node] = None
+                    case JoinedIsr(node=node) | Elected(leader=node):
+                        lost.pop(node, None)
+                        cut_live.pop(node, None)
+                    case _:
+                        pass  # takes nothing off a disk, and puts nothing back
+        return list(lost)
+
     def _exposure(self, record: Record, start: int) -> int | None:
         if record.exposed_ns is None:
             return None
@@ -228,10 +257,10 @@ class Timeline:
         return max(start, self._position(record.exposed_ns + lag, record.exposed_epoch))
 
     def _judge(
-        self, record: Record, start: int, answered: int, exposed: int | None, read: int | None, seen: int
+        self, record: Record, since: int, start: int, answered: int, exposed: int | None, read: int | None, seen: int
     ) -> Judgement:
         before = self.entries[start - 1]
-        ledger = Ledger(before.settings)
+        ledger = Ledger(before.settings, lost=self._lost_between(record.log_offset, since, start))
         if record.acks is not None:
             meanwhile = [entry.state.isr for entry in self.entries[start:answered]]
             certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))

@@ -53,6 +53,73 @@ def test_the_latest_offset_may_go_back_over_an_allowed_unclean_election(tmp_path
     assert found(run.finish()) == [("latest_offset_back", "permitted", "R4", 7)]
 
 
+ZOOKEEPER = {"mode": "zookeeper", "min.insync.replicas": 1}
+
+
+def latest(run: Run, offset: int, at: int) -> None:
+    run.watermark(offset, at, epoch=None, observer="client-1", source="list_offsets", log_end_offset=offset)
+
+
+def test_a_deposed_leader_may_show_what_the_new_one_lost(tmp_path: Path) -> None:
+    """It answers ListOffsets until somebody tells it; the answer says nothing of its leader epoch."""
+    run = Run(tmp_path / "run", **ZOOKEEPER)
+    run.change(50, isr=[1, 2])
+    latest(run, 9, 100)
+    run.fault("power-loss", 150, node=2, lost_from=7)
+    run.registered(2, at=200, previous=-1, fenced=False)
+    run.change(210, leader=2, isr=[2])
+    latest(run, 9, 260)
+    latest(run, 7, 900)
+
+    assert found(run.finish()) == [("latest_offset_back", "permitted", "R3", 7)]
+
+
+def test_what_a_disk_lost_before_the_observation_counts(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", **ZOOKEEPER)
+    run.change(50, isr=[1, 2])
+    latest(run, 9, 100)
+    run.fault("power-loss", 150, node=2, lost_from=7)
+    run.registered(2, at=200, previous=-1, fenced=False)
+    latest(run, 9, 250)
+    run.change(260, leader=2, isr=[2])
+    latest(run, 7, 900)
+
+    assert found(run.finish()) == [("latest_offset_back", "permitted", "R3", 7)]
+
+
+@pytest.mark.parametrize("made_whole", ["it joined the isr again", "it led since"])
+def test_a_loss_that_was_made_good_excuses_nothing(tmp_path: Path, made_whole: str) -> None:
+    run = Run(tmp_path / "run", **ZOOKEEPER)
+    run.change(50, isr=[1, 2])
+    latest(run, 9, 100)
+    run.fault("power-loss", 150, node=2, lost_from=7)
+    run.registered(2, at=200, previous=-1, fenced=False)
+    if made_whole == "it led since":
+        run.change(220, leader=2, isr=[2])
+        run.change(225, isr=[2, 1])
+        run.change(230, leader=1)
+    else:
+        run.change(220, isr=[1])
+        run.change(230, isr=[1, 2])
+    latest(run, 9, 1000)
+    run.change(1100, leader=2, isr=[2])
+    latest(run, 7, 1900)
+
+    assert found(run.finish()) == [("latest_offset_back", "violation", "", 7)]
+
+
+def test_a_loss_before_the_offset_was_there_excuses_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", **ZOOKEEPER)
+    run.change(50, isr=[1, 2])
+    run.fault("power-loss", 150, node=2, lost_from=7)
+    run.registered(2, at=200, previous=-1, fenced=False)
+    latest(run, 9, 1000)
+    run.change(1100, leader=2, isr=[2])
+    latest(run, 7, 1900)
+
+    assert found(run.finish()) == [("latest_offset_back", "violation", "", 7)]
+
+
 def test_the_last_stable_offset_may_not_go_back_within_an_epoch(run: Run) -> None:
     run.watermark(9, 100, epoch=0, last_stable_offset=8)
     run.watermark(9, 200, epoch=0, last_stable_offset=5)
