@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from clusters.kafka_jars import NoKafka, kafka_jars
+from clusters.jars import NoJars
+from clusters.kafka_jars import kafka_jars
 from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
@@ -249,7 +250,7 @@ def main() -> int:
         if not options.ours_only:
             jars = kafka_jars()
             both.append(lambda: ApacheKafka(jars))
-    except NoKafka as problem:
+    except NoJars as problem:
         print(problem, file=sys.stderr)
         return 1
     rows: list[Row] = []

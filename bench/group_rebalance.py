@@ -22,7 +22,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from clusters.kafka_jars import NoKafka, kafka_jars
+from clusters.jars import NoJars
+from clusters.kafka_jars import kafka_jars
 from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 from replog.errors import Error
 from replog.wire.apis import Api
@@ -200,7 +201,7 @@ def main() -> None:
     if options.only != "tribunal":
         try:
             figures["kafka"] = measure(ApacheKafka(kafka_jars()), options)
-        except NoKafka as problem:
+        except NoJars as problem:
             print(problem, file=sys.stderr)
     if options.json:
         print(json.dumps(figures))

@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clusters.kafka_jars import NoKafka, kafka_jars
+from clusters.jars import NoJars
+from clusters.kafka_jars import kafka_jars
 from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
@@ -162,7 +163,7 @@ def main() -> None:
     if options.only != "tribunal":
         try:
             rates["kafka"] = measure(ApacheKafka(kafka_jars()), options)
-        except NoKafka as problem:
+        except NoJars as problem:
             print(problem, file=sys.stderr)
     if len(rates) == 2:
         rates["ratio"] = rates["tribunal"] / rates["kafka"]

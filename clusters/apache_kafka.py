@@ -20,7 +20,8 @@ from clusters.api import ClusterError, ClusterSpec, MetadataEntry, NodeEvent, Pr
 from clusters.clients import ConfluentClients
 from clusters.clock import RunClock
 from clusters.housing import NodeLife
-from clusters.kafka_jars import VERSION, NoKafka, kafka_jars
+from clusters.jars import NoJars
+from clusters.kafka_jars import VERSION, kafka_jars
 from clusters.kafka_jars import obstacles as obstacles_to_kafka
 from clusters.link_powers import LINK_POWERS
 from clusters.links import LINK_NET, Links, node_host
@@ -29,7 +30,7 @@ from clusters.metadata import MetadataObserver
 from clusters.namespaces import obstacle, way_in
 from clusters.netns import InNamespaces
 from clusters.obstacles import Obstacle
-from clusters.processes import ADMIN_POWERS, NODE_POWERS, Loopback, ProcessCluster
+from clusters.processes import ADMIN_POWERS, NODE_POWERS, Loopback, ProcessCluster, opened
 from clusters.processes import leftovers as leftovers
 from clusters.processes import sweep as sweep
 from replog.node.world import RealEntropy
@@ -252,15 +253,9 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
         raise ClusterError(reason)
     try:
         jars = await asyncio.to_thread(kafka_jars)
-    except NoKafka as problem:
+    except NoJars as problem:
         raise ClusterError(str(problem)) from None
-    cluster = KafkaCluster(spec, directory, clock, cluster_id, jars, housed=_is_housed(spec))
-    try:
-        await cluster.open()
-    except BaseException:
-        await asyncio.shield(cluster.close())
-        raise
-    return cluster
+    return await opened(KafkaCluster(spec, directory, clock, cluster_id, jars, housed=_is_housed(spec)))
 
 
 def _is_housed(spec: ClusterSpec) -> bool:

@@ -30,7 +30,7 @@ from clusters.mounts import below
 from clusters.node_process import POLL_MS, SERVING_TIMEOUT_MS, SIGNAL_WAIT_MS, answers, last_lines, process_exists
 from clusters.obstacles import Obstacle
 from clusters.processes import CAPABILITIES as PROCESS_CAPABILITIES
-from clusters.processes import ProcessCluster
+from clusters.processes import ProcessCluster, opened
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -421,10 +421,4 @@ def lacking() -> dict[str, str]:
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:
     """Start a cluster of containers; whatever goes wrong, nothing of it stays."""
-    cluster = ProcessCluster(spec, directory, clock, cluster_id, Containers())
-    try:
-        await cluster.open()
-    except BaseException:
-        await asyncio.shield(cluster.close())
-        raise
-    return cluster
+    return await opened(ProcessCluster(spec, directory, clock, cluster_id, Containers()))

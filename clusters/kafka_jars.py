@@ -1,8 +1,7 @@
 """Apache Kafka as plain jars, fetched by the machine's Maven: a system under test, a reference, and its command line tools.
 
 The jars (`python tools/get_kafka.py` fetches them beforehand) go to `~/.cache/tribunal/kafka/<version>` (or `TRIBUNAL_KAFKA`), outside the repository, and are shared by tests and
-benchmarks. A folder is complete when it has a `VERSION` file: it is written last, into a folder renamed last, so that an interrupted
-or a concurrent fetch leaves nothing half done behind. What is asked of Maven is the released `kafka_2.13` (broker and controller),
+benchmarks. What is asked of Maven is the released `kafka_2.13` (broker and controller),
 `kafka-tools` (command line) and the bridge from slf4j to the log4j that Kafka brings; Kafka Connect and its web server are left out.
 """
 
@@ -10,22 +9,17 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Final
 
+from clusters.jars import Artifact, NoJars, Program, fetch, is_complete
 from clusters.obstacles import Obstacle
 
 VERSION: Final = "4.3.1"
 LOG4J: Final = "2.25.4"  # what Kafka 4.3.1 itself brings
-COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-FETCH_TIMEOUT_S: Final = 600
 JAVA_LEAST: Final = 17
 RELEASE: Final = re.compile(r'version "(\d+)')
-WITHOUT: Final = {
-    "kafka_2.13": [],
-    "kafka-tools": [("org.apache.kafka", "connect-runtime"), ("com.fasterxml.jackson.jakarta.rs", "*")],
-}
+NEEDLESS: Final = (("org.apache.kafka", "connect-runtime"), ("com.fasterxml.jackson.jakarta.rs", "*"))
 LOGGING: Final = """\
 rootLogger.level = ${sys:kafka.log.level:-WARN}
 rootLogger.appenderRef.e.ref = E
@@ -37,17 +31,13 @@ appender.e.layout.pattern = [%d] %p %m (%c)%n
 """
 
 
-class NoKafka(Exception):
-    """Kafka cannot be had here; the message says why in one line."""
-
-
 def kafka_jars(version: str = VERSION) -> Path:
-    """Return the folder with the jars, fetching them when they are not there yet; `NoKafka` when that is impossible."""
+    """Return the folder with the jars, fetching them when they are not there yet; `NoJars` when that is impossible."""
     folder = cache() / version
-    if not (folder / "VERSION").exists():
-        _fetch(folder, version)
+    if not is_complete(folder):
+        fetch(folder, _program(version))
     if shutil.which("java") is None:
-        raise NoKafka("no `java` on the path (17 or newer is needed)")
+        raise NoJars("no `java` on the path (17 or newer is needed)")
     return folder
 
 
@@ -64,7 +54,7 @@ def obstacles(version: str = VERSION) -> list[Obstacle]:
         said = "no `java` on the path" if release is None else f"`java` is version {release}"
         remedy = f"apt-get install openjdk-{JAVA_LEAST}-jre-headless"
         found.append(Obstacle(reason=f"{said} (Kafka needs {JAVA_LEAST} or newer)", remedy=remedy))
-    if not (cache() / version / "VERSION").exists():
+    if not is_complete(cache() / version):
         maven = shutil.which("mvn") is not None
         reason = f"the jars of Apache Kafka {version} are not in {cache()}" + (
             "" if maven else ", and no `mvn` to fetch them"
@@ -89,49 +79,15 @@ def java_release() -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _fetch(folder: Path, version: str) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NoKafka("no `mvn` on the path to fetch Apache Kafka with")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as scratch:
-        project, jars = Path(scratch, "pom.xml"), Path(scratch, "jars")
-        project.write_text(_project(version))
-        _run_maven([maven, "-q", "-B", "-f", str(project), COPY, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"])
-        (jars / "log4j2.properties").write_text(LOGGING)
-        (jars / "VERSION").write_text(version + "\n")
-        if not (folder / "VERSION").exists():  # somebody may have been quicker
-            jars.rename(folder)
-
-
-def _run_maven(command: list[str]) -> None:
-    try:
-        done = subprocess.run(  # noqa: S603 - our own command, no shell
-            command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise NoKafka(f"Maven did not fetch Apache Kafka within {FETCH_TIMEOUT_S} s") from None
-    if done.returncode != 0:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise NoKafka(f"Maven cannot fetch Apache Kafka: {said[0] if said else f'exit code {done.returncode}'}")
-
-
-def _project(version: str) -> str:
-    kafka = [_dependency("org.apache.kafka", name, version, without) for name, without in WITHOUT.items()]
-    dependencies = [*kafka, _dependency("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J, [])]
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>tribunal</groupId><artifactId>kafka-jars</artifactId><version>1</version><packaging>pom</packaging>"
-        f"<dependencies>{''.join(dependencies)}</dependencies></project>"
-    )
-
-
-def _dependency(group: str, name: str, version: str, without: list[tuple[str, str]]) -> str:
-    exclusions = "".join(
-        f"<exclusion><groupId>{other_group}</groupId><artifactId>{other}</artifactId></exclusion>"
-        for other_group, other in without
-    )
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
-        f"<exclusions>{exclusions}</exclusions></dependency>"
+def _program(version: str) -> Program:
+    return Program(
+        name="Apache Kafka",
+        version=version,
+        artifacts=(
+            Artifact("org.apache.kafka", "kafka_2.13", version),
+            Artifact("org.apache.kafka", "kafka-tools", version, NEEDLESS),
+            Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
+        ),
+        logging=("log4j2.properties", LOGGING),
+        remedy="no `mvn` on the path to fetch Apache Kafka with",
     )

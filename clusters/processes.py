@@ -9,9 +9,9 @@ import asyncio
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
-from clusters import zookeeper
+from clusters import on_host, zookeeper
 from clusters.addresses import open_on_free_port, taken_address
 from clusters.administration import Administration
 from clusters.api import (
@@ -34,7 +34,7 @@ from clusters.leftovers import end_processes, node_processes
 from clusters.link_powers import LINK_POWERS, LinkPowers
 from clusters.links import Links, node_host
 from clusters.list_offsets import Leader
-from clusters.log_damage import do_damage, log_ends
+from clusters.log_damage import do_damage
 from clusters.membership import Membership
 from clusters.metadata import MetadataObserver, MetadataView
 from clusters.mounts import MountedDisks
@@ -50,7 +50,6 @@ from clusters.znode_view import ZnodeView
 from clusters.zookeeper import ZnodeObserver, ZooKeeperProcess
 from replog.config import ConfigError, load
 from replog.node.meta_properties import ForeignDirectory, format_directories
-from replog.node.roll_back import roll_back
 from replog.node.world import RealDisk, RealEntropy
 
 NODE_POWERS: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "power_fail", "damage"})
@@ -355,20 +354,8 @@ class ProcessCluster(LinkPowers):
     async def power_fail(self, node: int) -> Proof:
         """Kill -9, then take back from the disk what was not synced."""
         gone = await self.kill(node)
-        data, undo = self.data_dir(node), self.undo_dir(node)
-        had_journal, before = undo.is_dir(), log_ends(data)
-        rolled = await asyncio.to_thread(roll_back, undo, [data])
-        return Proof(
-            holds=gone.holds and had_journal and not undo.exists(),
-            facts={
-                **gone.facts,
-                "files_rolled_back": rolled.file_count,
-                "bytes_lost": rolled.byte_count,
-                "names_rolled_back": rolled.name_count,
-                "log_end_offsets_before": before,
-                "log_end_offsets_after": {**dict.fromkeys(before, 0), **log_ends(data)},
-            },
-        )
+        lost = await asyncio.to_thread(on_host.power_fail, self.data_dir(node).parent, None)
+        return Proof(holds=gone.holds and lost.holds, facts={**gone.facts, **lost.facts})
 
     async def damage(self, node: int, damage: Damage) -> Proof:
         """Damage the log files of a dead node."""
@@ -492,15 +479,22 @@ def housing_for(spec: ClusterSpec) -> Housing:
     return InNamespaces()
 
 
-async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:
-    """Start a cluster in this folder; whatever goes wrong, nothing of it stays running."""
-    cluster = ProcessCluster(spec, directory, clock, cluster_id, housing_for(spec))
+AnyCluster = TypeVar("AnyCluster", bound=ProcessCluster)
+
+
+async def opened(cluster: AnyCluster) -> AnyCluster:
+    """Start a cluster and return it; whatever goes wrong, nothing of it stays running."""
     try:
         await cluster.open()
     except BaseException:
         await asyncio.shield(cluster.close())
         raise
     return cluster
+
+
+async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:
+    """Start a cluster in this folder; whatever goes wrong, nothing of it stays running."""
+    return await opened(ProcessCluster(spec, directory, clock, cluster_id, housing_for(spec)))
 
 
 def lacking() -> dict[str, str]:

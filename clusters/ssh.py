@@ -34,7 +34,7 @@ from clusters.node_process import ROOT, toml
 from clusters.obstacles import Obstacle
 from clusters.powers import ClockSkew, Damage, DiskTrouble
 from clusters.processes import CAPABILITIES as PROCESS_CAPABILITIES
-from clusters.processes import MOUNT_POWERS, ProcessCluster
+from clusters.processes import MOUNT_POWERS, ProcessCluster, opened
 from clusters.remote_node import RemoteNode
 from clusters.ssh_hosts import HostEntry, Hosts, Shell, read_hosts
 
@@ -416,10 +416,4 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     """Start a cluster on hosts; whatever goes wrong, nothing of it stays running."""
     if missing := [obstacle for obstacle in obstacles() if "paramiko" in obstacle.reason]:
         raise ClusterError(f"{missing[0].reason}: {missing[0].remedy}")
-    cluster = SshCluster(spec, directory, clock, cluster_id)
-    try:
-        await cluster.open()
-    except BaseException:
-        await asyncio.shield(cluster.close())
-        raise
-    return cluster
+    return await opened(SshCluster(spec, directory, clock, cluster_id))

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from clusters.api import ClusterError
+from clusters.jars import NoJars
 from clusters.node_process import LEASH, NodeProcess
 from clusters.znode_view import ZnodeView
-from clusters.zookeeper_jars import NoZooKeeper, class_path
+from clusters.zookeeper_jars import class_path
 from replog.node.zookeeper import KazooZooKeeper
 from replog.zookeeper import paths
 from replog.zookeeper.operations import (
@@ -77,7 +78,7 @@ def command(config: Path, *, java: str = "java") -> list[str]:
     """Return the command that is a server; `ClusterError` when no ZooKeeper can be had."""
     try:
         return [java, *JAVA_OPTIONS, "-cp", class_path(), MAIN, str(config)]
-    except NoZooKeeper as problem:
+    except NoJars as problem:
         raise ClusterError(str(problem)) from None
 
 

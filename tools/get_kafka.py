@@ -9,9 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from clusters.kafka_jars import VERSION, NoKafka, kafka_jars
-
-__all__ = ["NoKafka", "kafka_jars"]
+from clusters.jars import NoJars
+from clusters.kafka_jars import VERSION, kafka_jars
 
 
 def main() -> int:
@@ -20,7 +19,7 @@ def main() -> int:
     arguments.add_argument("--version", default=VERSION, help="a released version (default: %(default)s)")
     try:
         print(kafka_jars(arguments.parse_args().version))
-    except NoKafka as problem:
+    except NoJars as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0

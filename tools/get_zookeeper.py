@@ -9,7 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from clusters.zookeeper_jars import VERSION, NoZooKeeper, class_path
+from clusters.jars import NoJars
+from clusters.zookeeper_jars import VERSION, class_path
 
 
 def main() -> int:
@@ -18,7 +19,7 @@ def main() -> int:
     arguments.add_argument("--version", default=VERSION, help="a released version (default: %(default)s)")
     try:
         print(class_path(arguments.parse_args().version))
-    except NoZooKeeper as problem:
+    except NoJars as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.kafka_jars import NoKafka, kafka_jars
+from clusters.jars import NoJars
+from clusters.kafka_jars import kafka_jars
 from clusters.side_by_side import java
 
 TIMEOUT_S = 120
@@ -38,7 +39,7 @@ QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 def jars_or_skip() -> Path:
     try:
         return kafka_jars()
-    except NoKafka as problem:
+    except NoJars as problem:
         pytest.skip(str(problem))
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from clusters import containers
-from clusters.zookeeper_jars import NoZooKeeper, class_path
+from clusters.jars import NoJars
+from clusters.zookeeper_jars import class_path
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _zookeeper() -> None:
     try:
         class_path()
-    except NoZooKeeper as problem:
+    except NoJars as problem:
         pytest.skip(str(problem))
 
 
