@@ -1,4 +1,4 @@
-"""A cluster over ssh, told from within the network that reaches the hosts: `ssh_story.py HOSTS FOLDER FAULTS`, answers JSON."""
+"""A cluster over ssh, told from within the network that reaches the hosts: `ssh_story.py HOSTS FOLDER CONTROLLERS FAULTS`, answers JSON."""
 
 import asyncio
 import json
@@ -13,11 +13,13 @@ from clusters.spec import ClusterSpec
 from harness.catalog import faults
 from tests.nemesis.living_cluster import LivingCluster, broken, hurt
 
-SMALL = {"brokers": 3, "controllers": 1, "settings": {"broker.session.timeout.ms": 5000}}
+
+def small(hosts, controllers):
+    return ClusterSpec(brokers=3, controllers=controllers, hosts=hosts, settings={"broker.session.timeout.ms": 5000})
 
 
-def told(hosts, folder, wanted):
-    living = LivingCluster.launched(ssh, folder, ClusterSpec(hosts=hosts, **SMALL))
+def told(spec, folder, wanted):
+    living = LivingCluster.launched(ssh, folder, spec)
     found, took_s = {}, {}
     try:
         for name, node, options, lasts_s in wanted:
@@ -37,24 +39,25 @@ def told(hosts, folder, wanted):
     return {**found, "took_s": took_s, "leftovers": ssh.leftovers(folder)}
 
 
-async def up(hosts, folder):
-    cluster = await ssh.launch(ClusterSpec(hosts=hosts, **SMALL), folder, RunClock(), "A" * 22)
+async def up(spec, folder):
+    cluster = await ssh.launch(spec, folder, RunClock(), "A" * 22)
     print("up", flush=True)
     await asyncio.sleep(60)
     await cluster.close()
 
 
 def main():
-    hosts, folder, wanted = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+    hosts, controllers = sys.argv[1], int(sys.argv[3])
+    spec, folder, wanted = small(hosts, controllers), Path(sys.argv[2]), json.loads(sys.argv[4])
     try:
         if wanted == "up":
-            asyncio.run(up(hosts, folder))
+            asyncio.run(up(spec, folder))
         elif wanted == "leftovers":
             print(json.dumps(ssh.leftovers(folder)))
         elif wanted == "sweep":
             print(json.dumps(ssh.sweep(folder)))
         else:
-            print(json.dumps(told(hosts, folder, wanted)))
+            print(json.dumps(told(spec, folder, wanted)))
     except ClusterError as problem:
         print(json.dumps({"refused": str(problem)}))
 
