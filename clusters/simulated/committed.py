@@ -98,27 +98,28 @@ class CommittedMetadata:
         possible = [state for state in states[first:] if state.leader_epoch == leader_epoch]
         return not possible or any(state.size >= state.effective_min_isr for state in possible)
 
-    @property
-    def recovering(self) -> list[TopicPartition]:
-        """Partitions that were elected uncleanly and are not RECOVERED."""
-        return [partition for partition, state in self.state.partitions.items() if state.recovering]
+    def is_recovering(self, partition: TopicPartition) -> bool:
+        """Tell whether a partition was elected uncleanly and is not RECOVERED."""
+        state = self.state.partitions.get(partition)
+        return state is not None and state.recovering
 
     def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[Life, QuorumSeat]) -> None:
         """Take what has been committed since the last call.
 
         seats:  the living nodes' places in the quorum.
         """
-        for (node, incarnation), seat in seats.items():
+        known = self._watermarks
+        for life, seat in seats.items():
             high_watermark = seat.high_watermark
-            key = (node, incarnation)
-            if high_watermark != self._watermarks.get(key, -1):
-                self._moved(node, key, high_watermark, replicas[node].logs.get(METADATA))
+            if high_watermark != known.get(life, -1):
+                self._moved(life, high_watermark, replicas[life[0]].logs.get(METADATA))
 
-    def _moved(self, node: int, key: Life, high_watermark: int, log: ReplicaLog | None) -> None:
-        before = self._watermarks.get(key, -1)
+    def _moved(self, life: Life, high_watermark: int, log: ReplicaLog | None) -> None:
+        node = life[0]
+        before = self._watermarks.get(life, -1)
         if high_watermark < before:
             raise Violated("I3", f"metadata high watermark of {node} went back from {before} to {high_watermark}")
-        self._watermarks[key] = high_watermark
+        self._watermarks[life] = high_watermark
         if log is None or not log.batches:
             return
         self._compare(node, log, max(before, 0), min(high_watermark, self._end_offset))

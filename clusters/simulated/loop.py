@@ -19,7 +19,7 @@ from asyncio import Future, Task, TimerHandle, events
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -342,7 +342,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def _run_events(self, deadline_ns: int | None) -> None:
         """Run events in order. The hot loop: every name is local, every test is one attribute."""
         heap, ready, pop = self._heap, self._ready, heappop
-        numbers, afterwards = self.trace.numbers, self._afterwards
+        trace, afterwards = self.trace, self._afterwards
+        numbers = trace.numbers
         while not self._stopping:
             if not ready and not self._advance(deadline_ns):
                 return
@@ -365,7 +366,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             numbers.append(process.index)
             if len(numbers) >= BLOCK_NUMBERS:
                 self._end_block()
-            if self.trace.sink is not None:
+            if trace.sink is not None:
                 self._trace_event(handle)
             try:
                 handle.context.run(handle.callback, *handle.args)
@@ -403,6 +404,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             name = self.processes[busiest].name if 0 <= busiest < len(self.processes) else "messages"
             raise Livelock(f"no rest for {BLOCKS_WITHOUT_REST} blocks of events; busiest: {name}, {count} events")
         self.trace.flush()
+        self._drop_cancelled()
+
+    def _drop_cancelled(self) -> None:
+        """Forget timers that were cancelled: most time-outs are, long before they are due, and the heap gets no smaller."""
+        heap = self._heap
+        heap[:] = [entry for entry in heap if not entry[3]._cancelled]
+        heapify(heap)
 
     # trace
 

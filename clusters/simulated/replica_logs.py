@@ -11,6 +11,7 @@ first batch whose CRC is wrong or that does not follow. Only what was compacted 
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -90,13 +91,14 @@ class ReplicaLogs:
         self._data_directory = data_directory
         self._grown: dict[str, None] = {}
         self._read_again = True
+        self.changed = True  # there is something to read
         self.is_damaged = False  # bytes were altered where recovery does not look: CRCs say nothing of where a log ends
         self.on_change: Callable[[], None] = lambda: None
 
     def grew(self, path: str) -> None:
         """Note that a file has more to read."""
         self._grown[path] = None
-        self.on_change()
+        self._note_change()
 
     def was_cut(self, path: str, size: int) -> None:
         """Drop what was cut away."""
@@ -104,20 +106,20 @@ class ReplicaLogs:
         if partition in self.logs:
             self.logs[partition].cut(path, size)
             self._grown[path] = None
-            self.on_change()
+            self._note_change()
 
     def names_changed(self, path: str) -> None:
         """Read everything again."""
         self._read_again = True
-        self.on_change()
+        self._note_change()
 
-    @property
-    def changed(self) -> bool:
-        """Tell whether there is something to read."""
-        return self._read_again or bool(self._grown)
+    def _note_change(self) -> None:
+        self.changed = True
+        self.on_change()
 
     def catch_up(self) -> list[TopicPartition]:
         """Read what changed; return the partitions concerned."""
+        self.changed = False
         if self._read_again:
             return self._read_all()
         touched: dict[TopicPartition, None] = {}
@@ -189,14 +191,20 @@ class ReplicaLogs:
 
     def partition_of(self, path: str) -> TopicPartition | None:
         """Return whose log file this is; None for files that are none, or of a log put aside."""
-        folder, _, name = path.rpartition("/")
-        parent, _, folder_name = folder.rpartition("/")
-        topic, dash, number = folder_name.rpartition("-")
-        # A node has one log directory, or several next to each other in this one.
-        is_log_directory = self._data_directory in (parent, parent.rpartition("/")[0])
-        if not is_log_directory or not name.endswith(LOG_SUFFIX) or not dash or not number.isdigit():
-            return None
-        return TopicPartition(topic, int(number))
+        return partition_of(self._data_directory, path)
+
+
+@lru_cache(maxsize=1 << 10)  # asked with each append
+def partition_of(data_directory: str, path: str) -> TopicPartition | None:
+    """Return whose log file this is, on a machine whose log directories are here."""
+    folder, _, name = path.rpartition("/")
+    parent, _, folder_name = folder.rpartition("/")
+    topic, dash, number = folder_name.rpartition("-")
+    # A node has one log directory, or several next to each other in this one.
+    is_log_directory = data_directory in (parent, parent.rpartition("/")[0])
+    if not is_log_directory or not name.endswith(LOG_SUFFIX) or not dash or not number.isdigit():
+        return None
+    return TopicPartition(topic, int(number))
 
 
 def first_offset_of(path: str) -> int | None:

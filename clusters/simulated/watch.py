@@ -198,7 +198,7 @@ class Watch:
             prefix.changed_from(node, log.batches[first].base_offset if first < len(log.batches) else log.end_offset)
             if log.end_offset < prefix.end_offset:
                 self._behind[partition] = None
-            if partition in self.committed.recovering:
+            if self.committed.is_recovering(partition):
                 self._taken.append((node, partition, log.batches[first:]))
 
     def _serve_by_right(self) -> None:

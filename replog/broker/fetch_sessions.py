@@ -57,7 +57,7 @@ class SessionPartition:
 
     def mark(self) -> None:
         """Look at it when the next answer is made: it moved."""
-        self.session.due[self.key] = self
+        self.session.due[self] = None
 
     @property
     def known_high_watermark(self) -> int:
@@ -75,13 +75,14 @@ class SessionPartition:
 
     def settle(self) -> None:
         """Leave it alone until it moves or is asked for."""
-        self.session.due.pop(self.key, None)
+        self.session.due.pop(self, None)
 
     def rotate(self) -> None:
         """Let the others be looked at first: answers are cut at a total size."""
         due = self.session.due
-        if self.key in due:
-            due[self.key] = due.pop(self.key)
+        if self in due:
+            del due[self]
+            due[self] = None
 
 
 class FetchSession:
@@ -96,7 +97,7 @@ class FetchSession:
         self.next_epoch = 1
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
         self.partitions: dict[Key, SessionPartition] = {}
-        self.due: dict[Key, SessionPartition] = {}
+        self.due: dict[SessionPartition, None] = {}
         self.waiting: Any = None  # the fetch that waits for one of the partitions to move
         self.contact = Contact(now_ms) if replica >= 0 and session_id != NO_SESSION else None
 
@@ -109,12 +110,14 @@ class FetchSession:
 
     def forget(self, key: Key) -> SessionPartition | None:
         """Remove a partition; None when it is not in the session."""
-        self.due.pop(key, None)
-        return self.partitions.pop(key, None)
+        known = self.partitions.pop(key, None)
+        if known is not None:
+            known.settle()
+        return known
 
     def mark_all(self) -> None:
         """Look at everything again."""
-        self.due = dict(self.partitions)
+        self.due = dict.fromkeys(self.partitions.values())
 
     def fetched(self, broker_epoch: BrokerEpoch, now_ms: int) -> None:
         """Note a fetch of the session's replica: in all its partitions it is where it was."""

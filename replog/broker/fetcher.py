@@ -103,20 +103,16 @@ def remedy(error: Error, *, asked_epoch: LeaderEpoch, current_epoch: LeaderEpoch
 class FetchState:
     """One followed partition."""
 
-    __slots__ = ("delayed_until_ms", "leader_epoch", "name", "stated", "stopped", "topic_id")
+    __slots__ = ("delayed_until_ms", "key", "leader_epoch", "name", "stated", "stopped", "topic_id")
 
     def __init__(self, name: TopicPartition, topic_id: UUID, leader_epoch: LeaderEpoch) -> None:
         self.name = name
         self.topic_id = topic_id
+        self.key: Key = (topic_id, name.partition)  # as fetch sessions name the partition
         self.leader_epoch = leader_epoch
         self.delayed_until_ms = 0
         self.stopped = False
         self.stated: FetchPartition | None = None  # what the leader's session knows of this very state
-
-    @property
-    def key(self) -> Key:
-        """Name the partition as fetch sessions do."""
-        return self.topic_id, self.name.partition
 
 
 class Question(NamedTuple):

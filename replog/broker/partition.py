@@ -71,7 +71,7 @@ class Truncated(msgspec.Struct, frozen=True, kw_only=True):
 Effect = leader.Effect | StepDown | Follow | Unfollow | Lead | Truncated
 
 
-class FetchAnswer(NamedTuple):
+class FetchAnswer(msgspec.Struct, frozen=True):
     """A partition's part of a Fetch answer.
 
     diverging:  (epoch, end offset), excludes records.
@@ -520,11 +520,12 @@ class Partition:
         is_news: bool = False,
         is_settled: bool = False,
     ) -> FetchAnswer:
+        high_watermark = self.high_watermark
         return FetchAnswer(
             error=error,
             records=records,
-            high_watermark=self.high_watermark,
-            last_stable_offset=self.last_stable_offset,
+            high_watermark=high_watermark,
+            last_stable_offset=self.log.last_stable_offset(high_watermark),
             log_start_offset=self.log.log_start_offset,
             diverging=diverging,
             aborted=aborted,

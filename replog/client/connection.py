@@ -17,7 +17,7 @@ from replog.ports import World
 from replog.wire.apis import Api, highest_common, known_versions
 from replog.wire.codec import LENGTH, MalformedMessage, decode_response, encode_request
 from replog.wire.framing import Frames
-from replog.wire.layout import VersionRange
+from replog.wire.layout import NO_VERSIONS, VersionRange
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.produce import ProduceRequest
 
@@ -58,6 +58,7 @@ class Connection:
         self.endpoint = endpoint
         self.client_id = client_id
         self.versions: dict[int, VersionRange] = {}  # by api key, as the peer offers them
+        self._common: dict[Api, int] = {}  # the highest that both know, as far as asked for
         self.peer = ApiVersionsResponse()  # with the features that the peer supports and has finalized
         self.on_lost: Callable[[str], None] | None = None
         self._world = world
@@ -109,9 +110,12 @@ class Connection:
 
     def version_of(self, api: Api) -> int:
         """Return the highest version that both know; `UnsupportedVersion` when there is none."""
-        version = highest_common(api, self.versions.get(api))
+        version = self._common.get(api)
         if version is None:
-            raise UnsupportedVersion(f"{self.endpoint} and we have no version of {api.name} in common")
+            version = highest_common(api, self.versions.get(api))
+            if version is None:
+                raise UnsupportedVersion(f"{self.endpoint} and we have no version of {api.name} in common")
+            self._common[api] = version
         return version
 
     def send(
@@ -121,10 +125,11 @@ class Connection:
 
         The future fails with `ConnectionLost`. A version that the peer does not offer is refused here.
         """
-        chosen = self.version_of(api) if version is None else version
-        if chosen not in self.versions.get(api, VersionRange(0, -1)):
-            raise UnsupportedVersion(f"{self.endpoint} does not offer {api.name} version {chosen}")
-        return self._send(api, chosen, body, timeout_ms)
+        if version is None:
+            version = self.version_of(api)
+        elif version not in self.versions.get(api, NO_VERSIONS):
+            raise UnsupportedVersion(f"{self.endpoint} does not offer {api.name} version {version}")
+        return self._send(api, version, body, timeout_ms)
 
     def _send(self, api: Api, version: int, body: msgspec.Struct, timeout_ms: int) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()

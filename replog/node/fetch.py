@@ -123,7 +123,7 @@ class Fetch:
         outcome = Outcome()
         now_ms = self.api.clock.now_ms()
         session = self.session
-        for partition in list((session.partitions if self.is_full else session.due).values()):
+        for partition in list(session.partitions.values() if self.is_full else session.due):
             data = self._partition(partition, outcome, takes_position, now_ms)
             if data is not None:
                 outcome.found.append((partition, data))
@@ -293,7 +293,7 @@ class FetchApi:
             fetch.answer(outcome)
         else:
             fetch.session.waiting = fetch
-            for partition in fetch.session.due.values():
+            for partition in fetch.session.due:
                 self.watch(partition)
             self.replicas.delay_fetch(fetch)
 

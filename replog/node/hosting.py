@@ -143,7 +143,7 @@ class Hosting:
                     self._remove(key)
 
     def _is_here(self, assigned: Assigned) -> bool:
-        if self.replicas.find_by_id(assigned.key) is not None:
+        if self.replicas.find_by_id(*assigned.key) is not None:
             return True
         stored = self.directories.find(assigned.name)
         return stored is not None and stored.log.topic_id in (None, assigned.key.topic_id)
@@ -191,7 +191,7 @@ class Hosting:
         return NewLog(assigned.name, assigned.key.topic_id, assigned.state.leader_epoch if leads else None)
 
     def _assign(self, assigned: Assigned) -> None:
-        replica = self.replicas.find_by_id(assigned.key)
+        replica = self.replicas.find_by_id(*assigned.key)
         if replica is None:
             try:
                 replica = self._host(assigned)
@@ -237,7 +237,7 @@ class Hosting:
 
     def _remove(self, key: TopicIdPartition) -> None:
         self.replicas.offline.pop(key, None)
-        replica = self.replicas.find_by_id(key)
+        replica = self.replicas.find_by_id(*key)
         if replica is None:
             return
         self.replicas.remove(replica)

@@ -125,9 +125,9 @@ class Replicas:
         """Return a hosted partition by name."""
         return self.by_topic.get(name.topic, {}).get(name.partition)
 
-    def find_by_id(self, key: TopicIdPartition) -> Replica | None:
+    def find_by_id(self, topic_id: UUID, partition: int) -> Replica | None:
         """Return a hosted partition by topic id."""
-        return self.by_topic_id.get(key.topic_id, {}).get(key.partition)
+        return self.by_topic_id.get(topic_id, {}).get(partition)
 
     def missing_error(self, topic: str, topic_id: UUID, index: int) -> Error:
         """Return what to say of a partition that is not hosted here; asked by id unless that is zero."""

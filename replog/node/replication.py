@@ -18,7 +18,7 @@ from replog.node.flushing import Flushing
 from replog.node.points import linger, strikes
 from replog.node.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
-from replog.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, TopicIdPartition
+from replog.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId
 from replog.wire.apis import Api
 from replog.wire.messages import list_offsets
 from replog.wire.messages.fetch import (
@@ -174,7 +174,7 @@ class SourceLoop:
         )
 
     def _replica(self, state: FetchState) -> Replica | None:
-        return self.replicas.find_by_id(TopicIdPartition(state.topic_id, state.name.partition))
+        return self.replicas.find_by_id(state.topic_id, state.name.partition)
 
     def _position(self, state: FetchState) -> FetchPartition | None:
         replica = self._replica(state)
@@ -200,7 +200,7 @@ class SourceLoop:
         for topic in response.responses:
             for answer in topic.partitions:
                 key = (topic.topic_id, answer.partition_index)
-                replica = self.replicas.find_by_id(TopicIdPartition(*key))
+                replica = self.replicas.find_by_id(*key)
                 state = None if replica is None else self.source.state_of(key, replica.name)
                 if replica is None or state is None:
                     continue

@@ -24,6 +24,7 @@ from replog.errors import Error
 from replog.ports import Listener, World
 from replog.wire.apis import FEATURE_OF, Api
 from replog.wire.codec import (
+    APIS,
     MalformedMessage,
     decode_request,
     encode_response,
@@ -200,6 +201,8 @@ class Server:
             self._unfinished.setdefault(connection.connection_id, connection)
         else:
             self._unfinished.pop(connection.connection_id, None)
+        if not self._waiting and self.held_bytes <= self.limits.queued_bytes_max:
+            return  # nobody is held up, and nobody has to be
         favoured = self._may_go_on()
         if held_bytes == 0 or connection in favoured or self.held_bytes <= self.limits.queued_bytes_max:
             self._waiting.pop(connection.connection_id, None)
@@ -320,7 +323,7 @@ class ServerConnection(asyncio.Protocol):
             return  # an answer given at once: the loop below goes on
         self._handling = True
         try:
-            while not self._closed and self._has_room():
+            while self._frames.held_bytes and not self._closed and self._has_room():
                 frame = self._frames.next_frame()
                 if frame is None:
                     self._refuse_unknown_api()
@@ -336,8 +339,9 @@ class ServerConnection(asyncio.Protocol):
 
     def _has_room(self) -> bool:
         """Tell whether one more request may be taken; answers that only wait to be written make room."""
-        if not self._may_take_requests():
-            self._write_answers()
+        if self._may_take_requests():
+            return True
+        self._write_answers()
         return self._may_take_requests()
 
     def _may_take_requests(self) -> bool:
@@ -492,10 +496,10 @@ class ServerConnection(asyncio.Protocol):
 
 
 def _api(key: int) -> Api:
-    try:
-        return Api(key)
-    except ValueError:
-        raise MalformedMessage(f"unknown api key {key}") from None
+    api = APIS.get(key)
+    if api is None:
+        raise MalformedMessage(f"unknown api key {key}")
+    return api
 
 
 def _without_level_zero(feature: SupportedFeatureKey) -> SupportedFeatureKey:

@@ -18,6 +18,7 @@ from replog.wire.decoder import MalformedMessage, decode, skip_tagged_fields
 from replog.wire.encoder import encoder_for
 
 __all__ = [
+    "APIS",
     "MalformedMessage",
     "Request",
     "RequestStart",

@@ -216,8 +216,7 @@ class DecoderSource:
     def _length(self, kind: str, indent: str) -> None:
         """Read a length into `n`; null is -1."""
         if self.flexible:
-            self._line(indent, "n = b[p]; p += 1")
-            self._line(indent, "if n > 127: n, p = uv(b, p - 1)")
+            self._number("n", indent)
             self._line(indent, "n -= 1")
         elif kind == "string":
             self._line(indent, "n, = h(b, p); p += 2")
@@ -315,11 +314,11 @@ class DecoderSource:
 
     def _known_tags(self, fields: list[Field], indent: str) -> None:
         inner = indent + "    "
-        self._line(indent, "count, p = uv(b, p)")
+        self._number("count", indent)
         self._line(indent, "last = -1; whole = end")
         self._line(indent, "for _ in range(count):")
-        self._line(inner, "tag, p = uv(b, p)")
-        self._line(inner, "size, p = uv(b, p)")
+        self._number("tag", inner)
+        self._number("size", inner)
         self._line(inner, "if tag <= last or size > whole - p: refuse('a tagged field out of order or beyond the end')")
         self._line(inner, "last = tag; end = p + size")
         for number, field in enumerate(fields):
@@ -328,6 +327,11 @@ class DecoderSource:
         self._line(inner, "else: p = end")
         self._line(inner, "if p != end: refuse('a tagged field of another length than it says')")
         self._line(indent, "end = whole")
+
+    def _number(self, name: str, indent: str) -> None:
+        """Read a varint, which mostly is one byte."""
+        self._line(indent, f"{name} = b[p]; p += 1")
+        self._line(indent, f"if {name} > 127: {name}, p = uv(b, p - 1)")
 
 
 @cache

@@ -164,7 +164,8 @@ class EncoderSource:
 
     def _count(self, indent: str) -> None:
         if self.flexible:
-            self._line(indent, "append(uv(len(v) + 1))")
+            self._line(indent, "n = len(v) + 1")
+            self._line(indent, "append(small[n] if n < 16384 else uv(n))")
         else:
             self._line(indent, f"append({self._name('length', struct.Struct('>i').pack)}(len(v)))")
 
@@ -177,7 +178,7 @@ class EncoderSource:
         self._line(indent, f"if n < {SHORT_ARRAY}: append({self._name('packs', packs)}[n]({count}, *v))")
         self._line(indent, "else:")
         self._count(indent + "    ")
-        self._line(indent + "    ", f"append(pack('>%d{FIXED[kind]}' % n, *v))")
+        self._line(indent + "    ", f"append(pack('>%d{FIXED[kind]}' % len(v), *v))")
 
     def _tagged_fields(self, fields: list[Field]) -> None:
         """Write the tagged fields whose values differ from their defaults, in the order of their tags."""
@@ -194,9 +195,10 @@ class EncoderSource:
             self._tagged_value(field)
             self._line("        ", "append = outer; value = b''.join(value)")
             self._line("        ", "if tags is None: tags = []")
-            self._line("        ", f"tags += ({unsigned_varint(field.tag)!r}, uv(len(value)), value)")
+            length = "small[n] if n < 16384 else uv(n)"
+            self._line("        ", f"n = len(value); tags += ({unsigned_varint(field.tag)!r}, {length}, value)")
         self._line("    ", r"if tags is None: append(b'\x00')")
-        self._line("    ", "else: append(uv(len(tags) // 3)); append(b''.join(tags))")
+        self._line("    ", "else: append(small[len(tags) // 3]); append(b''.join(tags))")
 
     def _tagged_value(self, field: Field) -> None:
         indent = "        "
