@@ -13,21 +13,19 @@ import argparse
 import asyncio
 import json
 import statistics
-import struct
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.wire import Wire
 from clusters.jars import NoJars
 from clusters.kafka_jars import kafka_jars
 from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 from replog.errors import Error
 from replog.wire.apis import Api
-from replog.wire.codec import decode_response, encode_request
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import heartbeat as hb
 from replog.wire.messages import join_group as jg
@@ -43,19 +41,6 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 500,  # for the first round of each group: its members come together
     "group.max.session.timeout.ms": SESSION_MS,
 }
-
-
-class Wire:
-    """One connection, one request at a time."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def ask(self, api: Api, body: Any) -> Any:
-        self.writer.write(encode_request(api, VERSIONS[api], 1, "bench", body))
-        size = struct.unpack(">i", await self.reader.readexactly(4))[0]
-        return decode_response(api, VERSIONS[api], memoryview(await self.reader.readexactly(size)))[1]
 
 
 class Group:
@@ -121,7 +106,7 @@ class Group:
 
 
 async def connected(endpoint: tuple[str, int], count: int) -> list[Wire]:
-    return [Wire(*await asyncio.open_connection(*endpoint)) for _ in range(count)]
+    return [await Wire.open(endpoint, VERSIONS) for _ in range(count)]
 
 
 async def beats(groups: list[Group], place: int, interval_s: float, tally: list[int]) -> None:

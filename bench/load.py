@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.orderly import OrderlyClient
 from clusters.side_by_side import Ours, SideBySide
 
 TOPIC = "load"
@@ -137,41 +138,6 @@ class Company:
             await asyncio.sleep(max(0.0, share_s - (time.monotonic() - began)))
 
 
-class OrderlyClient:
-    """Sends one record after the other and notes how long each took."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.times_ms: list[float] = []
-        self._bootstrap = bootstrap
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> "OrderlyClient":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(60)
-
-    def _run(self) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0})
-        while not self._ended.is_set():
-            outcomes: list[Any] = []
-            began = time.perf_counter()
-            producer.produce(TOPIC, b"orderly", partition=1, on_delivery=lambda error, _, to=outcomes: to.append(error))
-            while not outcomes:
-                producer.poll(0.01)
-            assert outcomes == [None], outcomes
-            self.times_ms.append((time.perf_counter() - began) * 1000)
-            time.sleep(0.02)
-
-    def percentile(self, share: float) -> float:
-        """Return this percentile of the times, ms; the first few records found the leader."""
-        times = sorted(self.times_ms[5:]) or [float("inf")]
-        return times[int(len(times) * share)]
-
-
 def descriptors(pid: int) -> int:
     """Return how many descriptors a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - names are enough
@@ -194,7 +160,7 @@ def run(cluster: SideBySide, options: argparse.Namespace) -> Row:
     fill(cluster.bootstrap)
     pid = cluster.processes[1].pid
     rounds: list[Row] = []
-    with OrderlyClient(cluster.bootstrap) as client:
+    with OrderlyClient(cluster.bootstrap, TOPIC, 1, pause_s=0.02) as client:
         time.sleep(1)
         before = descriptors(pid)
         began = time.monotonic()

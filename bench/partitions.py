@@ -15,16 +15,16 @@ import json
 import os
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
+from bench.orderly import OrderlyClient
 from clusters.side_by_side import Ours, SideBySide
 
 COUNTS = (10, 100, 500, 1000, 2000)
@@ -32,37 +32,6 @@ TOPIC = "many"
 PROBE = "probe"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 Row = dict[str, Any]
-
-
-class Stalls:
-    """Sends one record after the other with acks=all and remembers the longest time."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.longest_ms = 0.0
-        self.count = 0
-        self._bootstrap = bootstrap
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> "Stalls":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(60)
-
-    def _run(self) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0})
-        while not self._ended.is_set():
-            outcomes: list[Any] = []
-            began = time.perf_counter()
-            producer.produce(PROBE, b"x", partition=0, on_delivery=lambda error, _, to=outcomes: to.append(error))
-            while not outcomes:
-                producer.poll(0.01)
-            assert outcomes == [None], outcomes
-            self.longest_ms = max(self.longest_ms, (time.perf_counter() - began) * 1000)
-            self.count += 1
 
 
 class Bench:
@@ -86,7 +55,7 @@ class Bench:
 
     def _row(self, count: int) -> Row:
         fenced = self._fenced()
-        with Stalls(self.cluster.bootstrap) as stalls:
+        with OrderlyClient(self.cluster.bootstrap, PROBE, 0) as probing:
             began = time.perf_counter()
             self._grow(count)
             self._wait_served(count)
@@ -100,7 +69,7 @@ class Bench:
             "memory_mib": round(memory, 1),
             "idle_cpu_percent": round(cpu, 2),
             "create_s": round(create_s, 2),
-            "stall_ms": round(stalls.longest_ms, 1),
+            "stall_ms": round(max(probing.times_ms), 1),
             "fenced": fenced,
             "start_s": round(self._restart(count), 2),
         }

@@ -12,25 +12,23 @@ without an error, after a second of warming up.
 import argparse
 import asyncio
 import json
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.wire import Wire
 from clusters.jars import NoJars
 from clusters.kafka_jars import kafka_jars
 from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.wire.apis import Api
-from replog.wire.codec import decode_response, encode_request
 from replog.wire.messages import end_txn as et
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import init_producer_id as ip
@@ -51,22 +49,9 @@ SETTINGS = {
 }
 
 
-class Wire:
-    """One connection, one request at a time."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def ask(self, api: Api, body: Any) -> Any:
-        self.writer.write(encode_request(api, VERSIONS[api], 1, "rate", body))
-        size = struct.unpack(">i", await self.reader.readexactly(4))[0]
-        return decode_response(api, VERSIONS[api], memoryview(await self.reader.readexactly(size)))[1]
-
-
 async def producer(endpoint: tuple[str, int], name: str, partition: int, ends: list[float], until: float) -> None:
     """Run one transaction after the other."""
-    wire = Wire(*await asyncio.open_connection(*endpoint))
+    wire = await Wire.open(endpoint, VERSIONS)
     while True:
         found = await wire.ask(Api.FIND_COORDINATOR, fc.FindCoordinatorRequest(key_type=1, coordinator_keys=[name]))
         if found.coordinators[0].error_code is Error.NONE:

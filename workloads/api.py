@@ -11,6 +11,7 @@ Every record's value is `(process << 40) | sequence`: it says who sent it and wh
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -66,6 +67,27 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: int
     seed: str
     records_max: int | None = None
+
+
+def drawn_seed(random: Random) -> str:
+    """Draw a seed for somebody of a plan, as 16 hexadecimal digits."""
+    return f"{random.getrandbits(64):016x}"
+
+
+def idempotent_workers(count: int, partition_count: int, rate_per_s: int, random: Random) -> tuple[WorkerPlan, ...]:
+    """Draw idempotent workers that share a rate and write to all partitions."""
+    return tuple(
+        WorkerPlan(
+            process=process,
+            worker_class="idempotent",
+            acks=-1,
+            idempotent=True,
+            partitions=tuple(range(partition_count)),
+            rate_per_s=max(1, rate_per_s // count),
+            seed=drawn_seed(random),
+        )
+        for process in range(1, count + 1)
+    )
 
 
 class _Sent(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from clusters.api import GroupSettings, TopicPartition
-from workloads.api import IN_FLIGHT_MAX, Stage, Worker, WorkerPlan
+from workloads.api import IN_FLIGHT_MAX, Stage, Worker, WorkerPlan, drawn_seed, idempotent_workers
 from workloads.committed_read import create, read_committed
 from workloads.transactor import Member
 
@@ -48,23 +48,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan(options: Options, random: Random) -> Plan:
     """Draw everybody's seeds."""
-    seeds = tuple(f"{random.getrandbits(64):016x}" for _ in range(options.members))
-    return Plan(options=options, feeders=fed(options.partitions, options.rate, random), seeds=seeds)
-
-
-def fed(partition_count: int, rate_per_s: int, random: Random) -> tuple[WorkerPlan, ...]:
-    """Draw idempotent workers that share a rate and write to all partitions."""
-    return tuple(
-        WorkerPlan(
-            process=process,
-            worker_class="idempotent",
-            acks=-1,
-            idempotent=True,
-            partitions=tuple(range(partition_count)),
-            rate_per_s=max(1, rate_per_s // FEEDERS),
-            seed=f"{random.getrandbits(64):016x}",
-        )
-        for process in range(1, FEEDERS + 1)
+    seeds = tuple(drawn_seed(random) for _ in range(options.members))
+    return Plan(
+        options=options, feeders=idempotent_workers(FEEDERS, options.partitions, options.rate, random), seeds=seeds
     )
 
 

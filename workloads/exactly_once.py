@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from clusters.api import GroupSettings, PartitionPoll, TopicPartition
-from workloads.api import Stage, WorkerPlan
+from workloads.api import Stage, WorkerPlan, drawn_seed, idempotent_workers
 from workloads.committed_read import create, read_committed
-from workloads.consumer_group import fed, feed
+from workloads.consumer_group import FEEDERS, feed
 from workloads.transactor import Member, Transactor, ends
 
 TOPIC: Final = "exactly-once"
@@ -47,8 +47,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan(options: Options, random: Random) -> Plan:
     """Draw everybody's seeds."""
-    seeds = tuple(f"{random.getrandbits(64):016x}" for _ in range(options.processors))
-    return Plan(options=options, feeders=fed(options.partitions, options.rate, random), seeds=seeds)
+    seeds = tuple(drawn_seed(random) for _ in range(options.processors))
+    return Plan(
+        options=options, feeders=idempotent_workers(FEEDERS, options.partitions, options.rate, random), seeds=seeds
+    )
 
 
 def partitions(chosen: Plan) -> list[TopicPartition]:

@@ -8,9 +8,8 @@ from typing import Final
 
 import msgspec
 
-from clusters.api import TopicPartition
 from workloads import produce_consume
-from workloads.api import Stage, WorkerPlan
+from workloads.api import idempotent_workers
 from workloads.produce_consume import Plan
 
 TOPIC: Final = "idempotent-retries"
@@ -29,43 +28,17 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def plan(options: Options, random: Random) -> Plan:
     """Draw the workers' seeds."""
-    workers = tuple(
-        WorkerPlan(
-            process=process,
-            worker_class="idempotent",
-            acks=-1,
-            idempotent=True,
-            partitions=tuple(range(options.partitions)),
-            rate_per_s=max(1, options.rate // options.workers),
-            seed=f"{random.getrandbits(64):016x}",
-        )
-        for process in range(1, options.workers + 1)
-    )
     return Plan(
         topic=TOPIC,
         partitions=options.partitions,
-        workers=workers,
+        workers=idempotent_workers(options.workers, options.partitions, options.rate, random),
         readers=options.readers,
         delivery_timeout_ms=options.delivery_timeout_ms,
         request_timeout_ms=options.request_timeout_ms,
     )
 
 
-async def run(stage: Stage, chosen: Plan) -> None:
-    """Produce and follow until told to stop."""
-    await produce_consume.run(stage, chosen)
-
-
-def partitions(chosen: Plan) -> list[TopicPartition]:
-    """Return all partitions."""
-    return produce_consume.partitions(chosen)
-
-
-async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
-    """Read everything."""
-    return await produce_consume.read_to_end(stage, chosen, timeout_ms)
-
-
-async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
-    """Create the topic."""
-    await produce_consume.prepare(stage, chosen, replication_factor)
+run = produce_consume.run
+partitions = produce_consume.partitions
+read_to_end = produce_consume.read_to_end
+prepare = produce_consume.prepare

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from clusters.api import Acks, Admin, PartitionPoll, TopicPartition
-from workloads.api import IN_FLIGHT_MAX, Reader, Stage, Worker, WorkerPlan
+from workloads.api import IN_FLIGHT_MAX, Reader, Stage, Worker, WorkerPlan, drawn_seed
 
 TOPIC: Final = "produce-consume"
 FIRST_READER: Final = 901
@@ -73,7 +73,7 @@ def plan(options: Options, random: Random) -> Plan:
             idempotent=idempotent,
             partitions=partitions_of(acks, options.partitions),
             rate_per_s=max(1, options.rate * share // 100),
-            seed=f"{random.getrandbits(64):016x}",
+            seed=drawn_seed(random),
         )
         for process, (worker_class, acks, idempotent, share) in enumerate(CLASSES, start=1)
     )

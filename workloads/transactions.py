@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from clusters.api import PartitionPoll, TopicPartition
-from workloads.api import Reader, Stage
+from workloads.api import Reader, Stage, drawn_seed
 from workloads.committed_read import create, read_committed
 from workloads.transactor import Transactor
 
@@ -44,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan(options: Options, random: Random) -> Plan:
     """Draw the processes' seeds."""
-    return Plan(options=options, seeds=tuple(f"{random.getrandbits(64):016x}" for _ in range(options.processes)))
+    return Plan(options=options, seeds=tuple(drawn_seed(random) for _ in range(options.processes)))
 
 
 def partitions(chosen: Plan) -> list[TopicPartition]:
