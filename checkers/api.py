@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from checkers.timeline import Judgement
 from results.recording import TABLES, WORDS
 
 Array = npt.NDArray[Any]
@@ -80,12 +81,14 @@ class Kind(msgspec.Struct, frozen=True):
     """An anomaly's meaning and its sentence for the report.
 
     is_about_memory:  brokers prevent it by what they remember of producers: a permitted loss of that excuses it (R8).
+    is_about_ends:    of a record in a transaction, the transaction's end decides: a permitted loss of that excuses it (R9).
     is_compaction:    where a topic is compacted it says nothing: older records of a key go, on each replica in its own time.
     """
 
     meaning: Meaning
     sentence: str
     is_about_memory: bool = False
+    is_about_ends: bool = False
     is_compaction: bool = False
 
 
@@ -111,11 +114,15 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A kernel's answer: anomaly rows, small figures that are added up over partitions, a summary for the fold."""
+    """A kernel's answer: anomaly rows, small figures that are added up over partitions, a summary for the fold.
+
+    judgements:  of rows that the kernel of a whole run has judged itself (those of a partition are judged by the engine).
+    """
 
     anomalies: pa.Table
     figures: dict[str, int] = msgspec.field(default_factory=dict)
     summary: dict[str, Any] | None = None
+    judgements: Mapping[int, Judgement] = msgspec.field(default_factory=dict)
 
 
 class Folded(msgspec.Struct, frozen=True):

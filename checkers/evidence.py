@@ -4,12 +4,15 @@ Only for anomalies that a rule may excuse; there are few of them, so looking thi
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from checkers.api import FINAL, TAIL, UNKNOWN, Array, Columns, PartitionRows
+from checkers.api import FINAL, OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, sends_by_value
 from checkers.timeline import OBSERVATION_LAG_NS, Record, Timeline
+from results.recording import WORDS
+
+READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 
 
 class Evidence:
@@ -19,6 +22,8 @@ class Evidence:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
         self._polled_ns = _poll_times(rows)
+        self._rows = rows
+        self._fetched_since: dict[tuple[int, int], int] | None = None
         self._exposures = _exposures(rows)
         self._final_offsets, self._final_epochs = _final_epochs(rows)
         starts = rows.columns("polls")["log_start_offset"]
@@ -29,7 +34,7 @@ class Evidence:
         """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
         offset = UNKNOWN if anomaly["log_offset"] is None else anomaly["log_offset"]
         times = self._read_times(anomaly["value"], offset if anomaly["kind"] == "moved" else None)
-        invoke_ns = anomaly["invoke_ns"] or 0
+        invoke_ns = anomaly["invoke_ns"] or self._sent_ns(anomaly["value"])
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
         return Record(
             log_offset=offset,
@@ -40,7 +45,7 @@ class Evidence:
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
             read_ns=min(times, default=None),
-            seen_ns=max(times, default=None),
+            seen_ns=self._fetched_after(anomaly["value"], offset if anomaly["kind"] == "moved" else None),
             replaced_epoch=self._replaced_epoch(offset),
             below_log_start=0 <= offset < self._log_start or self._is_superseded(anomaly["value"], offset),
         )
@@ -70,6 +75,14 @@ class Evidence:
             for offset in offsets
         ]
 
+    def _sent_ns(self, value: int | None) -> int:
+        """Return when a record was sent; 0 where nobody knows: what joined the ISR before held nothing of it."""
+        sends = self._rows.columns("sends")
+        if value is None or sends["value"].size == 0:
+            return 0
+        row = int(self._rows.derived(sends_by_value).rows(np.array([value]))[0])
+        return 0 if row == UNKNOWN else int(sends["invoke_ns"][row])
+
     def _is_superseded(self, value: int | None, offset: int) -> bool:
         """Whether the final log holds a newer record of its key: then compaction may have taken it."""
         if self._newest is None or value is None:
@@ -79,6 +92,19 @@ class Evidence:
         return newest.get(key_of.get(value, UNKNOWN), UNKNOWN) > offset
 
     def _read_times(self, value: int | None, offset: int | None) -> list[int]:
+        return [self._polled_ns[poll] for poll in self._polls_of(value, offset) if poll in self._polled_ns]
+
+    def _fetched_after(self, value: int | None, offset: int | None) -> int | None:
+        """Return the latest time at which the record was surely in the log still, as its readers show it.
+
+        A client fetches ahead: what a poll hands out may have left its broker long before, and the broker may be gone since.
+        """
+        if self._fetched_since is None:
+            self._fetched_since = _fetched_since(self._rows)
+        polls = self._polls_of(value, offset)
+        return max((self._fetched_since[poll] for poll in polls if poll in self._fetched_since), default=None)
+
+    def _polls_of(self, value: int | None, offset: int | None) -> list[tuple[int, int]]:
         if value is None:
             return []
         values, order = self._reads["value"], self._by_value
@@ -87,8 +113,7 @@ class Evidence:
         rows = [row for row in order[first:last].tolist() if self._reads["phase"][row] == TAIL]
         if offset is not None:
             rows = [row for row in rows if self._reads["log_offset"][row] == offset]
-        polls = [(int(self._reads["process"][row]), int(self._reads["poll_index"][row])) for row in rows]
-        return [self._polled_ns[poll] for poll in polls if poll in self._polled_ns]
+        return [(int(self._reads["process"][row]), int(self._reads["poll_index"][row])) for row in rows]
 
     def _exposed(self, offset: int, since_ns: int) -> tuple[int | None, int | None]:
         at_ns, high_watermark, epochs = self._exposures
@@ -127,6 +152,29 @@ def _poll_times(rows: PartitionRows) -> dict[tuple[int, int], int]:
     keys = zip(polls["process"].tolist(), polls["poll_index"].tolist(), strict=True)
     times = np.where(polls["complete_ns"] == UNKNOWN, polls["invoke_ns"], polls["complete_ns"])
     return dict(zip(keys, times.tolist(), strict=True))
+
+
+def _fetched_since(rows: PartitionRows) -> dict[tuple[int, int], int]:
+    """Return for polls when the one before it at the same position had come to the end of what its broker showed, empty.
+
+    Only then is it known that nothing was in the client's hands already.
+    """
+    polls = rows.columns("polls")
+    committed = polls["isolation"] == READ_COMMITTED
+    shown_end = np.where(committed, polls["last_stable_offset"], polls["high_watermark"])
+    at_end = (polls["record_count"] == 0) & (polls["outcome"] == OK) & (shown_end != UNKNOWN)
+    at_end &= polls["position"] >= shown_end
+    found: dict[tuple[int, int], int] = {}
+    waited: dict[int, tuple[int, int]] = {}  # per process: a position, and since when it was at the end there
+    for row in np.lexsort((polls["poll_index"], polls["process"])).tolist():
+        process, position = int(polls["process"][row]), int(polls["position"][row])
+        since = waited.pop(process, None)
+        if since is not None and since[0] == position:
+            found[process, int(polls["poll_index"][row])] = since[1]
+            waited[process] = since
+        if at_end[row]:
+            waited[process] = (position, int(polls["invoke_ns"][row]))
+    return found
 
 
 def _exposures(rows: PartitionRows) -> tuple[Array, Array, Array]:

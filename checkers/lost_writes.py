@@ -39,6 +39,7 @@ KINDS: Final = {
     "unread": Kind(
         Meaning.VIOLATION,
         "an acknowledged record stands in the leaders' logs, yet a complete read lacks it",
+        is_about_ends=True,
         is_compaction=True,
     ),
     "phantom": Kind(Meaning.VIOLATION, "a record was read that nobody sent"),

@@ -39,6 +39,7 @@ OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
 DOWN: Final = frozenset({"stop", "killed", "exit"})
 CONFIG_OF_TOPIC: Final = 2
+TRANSACTION_LOG: Final = "__transaction_state"
 CONFIG_OF_BROKER: Final = 4
 
 
@@ -160,6 +161,25 @@ class Timeline:
         A last known leader (or, without ELR, a member of the ISR) with a proven loss, or whoever led after an unclean
         election. A producer numbers its records anew, in all its partitions, when one leader does not know it (KIP-360).
         """
+        poorer = (entry for entry, fact, poor in self._elections() if poor or fact.how in (How.UNCLEAN, How.RECOVERY))
+        return next((_excused(entry, "R8") for entry in poorer), None)
+
+    def ends_lost(self, since_ns: int) -> Judgement | None:
+        """Return the first election since then that was permitted to take a transaction's end from this partition.
+
+        A leader may lack the marker, or the transaction log's entry, that its predecessor had; and one that was elected
+        uncleanly aborts every transaction that its log leaves open, also one whose commit was decided (KIP-704).
+        """
+        poorer = (
+            entry
+            for entry, fact, poor in self._elections()
+            if entry.at_ns >= since_ns
+            if poor or fact.how is How.RECOVERY or (fact.how is not How.CLEAN and entry.settings.unclean)
+        )
+        return next((_excused(entry, "R9") for entry in poorer), None)
+
+    def _elections(self) -> Iterator[tuple[Entry, Elected, bool]]:
+        """Yield each election, and whether its winner has a proven loss that is permitted to count."""
         lost: dict[int, None] = {}
         for entry in self.entries:
             for fact in entry.facts:
@@ -169,14 +189,10 @@ class Timeline:
                     case JoinedIsr(node=node):
                         lost.pop(node, None)
                     case Elected():
-                        unclean = fact.how in (How.UNCLEAN, How.RECOVERY)
-                        poor = fact.leader in lost and (fact.how is How.LAST_KNOWN or not entry.settings.elr)
-                        if unclean or poor:
-                            promise = Promise(rule="R8", violations=())
-                            return Judgement(promise, fact, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+                        may = fact.how is How.LAST_KNOWN or not entry.settings.elr
+                        yield entry, fact, may and fact.leader in lost
                     case _:
                         pass  # says nothing of what a leader knows
-        return None
 
     def judge(self, record: Record) -> Judgement:
         """Say whether the record had to survive: permitted by any election that may have lost it is permitted."""
@@ -296,6 +312,12 @@ def _may_lose(entry: Entry) -> bool:
     return any(isinstance(fact, Elected | CutLive) for fact in entry.facts)
 
 
+def _excused(entry: Entry, rule: str) -> Judgement:
+    election = next(fact for fact in entry.facts if isinstance(fact, Elected))
+    promise = Promise(rule=rule, violations=())
+    return Judgement(promise, election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+
+
 def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
     return Judgement(ledger.promise(), ledger.election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
 
@@ -343,6 +365,13 @@ class History:
     def memory_lost(self) -> Judgement | None:
         """Return the run's first election of a leader that was permitted not to know its producers."""
         found = (self.timeline(*partition).memory_lost() for partition in self.partitions())
+        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
+
+    def ends_lost(self, transactional_id: str, partition: tuple[str, int], since_ns: int) -> Judgement | None:
+        """Return the first election since then that was permitted to take a transaction's end, from its log or a partition."""
+        logs = [number for topic, number in self.partitions() if topic == TRANSACTION_LOG]
+        own = [(TRANSACTION_LOG, _hashed(transactional_id) % len(logs))] if logs else []
+        found = (self.timeline(*place).ends_lost(since_ns) for place in (partition, *own))
         return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
 
     def _record(self, position: int) -> tuple[str, Any, int, int]:
@@ -423,6 +452,15 @@ class History:
             if row["node"] == node and row["at_ns"] <= at_ns and row["event"] in (*DOWN, "start", "registered"):
                 last = row["event"]
         return last is not None and last not in DOWN
+
+
+def _hashed(text: str) -> int:
+    """Return Java's `hashCode` of a string without its sign, by which coordinators are chosen."""
+    units = text.encode("utf-16-be")
+    hashed = 0
+    for index in range(0, len(units), 2):
+        hashed = (31 * hashed + int.from_bytes(units[index : index + 2])) & 0xFFFFFFFF
+    return hashed & 0x7FFFFFFF
 
 
 def _filled(times: list[int | None]) -> list[int]:

@@ -14,10 +14,10 @@ import pyarrow as pa
 from checkers.api import Found, Kind, Meaning, PartitionRows, anomalies, nothing
 from checkers.graphs import list_append, send_poll
 from checkers.graphs.columns import ListSteps
-from checkers.graphs.findings import Findings
+from checkers.graphs.findings import Contradiction, Findings
 from checkers.graphs.models import RULES_OUT, ruled_out
 from checkers.graphs.send_poll import LogHistory
-from checkers.timeline import History
+from checkers.timeline import History, Judgement, Record
 
 TABLES: Final = ("txns",)
 NOTES: Final = {
@@ -30,11 +30,11 @@ NOTES: Final = {
     "int-nonmonotonic-poll": "a consumer's position went back within a transaction",
     "undecided": "the search for a cycle took more than its budget",
 }
+CONTRADICTED: Final = "inconsistent-offsets"
 SENTENCES: Final = {
     "G1a": "a transaction read what an aborted one wrote",
     "G1b": "a transaction read what another one had not finished writing",
     "duplicate": "a transaction's record stands at two offsets",
-    "inconsistent-offsets": "two values were seen at one offset",
     "precommitted-read": "a transaction read what it had not committed yet",
     "duplicate-elements": "an element stands twice in a list",
     "incompatible-order": "two reads of a list contradict each other",
@@ -45,8 +45,9 @@ SENTENCES: Final = {
 }
 KINDS: Final = {
     **{name: Kind(Meaning.VIOLATION, SENTENCES.get(name, f"transactions depend on each other in a circle ({name})"))
-       for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "future-read")},
+       for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "future-read", "inconsistent-offsets")},
     **{name: Kind(Meaning.NOTE, sentence) for name, sentence in NOTES.items()},
+    CONTRADICTED: Kind(Meaning.PROMISED, "two values were seen at one offset"),
     "list-G0": Kind(Meaning.VIOLATION, "transactions overwrite each other in a circle (G0)"),
 }  # fmt: skip
 # Who sends and polls outside of transactions is not in the table: what such messages lack here is no fact.
@@ -63,19 +64,49 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     if txns.num_rows == 0:
         return Found(nothing(), {"transactions": 0})
     lists, messages = ListSteps.recorded(txns), LogHistory.recorded(txns)
-    found = []
+    found, judgements = [nothing()], {}
     if lists.txn.size:
         found.append(_anomalies(list_append.check(lists), txns, {"G0": "list-G0"}))
     if messages.sends.operation.size or messages.reads.operation.size:
-        found.append(_anomalies(send_poll.check(messages, ww=False), txns, {}))
-    return Found(pa.concat_tables(found) if found else nothing(), {"transactions": txns.num_rows})
+        told = send_poll.check(messages, ww=False)
+        judgements = dict(enumerate(_judged(one, txns, history) for one in told.contradictions))
+        found = [_contradictions(told.contradictions, txns), *found, _anomalies(told, txns, {})]
+    return Found(pa.concat_tables(found), {"transactions": txns.num_rows}, judgements=judgements)
+
+
+def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
+    first = [one.writers[0] if one.writers else None for one in found]
+    return anomalies(
+        CONTRADICTED,
+        detail=[one.words for one in found],
+        at_ns=[-1 if row is None else txns["begin_ns"][row].as_py() for row in first],
+        process=[-1 if row is None else txns["process"][row].as_py() for row in first],
+    )
+
+
+def _judged(found: Contradiction, txns: pa.Table, history: History) -> Judgement:
+    """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
+    topic, _, partition = found.key.rpartition("-")
+    timeline = history.timeline(topic, int(partition))
+    judgements = []
+    for row in found.writers:
+        begin_ns, end_ns = (txns[name][row].as_py() for name in ("begin_ns", "end_ns"))
+        judgements.append(
+            timeline.judge(Record(log_offset=found.log_offset, acks=-1, invoke_ns=begin_ns, complete_ns=end_ns))
+        )
+    kept = [judgement for judgement in judgements if judgement.promise.must_survive]
+    excused = [judgement for judgement in judgements if not judgement.promise.must_survive]
+    unknown = found.value_count - len(found.writers)
+    if excused and len(kept) + unknown <= 1:
+        return excused[0]
+    return kept[0] if kept else timeline.judge(Record(log_offset=found.log_offset, acks=-1, invoke_ns=0))
 
 
 def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> pa.Table:
     tables = []
     for name, witnesses in found.witnesses.items():
         kind = renamed.get(name, name)
-        if (name in UNSURE and not renamed) or kind not in KINDS:
+        if (name in UNSURE and not renamed) or kind not in KINDS or kind == CONTRADICTED:
             continue
         weakest, _ = ruled_out([name])
         model = f"; rules out {', '.join(weakest)}" if weakest else ""

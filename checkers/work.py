@@ -287,7 +287,8 @@ def second_look(rows: Sequence[Row]) -> tuple[list[Row], list[tuple[str, str]]]:
 
 
 def _judged_run(module: ModuleType, run: PartitionRows, history: History) -> list[Row]:
-    return list(_rows(module, module.run_kernel(run, history), {}))
+    found = module.run_kernel(run, history)
+    return list(_rows(module, found, found.judgements))
 
 
 def _judged_timelines(module: ModuleType, history: History) -> list[Row]:
@@ -332,6 +333,7 @@ class PartitionJudge:
 
     def __init__(self, recording: Recording, topic_partition: str, rows: PartitionRows) -> None:
         topic, partition = partition_order(topic_partition)
+        self._name = (topic, partition)
         self._history = history_of(recording)
         self.timeline: Timeline = self._history.timeline(topic, partition)
         self.rows = rows
@@ -367,7 +369,22 @@ class PartitionJudge:
         remembered = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_memory]
         anomalies = found.anomalies.take(pa.array(promised, pa.int64())).to_pylist()
         judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
+        ended = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_ends]
+        judgements |= self._of_ends(found, ended) if ended else {}
         return judgements | (self._of_memory(found, remembered) if remembered else {})
+
+    def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        """Excuse what stands in the log but out of sight, where its transaction's end was permitted to be lost."""
+        sends, words = self.rows.columns("sends"), self.rows.words("sends", "txn_id")
+        places = self.rows.derived(sends_by_value).rows(found.anomalies["value"].take(pa.array(chosen)).to_numpy())
+        judgements = {}
+        for row, send in zip(chosen, places.tolist(), strict=True):
+            if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
+                continue
+            name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
+            if (judgement := self._history.ends_lost(name, self._name, since_ns)) is not None:
+                judgements[row] = judgement
+        return judgements
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what was still under way when a leader was elected that was permitted not to know its producers."""

@@ -12,10 +12,21 @@ class Witness(msgspec.Struct, frozen=True):
     words: str
 
 
+class Contradiction(msgspec.Struct, frozen=True):
+    """Several values that were seen at one offset of a partition; `writers` are those of them that are known."""
+
+    key: str
+    log_offset: int
+    writers: tuple[int, ...]
+    value_count: int
+    words: str
+
+
 class Findings:
-    """Anomalies by name; examples are capped, counts are not."""
+    """Anomalies by name; examples are capped, counts are not, nor are contradictions: a permitted loss may explain each."""
 
     def __init__(self) -> None:
+        self.contradictions: list[Contradiction] = []
         self.counts: dict[str, int] = {}
         self.witnesses: dict[str, list[Witness]] = {}
         self.undecided: list[str] = []

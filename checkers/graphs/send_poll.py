@@ -29,7 +29,7 @@ from checkers import steps as flat_steps
 from checkers.api import distinct, is_ascending
 from checkers.graphs.columns import FAIL, INFO, OK, Numbering, Transactions, key_numbers
 from checkers.graphs.cycles import Edge, Graph, search
-from checkers.graphs.findings import Findings
+from checkers.graphs.findings import Contradiction, Findings
 from checkers.graphs.list_append import add_time, pair_codes, words
 from checkers.graphs.models import implied_by
 from checkers.graphs.operations import Operation
@@ -244,7 +244,9 @@ class Order:
             same = (key == key[place]) & (offset == offset[place])
             values = [history.value(number) for number in history.message_value[message[same]]]
             writers = tuple(history.index(w) for w in history.writer[message[same]] if w >= 0)
-            found.add("inconsistent-offsets", writers, f"{history.name(key[place])}@{offset[place]} holds {values}")
+            name, words = history.name(key[place]), f"{history.name(key[place])}@{offset[place]} holds {values}"
+            found.add("inconsistent-offsets", writers, words)
+            found.contradictions.append(Contradiction(name, int(offset[place]), writers, len(values), words))
         order = np.lexsort((offset, message))
         again = np.flatnonzero(message[order][1:] == message[order][:-1])
         for number in np.unique(message[order][again]):

@@ -25,8 +25,8 @@ class Run:
             self.registered(node, at=0, previous=-1, fenced=False)
         self.metadata("PartitionRecord", 0, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)
 
-    def metadata(self, record_type: str, at: int, **body: Any) -> None:
-        named = {"topic": "t", "partition": 0} if record_type.startswith("Partition") else {}
+    def metadata(self, record_type: str, at: int, *, topic: str = "t", **body: Any) -> None:
+        named = {"topic": topic, "partition": 0} if record_type.startswith("Partition") else {}
         self.recorder.row(
             "metadata",
             metadata_offset=self.metadata_offset,

@@ -297,3 +297,57 @@ def test_compaction_takes_only_what_a_newer_record_of_the_key_replaces(
         run.log(node, left)
 
     assert set(found(run.finish())) == expected
+
+
+@pytest.mark.parametrize(
+    ("waited_at_its_end", "severity", "rule"),
+    [
+        pytest.param(False, "permitted", "R4", id="fetched ahead, who knows when"),
+        pytest.param(True, "violation", "", id="fetched after the election"),
+    ],
+)
+def test_what_a_client_hands_out_late_it_may_have_fetched_before(
+    tmp_path: Path, waited_at_its_end: bool, severity: str, rule: str
+) -> None:
+    """The unclean leader 3 may lack the record; had a consumer fetched it from there, the clean election would have lost it."""
+    run = Run(tmp_path, **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    values = [run.send(i, 100 + i) for i in range(2)]
+    run.change(200, isr=[3], leader=3, leader_recovery_state=1, eligible_leader_replicas=[])
+    run.change(300, isr=[3, 2], leader_recovery_state=0)
+    if waited_at_its_end:
+        run.poll(90, "tail", 1, 0, 390, high_watermark=1)
+    run.read({1: values[1]}, 400)
+    run.change(500, isr=[2], leader=2)
+    run.final_read({0: values[0]}, epoch=4)
+
+    assert found(run.finish()) == [("lost", severity, rule, 1)]
+
+
+@pytest.mark.parametrize(
+    ("uncleanly", "at", "severity", "rule"),
+    [
+        pytest.param("t", 200, "permitted", "R9", id="its marker may be lost, or never written"),
+        pytest.param("__transaction_state", 200, "permitted", "R9", id="its decision may be lost"),
+        pytest.param("elsewhere", 200, "violation", "", id="another partition says nothing"),
+        pytest.param("t", 50, "violation", "", id="it was sent after the election"),
+    ],
+)
+def test_a_committed_record_out_of_sight(tmp_path: Path, uncleanly: str, at: int, severity: str, rule: str) -> None:
+    run = Run(tmp_path, **{"unclean.leader.election.enable": True})
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+    for topic in ("__transaction_state", "elsewhere"):
+        run.metadata("PartitionRecord", 0, topic=topic, **created)
+    election = {"isr": [3], "leader": 3, "leader_recovery_state": 1}
+    if at < 100:
+        run.metadata("PartitionChangeRecord", at, topic=uncleanly, partition_id=0, **election)
+    values = [run.send(i, 100 + i, txn_id="x") for i in range(2)]
+    operations = [{"kind": "send", "topic": "t", "partition": 0, "log_offset": i, "value": values[i]} for i in (0, 1)]
+    run.recorder.row("txns", process=7, txn_id="x", begin_ns=0, end_ns=1, outcome="committed", operations=operations)
+    if at > 100:
+        run.metadata("PartitionChangeRecord", at, topic=uncleanly, partition_id=0, **election)
+    run.final_read({0: values[0]}, isolation="read_committed")
+    for node in (1, 2, 3):
+        run.log(node, dict(enumerate(values)))
+
+    assert found(run.finish()) == [("unread", severity, rule, 1)]

@@ -79,3 +79,25 @@ def test_a_finding_names_transactions_and_the_model_that_is_ruled_out(tmp_path: 
 
     (finding,) = [row for row in rows if row["kind"] == "G1a"]
     assert "was read although its transaction failed; rules out read-committed" in finding["detail"]
+
+
+@pytest.mark.parametrize(
+    ("leader", "recovery", "found"),
+    [
+        pytest.param(3, 1, {("inconsistent-offsets", "permitted", "R4")}, id="an unclean leader began there anew"),
+        pytest.param(2, 0, {("inconsistent-offsets", "violation", "")}, id="a clean leader has what was acknowledged"),
+    ],
+)
+def test_two_values_at_one_offset(tmp_path: Path, leader: int, recovery: int, found: set[Any]) -> None:
+    run = Run(tmp_path, **{"unclean.leader.election.enable": True})
+    run.change(5, isr=[1, 2])
+    for process, at in ((0, 10), (1, 30)):
+        told = [step(f"send t-0 {process}@0")]
+        ends = {"begin_ns": at * MS, "end_ns": (at + 1) * MS, "outcome": "committed"}
+        run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=told, **ends)
+        if process == 0:
+            run.change(20, isr=[leader], leader=leader, leader_recovery_state=recovery, eligible_leader_replicas=[])
+    run.finish()
+
+    rows = [row for row in engine.findings([tmp_path], "inline") if row["property"] == "transactions"]
+    assert {(row["kind"], row["severity"], row["rule"]) for row in rows if row["kind"] != "figures"} == found
