@@ -135,17 +135,29 @@ class KafkaPython:
             tell(partition, offset, value)
         consumer.close()
 
-    def transact(self, count: int) -> None:
-        producer = kafka.KafkaProducer(
-            bootstrap_servers=self.bootstrap, transactional_id=f"{self.topic}-writer", max_block_ms=20_000
-        )
-        for patience in (True, True, False):
+    def _initialized(self) -> Any:
+        """Return a producer that has its id.
+
+        Where the coordinator that was found refuses connections, kafka-python (3.0.12) looks for it again but forgets its
+        InitProducerId: with Apache Kafka, too, it then waits until its time is up, also when it is asked again. A second
+        producer does it.
+        """
+        for is_last in (False, False, True):
+            producer = kafka.KafkaProducer(
+                bootstrap_servers=self.bootstrap, transactional_id=f"{self.topic}-writer", max_block_ms=20_000
+            )
             try:
                 producer.init_transactions()
-                break
-            except kafka.errors.KafkaTimeoutError:  # it may be asked again
-                if not patience:
+            except kafka.errors.KafkaTimeoutError:
+                producer.close(timeout=1)
+                if is_last:
                     raise
+            else:
+                return producer
+        raise AssertionError
+
+    def transact(self, count: int) -> None:
+        producer = self._initialized()
         for number in range(count):
             producer.begin_transaction()
             for partition in range(3):
