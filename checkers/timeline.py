@@ -78,10 +78,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool = False
     fenced: tuple[int, ...] = ()
 
+    def concerns(self, log_offset: int) -> bool:
+        """Whether the facts hold for a record there; where the offset is unknown (-1), only what holds for every record."""
+        return self.from_offset <= max(log_offset, 0)
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one record that is missing, or of an offset that was exposed.
 
+    log_offset:      -1 unknown: an acknowledgement of a repeated batch does not say it.
     acks:            as acknowledged (-1, 1), 0 when sent without, None when nobody acknowledged it.
     invoke_ns:       its acknowledgement lies at or after this.
     complete_ns:     when that acknowledgement had arrived, None unknown.
@@ -251,7 +256,7 @@ class Timeline:
         lost: dict[int, None] = {}
         cut_live: dict[int, None] = {}
         for entry in self.entries[since:start]:
-            for fact in entry.facts if entry.from_offset <= log_offset else ():
+            for fact in entry.facts if entry.concerns(log_offset) else ():
                 match fact:
                     case CutLive(node=node):
                         cut_live[node] = None
@@ -292,7 +297,7 @@ class Timeline:
             entry = self.entries[position]
             if record.replaced_epoch is not None and entry.state.leader_epoch > record.replaced_epoch:
                 break
-            if entry.from_offset <= record.log_offset:
+            if entry.concerns(record.log_offset):
                 for fact in entry.facts:
                     ledger.add(fact)
                 if position >= seen and _may_lose(entry) and (judgement is None or judgement.promise.must_survive):

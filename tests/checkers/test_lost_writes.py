@@ -54,6 +54,49 @@ def test_a_lost_acks_1_record_without_a_leader_change_is_a_violation(run: Run) -
     assert found(run.finish()) == [("lost", "violation", "", 2)]
 
 
+UNCLEAN = {"unclean.leader.election.enable": True}
+
+
+@pytest.mark.parametrize(
+    ("settings", "judged"),
+    [
+        pytest.param(UNCLEAN, ("lost", "permitted", "R4", None), id="allowed"),
+        pytest.param({}, ("lost", "violation", "", None), id="not allowed"),
+    ],
+)
+def test_elections_count_for_a_record_whose_offset_nobody_knows(
+    tmp_path: Path, settings: dict[str, bool], judged: tuple[object, ...]
+) -> None:
+    run = Run(tmp_path / "run", **settings)
+    run.change(50, isr=[1, 2])
+    run.send(0, 100, log_offset=None)
+    run.change(200, leader=3, isr=[3], leader_recovery_state=1)
+    run.final_read({})
+
+    assert judged in found(run.finish())
+
+
+@pytest.mark.parametrize(
+    ("lost_from", "judged"),
+    [
+        pytest.param(0, ("lost", "permitted", "R3", None), id="everything"),
+        pytest.param(7, ("lost", "violation", "", None), id="what lies behind"),
+    ],
+)
+def test_of_a_record_whose_offset_nobody_knows_a_disk_has_lost_it_if_it_lost_all(
+    tmp_path: Path, lost_from: int, judged: tuple[object, ...]
+) -> None:
+    run = Run(tmp_path / "run", **{"mode": "zookeeper"})
+    run.send(0, 100, log_offset=None)
+    run.node(2, "killed", 150)
+    run.fault("power-loss", 150, node=2, lost_from=lost_from)
+    run.registered(2, at=200, previous=-1, fenced=False)
+    run.change(210, leader=2, isr=[2])
+    run.final_read({})
+
+    assert found(run.finish()) == [judged]
+
+
 def test_a_record_that_was_read_has_to_survive_whatever_its_acks(run: Run) -> None:
     values = [run.send(i, 100 + i, acks=1) for i in range(3)]
     run.read(dict(enumerate(values)), 150)
