@@ -86,7 +86,7 @@ def test_elections_count_for_a_record_whose_offset_nobody_knows(
 def test_of_a_record_whose_offset_nobody_knows_a_disk_has_lost_it_if_it_lost_all(
     tmp_path: Path, lost_from: int, judged: tuple[object, ...]
 ) -> None:
-    run = Run(tmp_path / "run", **{"mode": "zookeeper"})
+    run = Run(tmp_path / "run", mode="zookeeper")
     run.send(0, 100, log_offset=None)
     run.node(2, "killed", 150)
     run.fault("power-loss", 150, node=2, lost_from=lost_from)
