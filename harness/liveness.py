@@ -2,8 +2,9 @@
 
 Safety lets a cluster do nothing for ever, so progress is asked for by itself, as TigerBeetle's VOPR does. A *core* is
 drawn from the plan's seed: a majority of the controllers, and brokers enough for min ISR of which some may lead every
-partition. All others are cut off; within a bound every partition's committed end has to move. Then the links
-are mended, and within another bound every ISR has to be full.
+partition. All others are cut off; within a bound every partition's committed end has to move. A fault may still take
+effect behind its end (sessions that ran out while ZooKeeper was cut off end then) and leave nobody in the core who may
+lead: then another core is drawn. At last the links are mended, and within another bound every ISR has to be full.
 
 Where bytes were altered behind the nodes' backs nothing is asked for: a replica may never get over what no CRC covers.
 """
@@ -13,6 +14,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
+import msgspec
+
 from clusters.api import CLIENTS, ClusterState, CutMode, Link, PartitionState, TopicPartition, Unsettled, until
 from clusters.simulated.cluster import SimulatedCluster
 from clusters.simulated.violation import Violated
@@ -21,6 +24,7 @@ INVARIANT: Final = "liveness"
 SETTLE_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
 SESSIONS: Final = 3
 JOIN_TIMEOUT_MS: Final = 20_000
+DRAWS_MAX: Final = 3
 
 
 class Liveness:
@@ -32,52 +36,79 @@ class Liveness:
 
     async def core_progresses(self, partitions: Sequence[TopicPartition]) -> None:
         """Leave a core alone, and wait for progress on all of these partitions; return with all links mended."""
-        core = self._drawn(partitions)
-        if core is None or self._is_excused():
-            return
+        for draws_left in reversed(range(DRAWS_MAX)):
+            core = self._drawn(partitions)
+            if core is None or self._is_excused():
+                return
+            missed = await self._left_alone(core, partitions)
+            if missed is None or self._is_excused():
+                return
+            if draws_left == 0 or missed.core_may_lead:
+                self._cluster.watch.report(missed.violation)
+                return
+
+    async def _left_alone(self, core: Sequence[int], partitions: Sequence[TopicPartition]) -> "_Missed | None":
+        """Cut off all others until every partition has progressed; return how it stood when one had not in time."""
+        committed_end = self._cluster.watch.committed_end
         links = _around(core, self._cluster.spec.node_ids)
-        before = {partition: self._cluster.watch.committed_end(partition) for partition in partitions}
+        before = {partition: committed_end(partition) for partition in partitions}
         await self._cluster.cut(links, CutMode.HOLD)
         try:
-            await self._comes_about(
-                lambda: all(self._cluster.watch.committed_end(one) > before[one] for one in partitions),
+            violated = await self._violated(
+                lambda: all(committed_end(one) > before[one] for one in partitions),
                 SETTLE_MS + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms"),
                 "progress with a quorum alone",
             )
+            return None if violated is None else _Missed(violated, self._may_progress(partitions, core))
         finally:
             await self._cluster.heal(links)
 
     async def all_join(self) -> None:
         """Wait until every ISR is full."""
         spec = self._cluster.spec
-        if not self._is_excused() and all(map(self._cluster.alive, spec.node_ids)):
-            await self._comes_about(
-                lambda: self._cluster.state.whole(spec), JOIN_TIMEOUT_MS, "every ISR full after everything was mended"
-            )
+        if self._is_excused() or not all(map(self._cluster.alive, spec.node_ids)):
+            return
+        violated = await self._violated(
+            lambda: self._cluster.state.whole(spec), JOIN_TIMEOUT_MS, "every ISR full after everything was mended"
+        )
+        if violated is not None:
+            self._cluster.watch.report(violated)
 
     def _is_excused(self) -> bool:
         return self._cluster.watch.has_damage or self._cluster.watch.violation is not None
 
-    async def _comes_about(self, holds: Callable[[], bool], timeout_ms: int, what: str) -> None:
+    async def _violated(self, holds: Callable[[], bool], timeout_ms: int, what: str) -> Violated | None:
         try:
             await until(holds, timeout_ms=timeout_ms, what=what, cluster=self._cluster)
         except Unsettled:
             states = {str(name): state for name, state in sorted(self._cluster.state.partitions.items())}
-            self._cluster.watch.report(Violated(INVARIANT, f"no {what} within {timeout_ms} ms\n{states}"))
+            return Violated(INVARIANT, f"no {what} within {timeout_ms} ms\n{states}")
+        return None
 
     def _drawn(self, partitions: Sequence[TopicPartition]) -> tuple[int, ...] | None:
         """Draw who is left alone; None where nobody else could be spared."""
-        spec, state = self._cluster.spec, self._cluster.state
+        spec = self._cluster.spec
         brokers = [
             chosen
             for chosen in itertools.combinations(spec.broker_ids, max(spec.min_insync_replicas, spec.brokers // 2 + 1))
-            if all(may_progress(state, partition, chosen, spec.min_insync_replicas) for partition in partitions)
+            if self._may_progress(partitions, chosen)
         ]
         controllers = list(itertools.combinations(spec.controller_ids, spec.controllers // 2 + 1))
         everybody = len(brokers[0]) == spec.brokers and len(controllers) == 1 if brokers else True
         if everybody or not all(map(self._cluster.alive, spec.node_ids)):
             return None
         return (*self._random.choice(controllers), *self._random.choice(brokers))
+
+    def _may_progress(self, partitions: Sequence[TopicPartition], brokers: Sequence[int]) -> bool:
+        state, min_isr = self._cluster.state, self._cluster.spec.min_insync_replicas
+        return all(may_progress(state, partition, brokers, min_isr) for partition in partitions)
+
+
+class _Missed(msgspec.Struct, frozen=True):
+    """No progress came about; whether somebody in the core could still lead every partition."""
+
+    violation: Violated
+    core_may_lead: bool
 
 
 def may_progress(state: ClusterState, partition: TopicPartition, brokers: Sequence[int], min_isr: int) -> bool:
