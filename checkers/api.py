@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from checkers.graphs.findings import Contradiction
 from checkers.timeline import Judgement
 from results.recording import TABLES, WORDS
 
@@ -82,6 +83,7 @@ class Kind(msgspec.Struct, frozen=True):
 
     is_about_memory:  brokers prevent it by what they remember of producers: a permitted loss of that excuses it (R8).
     is_about_ends:    of a record in a transaction, the transaction's end decides: a permitted loss of that excuses it (R9).
+    is_about_positions:  of a group, whose positions lie in a topic: a permitted loss there excuses what comes later (R11).
     is_compaction:    where a topic is compacted it says nothing: older records of a key go, on each replica in its own time.
     """
 
@@ -89,6 +91,7 @@ class Kind(msgspec.Struct, frozen=True):
     sentence: str
     is_about_memory: bool = False
     is_about_ends: bool = False
+    is_about_positions: bool = False
     is_compaction: bool = False
 
 
@@ -117,12 +120,14 @@ class Found(msgspec.Struct, frozen=True):
     """A kernel's answer: anomaly rows, small figures that are added up over partitions, a summary for the fold.
 
     judgements:  of rows that the kernel of a whole run has judged itself (those of a partition are judged by the engine).
+    contradictions:  which rows of a whole run's kernel say that an offset held several values: judged where that partition is.
     """
 
     anomalies: pa.Table
     figures: dict[str, int] = msgspec.field(default_factory=dict)
     summary: dict[str, Any] | None = None
     judgements: Mapping[int, Judgement] = msgspec.field(default_factory=dict)
+    contradictions: Mapping[int, Contradiction] = msgspec.field(default_factory=dict)
 
 
 class Folded(msgspec.Struct, frozen=True):

@@ -33,7 +33,9 @@ from checkers.steps import ABORTED, COMMITTED, POLL
 
 TABLES: Final = ("sends", "polls", "reads", "commits")
 KINDS: Final = {
-    "processed_twice": Kind(Meaning.VIOLATION, "two committed transactions of one group consumed the same record"),
+    "processed_twice": Kind(
+        Meaning.VIOLATION, "two committed transactions of one group consumed the same record", is_about_positions=True
+    ),
     "passed_over": Kind(Meaning.VIOLATION, "no transaction of the group consumed a record, yet later ones were"),
 }
 

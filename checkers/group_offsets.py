@@ -24,7 +24,7 @@ SENTENCES: Final = {
     "offset_invented": "a group fetched an offset that nobody committed",
 }
 KINDS: Final = {
-    **{kind: Kind(Meaning.VIOLATION, sentence) for kind, sentence in SENTENCES.items()},
+    **{kind: Kind(Meaning.VIOLATION, sentence, is_about_positions=True) for kind, sentence in SENTENCES.items()},
     **{f"{kind}_after_loss": Kind(Meaning.NOTE, f"{sentence}, after a disk provably lost records")
        for kind, sentence in SENTENCES.items()},
 }  # fmt: skip

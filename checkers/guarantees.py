@@ -144,12 +144,15 @@ RULES: dict[str, str] = {
     "R7": "the leader's files were cut or corrupted under the running process",
     "gone_by_order": "the log start moved past the record by DeleteRecords or retention, or its key was written again in a compacted topic",
 }
-# What excuses not a record's absence but its standing twice, or out of sight.
+# What excuses not a record's absence but what follows from others' absence.
 OF_MEMORY: dict[str, str] = {
     "R8": "records were permitted to be lost, and with them what brokers knew of their producers: these number their "
     "records anew, and nobody recognises what they repeat (KIP-98, KIP-360)",
     "R9": "the end of a committed transaction was permitted to be lost: its marker, or its entry in the transaction log, or a "
     "leader elected uncleanly aborted what its log left open (KIP-98, KIP-704)",
+    "R10": "records that transactions had read or built on were permitted to be lost: those that ended later stand in no order "
+    "with them (KIP-704)",
+    "R11": "the positions of groups were permitted to be lost with records of the topic that holds them (KIP-704)",
 }
 VIOLATIONS: dict[str, str] = {
     "unclean_election_not_allowed": "an unclean election that the settings did not allow (KIP-966)",

@@ -39,6 +39,7 @@ OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
 DOWN: Final = frozenset({"stop", "killed", "exit"})
 CONFIG_OF_TOPIC: Final = 2
+GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
 CONFIG_OF_BROKER: Final = 4
 
@@ -160,17 +161,17 @@ class Timeline:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
         return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
 
-    def memory_lost(self) -> Judgement | None:
-        """Return the first election of a replica that was permitted to lack records and so does not know their producers.
+    def memory_lost(self, rule: str) -> Judgement | None:
+        """Return the first election, as judged by this rule, of a replica that was permitted to lack records and so does not know their producers.
 
         A last known leader (or, without ELR, a member of the ISR) with a proven loss, or whoever led after an unclean
         election. A producer numbers its records anew, in all its partitions, when one leader does not know it (KIP-360).
         """
         poorer = (entry for entry, fact, poor in self._elections() if poor or fact.how in (How.UNCLEAN, How.RECOVERY))
-        return next((_excused(entry, "R8") for entry in poorer), None)
+        return next((_excused(entry, rule) for entry in poorer), None)
 
-    def ends_lost(self, since_ns: int) -> Judgement | None:
-        """Return the first election since then that was permitted to take a transaction's end from this partition.
+    def ends_lost(self, since_ns: int, rule: str = "R9") -> Judgement | None:
+        """Return the first election since then, as judged by this rule, that was permitted to take a transaction's end from this partition.
 
         A leader may lack the marker, or the transaction log's entry, that its predecessor had; and one that was elected
         uncleanly aborts every transaction that its log leaves open, also one whose commit was decided (KIP-704).
@@ -181,7 +182,7 @@ class Timeline:
             if entry.at_ns >= since_ns
             if poor or fact.how is How.RECOVERY or (fact.how is not How.CLEAN and entry.settings.unclean)
         )
-        return next((_excused(entry, "R9") for entry in poorer), None)
+        return next((_excused(entry, rule) for entry in poorer), None)
 
     def _elections(self) -> Iterator[tuple[Entry, Elected, bool]]:
         """Yield each election, and whether its winner has a proven loss that is permitted to count."""
@@ -367,9 +368,9 @@ class History:
             builder.add(record_type, body, offset=offset, at_ns=at_ns)
         return builder.timeline()
 
-    def memory_lost(self) -> Judgement | None:
-        """Return the run's first election of a leader that was permitted not to know its producers."""
-        found = (self.timeline(*partition).memory_lost() for partition in self.partitions())
+    def memory_lost(self, rule: str = "R8") -> Judgement | None:
+        """Return the run's first election of a leader that was permitted not to know its producers, nor all records."""
+        found = (self.timeline(*partition).memory_lost(rule) for partition in self.partitions())
         return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
 
     def ends_lost(self, transactional_id: str, partition: tuple[str, int], since_ns: int) -> Judgement | None:
@@ -377,6 +378,12 @@ class History:
         logs = [number for topic, number in self.partitions() if topic == TRANSACTION_LOG]
         own = [(TRANSACTION_LOG, _hashed(transactional_id) % len(logs))] if logs else []
         found = (self.timeline(*place).ends_lost(since_ns) for place in (partition, *own))
+        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
+
+    def positions_lost(self) -> Judgement | None:
+        """Return the run's first election that was permitted to take what groups had committed, or the end of a transaction of theirs."""
+        homes = [place for place in self.partitions() if place[0] in (GROUP_LOG, TRANSACTION_LOG)]
+        found = (self.timeline(*place).ends_lost(0, "R11") for place in homes)
         return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
 
     def _record(self, position: int) -> tuple[str, Any, int, int]:

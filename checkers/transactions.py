@@ -17,7 +17,7 @@ from checkers.graphs.columns import ListSteps
 from checkers.graphs.findings import Contradiction, Findings
 from checkers.graphs.models import RULES_OUT, ruled_out
 from checkers.graphs.send_poll import LogHistory
-from checkers.timeline import History, Judgement, Record
+from checkers.timeline import History, Judgement
 
 TABLES: Final = ("txns",)
 NOTES: Final = {
@@ -51,6 +51,10 @@ KINDS: Final = {
     "list-G0": Kind(Meaning.VIOLATION, "transactions overwrite each other in a circle (G0)"),
 }  # fmt: skip
 # Who sends and polls outside of transactions is not in the table: what such messages lack here is no fact.
+# What follows from the order of a list's elements, which a loss undoes: not what single transactions read.
+CYCLES: Final = ("list-G0", "G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
+OF_ORDER: Final = frozenset({*CYCLES, "incompatible-order", "lost-update"})
+NEVER: Final = 1 << 62
 UNSURE: Final = frozenset({"phantom", "unseen", "nonmonotonic-send", "int-send-skip", "int-nonmonotonic-send"})
 
 
@@ -64,14 +68,32 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     if txns.num_rows == 0:
         return Found(nothing(), {"transactions": 0})
     lists, messages = ListSteps.recorded(txns), LogHistory.recorded(txns)
-    found, judgements = [nothing()], {}
+    found: list[pa.Table] = [nothing()]
+    judgements: dict[int, Judgement] = {}
+    contradictions: dict[int, Contradiction] = {}
     if lists.txn.size:
-        found.append(_anomalies(list_append.check(lists), txns, {"G0": "list-G0"}))
+        own, ends_ns = _anomalies(list_append.check(lists), txns, {"G0": "list-G0"})
+        found.append(own)
+        judgements = _out_of_order(own, ends_ns, history.memory_lost("R10"))
     if messages.sends.operation.size or messages.reads.operation.size:
         told = send_poll.check(messages, ww=False)
-        judgements = dict(enumerate(_judged(one, txns, history) for one in told.contradictions))
-        found = [_contradictions(told.contradictions, txns), *found, _anomalies(told, txns, {})]
-    return Found(pa.concat_tables(found), {"transactions": txns.num_rows}, judgements=judgements)
+        first = sum(table.num_rows for table in found)
+        contradictions = dict(enumerate(told.contradictions, first))
+        found += [_contradictions(told.contradictions, txns), _anomalies(told, txns, {})[0]]
+    figures = {"transactions": txns.num_rows}
+    return Found(pa.concat_tables(found), figures, judgements=judgements, contradictions=contradictions)
+
+
+def _out_of_order(own: pa.Table, ends_ns: list[int], lost: Judgement | None) -> dict[int, Judgement]:
+    """Excuse what lists tell of an order, where records of it were permitted to be lost before the last of these transactions ended."""
+    if lost is None or lost.at_ns is None:
+        return {}
+    kinds = own["kind"].to_pylist()
+    return {row: lost for row, kind in enumerate(kinds) if _is_of_order(kind) and ends_ns[row] >= lost.at_ns}
+
+
+def _is_of_order(kind: str) -> bool:
+    return kind.removesuffix("-process").removesuffix("-realtime") in OF_ORDER
 
 
 def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
@@ -84,26 +106,9 @@ def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
     )
 
 
-def _judged(found: Contradiction, txns: pa.Table, history: History) -> Judgement:
-    """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
-    topic, _, partition = found.key.rpartition("-")
-    timeline = history.timeline(topic, int(partition))
-    judgements = []
-    for row in found.writers:
-        begin_ns, end_ns = (txns[name][row].as_py() for name in ("begin_ns", "end_ns"))
-        judgements.append(
-            timeline.judge(Record(log_offset=found.log_offset, acks=-1, invoke_ns=begin_ns, complete_ns=end_ns))
-        )
-    kept = [judgement for judgement in judgements if judgement.promise.must_survive]
-    excused = [judgement for judgement in judgements if not judgement.promise.must_survive]
-    unknown = found.value_count - len(found.writers)
-    if excused and len(kept) + unknown <= 1:
-        return excused[0]
-    return kept[0] if kept else timeline.judge(Record(log_offset=found.log_offset, acks=-1, invoke_ns=0))
-
-
-def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> pa.Table:
-    tables = []
+def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> tuple[pa.Table, list[int]]:
+    """Return the examples, and when the last transaction of each had ended: never, if nobody knows."""
+    tables, ends_ns = [nothing()], []
     for name, witnesses in found.witnesses.items():
         kind = renamed.get(name, name)
         if (name in UNSURE and not renamed) or kind not in KINDS or kind == CONTRADICTED:
@@ -114,6 +119,7 @@ def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> p
         details = [witness.words + model for witness in witnesses]
         details[0] += f" ({more} more like these)" if more else ""
         first = [witness.operations[0] if witness.operations else None for witness in witnesses]
+        ends_ns += [_ended_ns(witness.operations, txns) for witness in witnesses]
         tables.append(
             anomalies(
                 kind,
@@ -124,4 +130,10 @@ def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> p
         )
     if found.undecided:
         tables.append(anomalies("undecided", detail=[", ".join(sorted(set(found.undecided)))]))
-    return pa.concat_tables(tables) if tables else nothing()
+        ends_ns.append(0)
+    return pa.concat_tables(tables), ends_ns
+
+
+def _ended_ns(operations: tuple[int, ...], txns: pa.Table) -> int:
+    ends = [txns["end_ns"][row].as_py() for row in operations]
+    return max((NEVER if end is None else end for end in ends), default=0)

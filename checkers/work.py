@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers import availability, ranges
-from checkers.api import UNKNOWN, Context, Found, Kind, Meaning, PartitionRows, properties, sends_by_value
+from checkers.api import ANOMALY, UNKNOWN, Context, Found, Kind, Meaning, PartitionRows, properties, sends_by_value
 from checkers.evidence import Evidence
+from checkers.graphs.findings import Contradiction
 from checkers.guarantees import OF_MEMORY, RULES, VIOLATIONS
 from checkers.histories import judge_history
 from checkers.steps import committed_values, of_partition
@@ -33,6 +34,7 @@ WITNESSES: Final = 20
 PART_BYTES: Final = 16 << 20
 FACT_TABLES: Final = ("metadata", "nodes", "faults", "admin")
 RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
+PARTITION_TABLES: Final = tuple(name for name, table in TABLES.items() if table.by_partition)
 FIGURES: Final = "figures"
 SUMMARY: Final = "summary"
 FOLDED: Final = "folded"
@@ -147,7 +149,7 @@ def _judge_run(run_dir: Path, without: frozenset[str]) -> Iterator[Row]:
         if name in without:
             continue
         if hasattr(module, "run_kernel"):
-            yield from _attempt(name, partial(_judged_run, module, run, history))
+            yield from _attempt(name, partial(_judged_run, module, run, history, recording))
         if hasattr(module, "timeline_kernel"):
             yield from _attempt(name, partial(_judged_timelines, module, history))
 
@@ -286,9 +288,16 @@ def second_look(rows: Sequence[Row]) -> tuple[list[Row], list[tuple[str, str]]]:
     return kept, items
 
 
-def _judged_run(module: ModuleType, run: PartitionRows, history: History) -> list[Row]:
-    found = module.run_kernel(run, history)
-    return list(_rows(module, found, found.judgements))
+def _judged_run(module: ModuleType, run: PartitionRows, history: History, recording: Recording) -> list[Row]:
+    found: Found = module.run_kernel(run, history)
+    judges: dict[str, PartitionJudge] = {}
+    judgements = dict(found.judgements)
+    for row, one in found.contradictions.items():
+        if one.key not in judges:
+            tables = {name: recording.table(name, one.key) for name in PARTITION_TABLES}
+            judges[one.key] = PartitionJudge(recording, one.key, PartitionRows(tables))
+        judgements[row] = judges[one.key].of_contradiction(one)
+    return list(_rows(module, found, judgements))
 
 
 def _judged_timelines(module: ModuleType, history: History) -> list[Row]:
@@ -371,6 +380,8 @@ class PartitionJudge:
         judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
         ended = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_ends]
         judgements |= self._of_ends(found, ended) if ended else {}
+        positions = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_positions]
+        judgements |= self._of_positions(found, positions) if positions else {}
         return judgements | (self._of_memory(found, remembered) if remembered else {})
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
@@ -385,6 +396,14 @@ class PartitionJudge:
             if (judgement := self._history.ends_lost(name, self._name, since_ns)) is not None:
                 judgements[row] = judgement
         return judgements
+
+    def _of_positions(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        """Excuse what groups went through after their positions were permitted to be lost."""
+        lost = self._history.positions_lost()
+        if lost is None or lost.at_ns is None:
+            return {}
+        at_ns = found.anomalies["at_ns"].fill_null(UNKNOWN).to_pylist()
+        return {row: lost for row in chosen if at_ns[row] >= lost.at_ns}
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what was still under way when a leader was elected that was permitted not to know its producers."""
@@ -406,6 +425,13 @@ class PartitionJudge:
         judgements = [self.timeline.judge(record) for record in self._records(self._evidence, anomaly)]
         # A step back over several stretches needs an excuse for each of them.
         return next((judgement for judgement in judgements if judgement.promise.must_survive), judgements[0])
+
+    def of_contradiction(self, found: Contradiction) -> Judgement:
+        """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
+        missing = dict.fromkeys(ANOMALY.names) | {"kind": "offset_conflict", "log_offset": found.log_offset}
+        judgements = [self._judge(missing | {"value": value}) for value in found.values]
+        kept = [judgement for judgement in judgements if judgement.promise.must_survive]
+        return kept[0] if len(kept) > 1 else next(one for one in judgements if one not in kept)
 
     def _records(self, evidence: Evidence, anomaly: Row) -> Sequence[Record]:
         if anomaly["other_offset"] is not None:

@@ -1,5 +1,7 @@
 """What a graph checker says: anomalies by class, each with the operations that show it."""
 
+from typing import Any
+
 import msgspec
 
 WITNESSES_MAX = 8
@@ -17,8 +19,8 @@ class Contradiction(msgspec.Struct, frozen=True):
 
     key: str
     log_offset: int
+    values: tuple[Any, ...]
     writers: tuple[int, ...]
-    value_count: int
     words: str
 
 

@@ -246,7 +246,7 @@ class Order:
             writers = tuple(history.index(w) for w in history.writer[message[same]] if w >= 0)
             name, words = history.name(key[place]), f"{history.name(key[place])}@{offset[place]} holds {values}"
             found.add("inconsistent-offsets", writers, words)
-            found.contradictions.append(Contradiction(name, int(offset[place]), writers, len(values), words))
+            found.contradictions.append(Contradiction(name, int(offset[place]), tuple(values), writers, words))
         order = np.lexsort((offset, message))
         again = np.flatnonzero(message[order][1:] == message[order][:-1])
         for number in np.unique(message[order][again]):

@@ -185,3 +185,29 @@ def test_a_stale_offset_after_a_disks_loss_is_a_fact_only(run: Transactions) -> 
     run.fault("wipe", 115, node=1, lost_from=0)
 
     assert found(run.finish(), "group_offsets") == [("offset_stale_after_loss", "note", 3)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "at", "severity"),
+    [
+        pytest.param("__consumer_offsets", 250, "permitted", id="positions may be lost with it"),
+        pytest.param("elsewhere", 250, "violation", id="they lie elsewhere"),
+        pytest.param("__consumer_offsets", 400, "violation", id="it came later"),
+    ],
+)
+def test_an_unclean_leader_of_the_groups_topic_may_know_older_positions(
+    tmp_path: Path, topic: str, at: int, severity: str
+) -> None:
+    run = Transactions(tmp_path, **{"unclean.leader.election.enable": True})
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic=topic, **created)
+    values = a_transformer(run, ("committed", [0, 1]))
+    run.metadata("PartitionChangeRecord", at, topic=topic, partition_id=0, isr=[3], leader=3, leader_recovery_state=1)
+    run.offsets("commit", 1, 150)
+    run.offsets("fetch", 1, 300)
+    run.txn("committed", 310, ("poll", 1, values[1]), process=9)
+    run.offsets("commit", 2, 315, process=9)
+    run.final_read(values)
+
+    wanted = {("offset_stale", severity, 1), ("processed_twice", severity, 1)}
+    assert set(found(run.finish(), "group_offsets", "exactly_once")) == wanted

@@ -92,6 +92,9 @@ def test_two_values_at_one_offset(tmp_path: Path, leader: int, recovery: int, fo
     run = Run(tmp_path, **{"unclean.leader.election.enable": True})
     run.change(5, isr=[1, 2])
     for process, at in ((0, 10), (1, 30)):
+        row = {"topic": "t", "partition": 0, "value": process, "acks": -1, "log_offset": 0, "outcome": "ok"}
+        times = {"invoke_ns": at * MS, "complete_ns": at * MS + 1}
+        run.recorder.row("sends", process=process, worker_class="transactional", txn_id=f"x{process}", **row, **times)
         told = [step(f"send t-0 {process}@0")]
         ends = {"begin_ns": at * MS, "end_ns": (at + 1) * MS, "outcome": "committed"}
         run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=told, **ends)
@@ -101,3 +104,31 @@ def test_two_values_at_one_offset(tmp_path: Path, leader: int, recovery: int, fo
 
     rows = [row for row in engine.findings([tmp_path], "inline") if row["property"] == "transactions"]
     assert {(row["kind"], row["severity"], row["rule"]) for row in rows if row["kind"] != "figures"} == found
+
+
+@pytest.mark.parametrize(
+    ("at", "found"),
+    [
+        pytest.param(25, {("incompatible-order", "permitted", "R10")}, id="an element was lost between the reads"),
+        pytest.param(95, {("incompatible-order", "violation", "")}, id="nothing was lost before both had ended"),
+    ],
+)
+def test_two_orders_of_a_list(tmp_path: Path, at: int, found: set[Any]) -> None:
+    run = Run(tmp_path, **{"unclean.leader.election.enable": True})
+    steps = ["append t-0 1", "append t-0 2", "append t-0 3"]
+    reads = ["read t-0 1; read t-0 2", "read t-0 1; read t-0 3"]
+    election = {"isr": [3], "leader": 3, "leader_recovery_state": 1, "eligible_leader_replicas": []}
+    for process, steps_of in enumerate([steps[0], steps[1], reads[0], steps[2], reads[1]]):
+        if process * 10 == at - 5:
+            run.change(at, **election)
+        told = [step(text) for text in steps_of.split("; ")]
+        ends = {"begin_ns": process * 10 * MS, "end_ns": (process * 10 + 1) * MS, "outcome": "committed"}
+        run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=told, **ends)
+    if at > 50:
+        run.change(at, **election)
+    run.finish()
+
+    rows = [row for row in engine.findings([tmp_path], "inline") if row["property"] == "transactions"]
+    assert {
+        (row["kind"], row["severity"], row["rule"]) for row in rows if row["kind"] in {k for k, *_ in found}
+    } == found
