@@ -158,9 +158,13 @@ class Lifecycle:
             return []
         is_told = self._told_directories == self.offline_directories
         self._wake(now_ms + self.heartbeat_interval_ms if is_told else now_ms)
-        if self.phase is Phase.CATCHING_UP and is_caught_up:
-            self.phase = Phase.READY
-            self._wake(now_ms)
+        if self.phase is Phase.CATCHING_UP:
+            if is_caught_up:
+                self.phase = Phase.READY
+            if (
+                is_caught_up or self.metadata_offset >= self.broker_epoch
+            ):  # it caught up while the question was on its way
+                self._wake(now_ms)
         return self._note_fence(is_fenced=is_fenced)
 
     def on_no_answer(self, now_ms: int) -> Sequence[Effect]:

@@ -62,6 +62,18 @@ def test_it_asks_to_stay_fenced_until_it_has_caught_up() -> None:
     assert life.phase is Phase.READY
 
 
+def test_it_asks_again_at_once_when_it_caught_up_while_the_controller_answered() -> None:
+    life = a_life()
+    life.on_tick(0)
+    life.on_registration_answer(Error.NONE, 40, 1)
+    life.on_tick(1)
+
+    life.on_metadata(40, 5)
+    beaten(life, is_caught_up=False, is_fenced=True)
+
+    assert life.on_tick(10) == [Beat(broker_epoch=40, metadata_offset=40, want_fence=True, want_shutdown=False)]
+
+
 def test_a_lost_session_changes_neither_epoch_nor_incarnation() -> None:
     life = a_ready_life()
     life.on_tick(5000)

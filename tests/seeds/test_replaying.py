@@ -82,13 +82,13 @@ def test_a_plan_is_found_among_the_recorded_runs(recorded):
 def test_a_run_stops_before_an_event_and_tells_how_all_stands():
     lines = []
 
-    moment = shown(plan(), until=1_200, trace=Trace(["1190:", "PRODUCE"]), tell=lines.append)
-    again = shown(plan(), until=1_200, trace=None, tell=lines.append)
+    moment = shown(plan(), until=1_100, trace=Trace(["1090:", "PRODUCE"]), tell=lines.append)
+    again = shown(plan(), until=1_100, trace=None, tell=lines.append)
 
-    assert (moment.event, moment.ended) == (1_200, False)
+    assert (moment.event, moment.ended) == (1_100, False)
     assert any(line.startswith("produce-consume-0 leader") for line in moment.state)
     assert moment == again
-    assert all(int(line.split()[0]) >= 1_190 for line in lines)
+    assert all(int(line.split()[0]) >= 1_090 for line in lines)
 
 
 def test_a_trace_is_chosen_by_ranges_and_words():
