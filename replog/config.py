@@ -121,6 +121,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
     "transaction.partition.verification.enable": True,
+    "add.partitions.to.txn.retry.backoff.ms": 20,
+    "add.partitions.to.txn.retry.backoff.max.ms": 100,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10000,
     "group.initial.rebalance.delay.ms": 3000,
     "group.min.session.timeout.ms": 6000,

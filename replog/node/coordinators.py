@@ -81,7 +81,13 @@ class Coordinators:
             TRANSACTIONS_TOPIC, replicas, tasks, self._new_transaction_core, sender.send, gathers=True
         )
         self.transaction_api = TransactionApi(self.transactions, self.groups, self.producer_ids, tasks)
-        self.verifier = Verifier(self.links, self.internal_topics, tasks)
+        self.verifier = Verifier(
+            self.links,
+            self.internal_topics,
+            tasks,
+            retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
+            patience_ms=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+        )
         self.by_topic = {OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions}
         replicas.coordination = self
 

@@ -4,6 +4,7 @@ The way of a batch: from the socket's buffer through validation into the log, in
 of 0 or 1 the answer is written before the callback returns.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -77,14 +78,25 @@ class ProduceApi:
 
     async def _verify(self, request: ServerRequest, transactional_id: str) -> None:
         """Ask, then append; requests of one transactional id keep their order meanwhile."""
+        adds = request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
         async with self.verifier.turn(transactional_id):
-            if request.is_answered:  # the connection is gone
-                return
-            unverified = self._unverified(request.body, request.version)
-            adds = request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
-            outcomes = await self.verifier.ask(transactional_id, unverified, adds=adds)
-            if not request.is_answered:
-                self._append_all(request, {wanted.name: (wanted, outcomes[wanted.name]) for wanted in unverified})
+            left_ms = self.verifier.patience_ms if adds else 0
+            while not request.is_answered:  # else the connection is gone
+                unverified = self._unverified(request.body, request.version)
+                outcomes = await self.verifier.ask(transactional_id, unverified, adds=adds)
+                if left_ms <= 0 or Error.CONCURRENT_TRANSACTIONS not in outcomes.values():
+                    self._append_verified(request, unverified, outcomes)
+                    return
+                # The last transaction is still ending: EndTxn is answered before its markers are written. As Apache Kafka
+                # does, ask again for a while instead of sending the producer away; with new guards, for the marker voids these.
+                await asyncio.sleep(self.verifier.retry_ms / 1000)
+                left_ms -= self.verifier.retry_ms
+
+    def _append_verified(
+        self, request: ServerRequest, unverified: list[Unverified], outcomes: dict[TopicPartition, Error]
+    ) -> None:
+        if not request.is_answered:
+            self._append_all(request, {wanted.name: (wanted, outcomes[wanted.name]) for wanted in unverified})
 
     def _append_all(self, request: ServerRequest, verified: dict[TopicPartition, tuple[Unverified, Error]]) -> None:
         body: ProduceRequest = request.body

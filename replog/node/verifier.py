@@ -40,10 +40,14 @@ class Unverified(NamedTuple):
 class Verifier:
     """Questions under way, one after the other for a transactional id."""
 
-    def __init__(self, links: BrokerLinks, topics: InternalTopics, tasks: Tasks) -> None:
+    def __init__(
+        self, links: BrokerLinks, topics: InternalTopics, tasks: Tasks, *, retry_ms: int, patience_ms: int
+    ) -> None:
         self.links = links
         self.topics = topics
         self.tasks = tasks
+        self.retry_ms = retry_ms
+        self.patience_ms = patience_ms
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
