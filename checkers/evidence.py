@@ -51,24 +51,19 @@ class Evidence:
         )
 
     def records_between(self, anomaly: Mapping[str, Any], timeline: Timeline) -> list[Record]:
-        """Return one record per stretch of offsets that a watermark's step back uncovered.
-
-        The latest offset is told without a leader epoch, maybe by a leader that does not know yet that it was deposed.
-        """
+        """Return one record per stretch of offsets that a watermark's step back uncovered."""
         offsets = timeline.offsets_of_interest(anomaly["log_offset"], anomaly["other_offset"])
         shown_ns, epoch = anomaly["invoke_ns"], anomaly["leader_epoch"]
-        shown_by, replaced_by = epoch, epoch
+        replaced_by = epoch
         if epoch is None:
-            shown_by = timeline.leader_epoch_answering(shown_ns)
             replaced_by = timeline.leader_epoch_at(anomaly["at_ns"] + OBSERVATION_LAG_NS)
         return [
             Record(
                 log_offset=offset,
                 acks=None,
                 invoke_ns=shown_ns,
-                leader_epoch=shown_by,
+                leader_epoch=epoch,
                 exposed_ns=shown_ns,
-                exposed_epoch=shown_by,
                 since_ns=self._exposed(offset, 0)[0],
                 replaced_epoch=replaced_by,
             )

@@ -36,7 +36,9 @@ KINDS: Final = {
     "processed_twice": Kind(
         Meaning.VIOLATION, "two committed transactions of one group consumed the same record", is_about_positions=True
     ),
-    "passed_over": Kind(Meaning.VIOLATION, "no transaction of the group consumed a record, yet later ones were"),
+    "passed_over": Kind(
+        Meaning.VIOLATION, "no transaction of the group consumed a record, yet later ones were", is_about_rewinds=True
+    ),
 }
 
 

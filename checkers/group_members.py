@@ -38,7 +38,8 @@ SENTENCES: Final = {
     "unconsumed": "an acknowledged record lies before a committed offset, and no member received it",
 }
 KINDS: Final = {
-    **{kind: Kind(Meaning.VIOLATION, sentence) for kind, sentence in SENTENCES.items()},
+    "stale_generation": Kind(Meaning.VIOLATION, SENTENCES["stale_generation"]),
+    "unconsumed": Kind(Meaning.VIOLATION, SENTENCES["unconsumed"], is_about_rewinds=True),
     **{f"{kind}_after_loss": Kind(Meaning.NOTE, f"{sentence}, after a disk provably lost records")
        for kind, sentence in SENTENCES.items()},
 }  # fmt: skip

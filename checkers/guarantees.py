@@ -153,6 +153,8 @@ OF_MEMORY: dict[str, str] = {
     "R10": "records that transactions had read or built on were permitted to be lost: those that ended later stand in no order "
     "with them (KIP-704)",
     "R11": "the positions of groups were permitted to be lost with records of the topic that holds them (KIP-704)",
+    "R12": "the partition's end was permitted to be lost: what was written there anew lies before the positions of groups that "
+    "had read on (KIP-704)",
 }
 VIOLATIONS: dict[str, str] = {
     "unclean_election_not_allowed": "an unclean election that the settings did not allow (KIP-966)",

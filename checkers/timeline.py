@@ -152,11 +152,6 @@ class Timeline:
         position = bisect_right(self._times, at_ns)
         return self.entries[position - 1].state.leader_epoch if position else None
 
-    def leader_epoch_answering(self, at_ns: int) -> int | None:
-        """Return the oldest leader epoch in which an answer that names none may have been given at that time."""
-        position = bisect_right(self._times, at_ns)
-        return self.entries[self._before_deposed(position, at_ns) - 1].state.leader_epoch if position else None
-
     def offsets_of_interest(self, first: int, end: int) -> list[int]:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
         return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
@@ -205,8 +200,14 @@ class Timeline:
         if not self.entries:
             return _without_metadata(record, self.settings)
         start = self._position(record.invoke_ns, record.leader_epoch)
-        if record.acks == 1 and record.leader_epoch is None:
-            start = self._before_deposed(start, record.invoke_ns)
+        judgement = self._judged_from(start, record)
+        # Who answered is known by its leader epoch only; else it may have been a leader that had been deposed already.
+        earlier = self._before_deposed(start, record) if record.leader_epoch is None else iter(())
+        others = (self._judged_from(place, record) for place in earlier if judgement.promise.must_survive)
+        return next((other for other in others if not other.promise.must_survive), judgement)
+
+    def _judged_from(self, start: int, record: Record) -> Judgement:
+        """Judge a record that was acknowledged, or an offset that was shown, when so many entries had been."""
         since = start if record.since_ns is None else min(start, self._position(record.since_ns, None))
         exposed = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
@@ -235,22 +236,29 @@ class Timeline:
         """Return the leader epoch in which the record was there at the latest, by its answer and its first reader."""
         return self.entries[max(answered, read or 0) - 1].state.leader_epoch
 
-    def _before_deposed(self, position: int, invoke_ns: int) -> int:
-        """Return the position before the first election that the record's leader may not have heard of.
+    def _before_deposed(self, position: int, record: Record) -> Iterator[int]:
+        """Yield the positions before the elections that a leader may not have heard of when it answered.
 
-        A deposed leader that is cut off or paused goes on to answer acks=1 until somebody tells it, and its answer
-        does not say in which epoch it was given. It has been told once it is back in the ISR; one that stayed in
-        the ISR learns at once, which is within the lag of observation.
+        A deposed leader that is cut off or paused goes on to answer acks=1 and ListOffsets until somebody tells it, and
+        its answer does not say in which epoch it was given. It has been told once it is in the ISR of another; one
+        that leaves it within the lag of observation need not have heard. With acks=all it can answer only where the new
+        leader was not in its ISR: behind an election that was not clean.
         """
         for place in range(1, position):
             before, entry = self.entries[place - 1].state, self.entries[place]
-            deposed = before.leader
-            if deposed in (NO_LEADER, entry.state.leader):
+            if before.leader in (NO_LEADER, entry.state.leader):
                 continue
-            recent = invoke_ns <= entry.at_ns + OBSERVATION_LAG_NS
-            if recent or all(deposed not in later.state.isr for later in self.entries[place:position]):
-                return place
-        return position
+            if record.acks == -1 and any(isinstance(fact, Elected) and fact.how is How.CLEAN for fact in entry.facts):
+                continue
+            if not self._is_told(before.leader, place, position, record.invoke_ns):
+                yield place
+
+    def _is_told(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
+        """Whether a leader that was deposed at a place is known to have been in the ISR of its successors before that time."""
+        heard_ns = self.entries[place].at_ns + OBSERVATION_LAG_NS
+        ends_ns = [*self._times[place + 1 : position], at_ns]
+        isrs = [entry.state.isr for entry in self.entries[place:position]]
+        return any(deposed in isr and end_ns > heard_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
 
     def _lost_between(self, log_offset: int, since: int, start: int) -> list[int]:
         """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""
@@ -275,6 +283,8 @@ class Timeline:
     def _exposure(self, record: Record, start: int) -> int | None:
         if record.exposed_ns is None:
             return None
+        if record.exposed_ns == record.invoke_ns:  # that it was shown is all that is known of it
+            return start
         lag = 0 if record.exposed_epoch is not None else OBSERVATION_LAG_NS
         return max(start, self._position(record.exposed_ns + lag, record.exposed_epoch))
 

@@ -382,7 +382,11 @@ class PartitionJudge:
         judgements |= self._of_ends(found, ended) if ended else {}
         positions = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_positions]
         judgements |= self._of_positions(found, positions) if positions else {}
-        return judgements | (self._of_memory(found, remembered) if remembered else {})
+        rewound = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_rewinds]
+        judgements |= self._not_ended_before(self.timeline.ends_lost(0, "R12"), found, rewound) if rewound else {}
+        return judgements | (
+            self._not_ended_before(self._history.memory_lost(), found, remembered) if remembered else {}
+        )
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what stands in the log but out of sight, where its transaction's end was permitted to be lost."""
@@ -405,9 +409,8 @@ class PartitionJudge:
         at_ns = found.anomalies["at_ns"].fill_null(UNKNOWN).to_pylist()
         return {row: lost for row in chosen if at_ns[row] >= lost.at_ns}
 
-    def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        """Excuse what was still under way when a leader was elected that was permitted not to know its producers."""
-        lost = self._history.memory_lost()
+    def _not_ended_before(self, lost: Judgement | None, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        """Excuse records that were still under way, or not sent yet, when a leader was elected that was permitted to know less."""
         if lost is None or lost.at_ns is None:
             return {}
         values = found.anomalies["value"].take(pa.array(chosen)).to_numpy()

@@ -291,13 +291,16 @@ class Nightly:
         return folders
 
     def _real(self) -> None:
-        """Run on real nodes while there is time for one more as long as the longest so far."""
+        """Run on real nodes, once at least, while there is time for one more as long as the longest so far.
+
+        Sweeps end with their last seeds, not on the second: what was reserved must not be lost to that.
+        """
         wanted = [run for run in self._config.confirm.runs for _ in range(run.count)]
         longest_s = 0.0
         for number, run in enumerate(wanted):
             if not self._shard.has(number):
                 continue
-            if self._left_s() < longest_s:
+            if longest_s and self._left_s() < longest_s:
                 self._told(f"no time left for {run.scenario} on {run.cluster}")
                 break
             began = time.monotonic()

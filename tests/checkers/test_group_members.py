@@ -64,3 +64,23 @@ def test_what_is_committed_was_received(run: Run, offset: int, is_left_out: bool
 
     kind, severity = ("unconsumed_after_loss", "note") if is_lossy else ("unconsumed", "violation")
     assert found(run) == ([(kind, severity, 1)] if is_left_out else [])
+
+
+@pytest.mark.parametrize(
+    ("at", "allowed", "severity"),
+    [
+        pytest.param(50, True, "permitted", id="it was written there anew"),
+        pytest.param(150, True, "violation", id="it stood there before"),
+        pytest.param(50, False, "violation", id="not allowed"),
+    ],
+)
+def test_what_an_allowed_unclean_leader_writes_may_lie_behind_a_groups_position(
+    tmp_path: Path, at: int, allowed: bool, severity: str
+) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": allowed})
+    run.change(40, isr=[1, 2])
+    run.change(at, leader=3, isr=[3], leader_recovery_state=1)
+    sent_and_read(run, 0, 2)
+    committed(run, 50, 5, 2, 300)
+
+    assert found(run) == [("unconsumed", severity, 1)]

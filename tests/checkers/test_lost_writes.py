@@ -394,3 +394,43 @@ def test_a_committed_record_out_of_sight(tmp_path: Path, uncleanly: str, at: int
         run.log(node, dict(enumerate(values)))
 
     assert found(run.finish()) == [("unread", severity, rule, 1)]
+
+
+@pytest.mark.parametrize(
+    ("leader", "judged"),
+    [
+        pytest.param(3, ("lost", "permitted", "R4", 1), id="elected uncleanly"),
+        pytest.param(2, ("lost", "violation", "", 1), id="elected from the ISR"),
+    ],
+)
+def test_a_deposed_leader_may_go_on_to_answer_acks_all_where_the_new_one_was_not_in_its_isr(
+    tmp_path: Path, leader: int, judged: tuple[object, ...]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    values = [run.send(0, 100)]
+    run.change(150, leader=-1)
+    run.change(160, leader=leader, isr=[leader], **({"leader_recovery_state": 1} if leader == 3 else {}))
+    run.send(1, 170)
+    run.final_read(dict(enumerate(values)))
+
+    assert judged in found(run.finish())
+
+
+@pytest.mark.parametrize(
+    ("stays", "judged"),
+    [
+        pytest.param(5, [("lost", "permitted", "R5", 1)], id="it left the ISR at once"),
+        pytest.param(700, [("lost", "violation", "", 1)], id="it was in the ISR of the new one"),
+    ],
+)
+def test_a_deposed_leader_that_leaves_the_isr_at_once_need_not_have_heard(
+    run: Run, stays: int, judged: list[tuple[object, ...]]
+) -> None:
+    values = [run.send(0, 100)]
+    run.change(200, leader=3, isr=[2, 3, 1])
+    run.change(200 + stays, isr=[2, 3])
+    run.send(1, 1500, acks=1)
+    run.final_read(dict(enumerate(values)), at=1900)
+
+    assert found(run.finish()) == judged
