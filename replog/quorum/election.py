@@ -292,6 +292,8 @@ class Election:
         if standing.is_voter:
             standing.become_prospective(now_ms)
             return
+        # Others may know it as a voter already: one that came back with an empty disk is needed for the next leader.
+        role.has_fetched = False
         role.asks_anyone = True
         role.fetch_deadline_ms = now_ms + standing.settings.fetch_timeout_ms
 

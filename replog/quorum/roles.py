@@ -27,7 +27,7 @@ class Follower:
     def __init__(self, *, leader_id: NodeId, fetch_deadline_ms: int) -> None:
         self.leader_id = leader_id
         self.fetch_deadline_ms = fetch_deadline_ms
-        self.has_fetched = False  # from this leader, successfully: then its life is not in doubt (KIP-996)
+        self.has_fetched = False  # from this leader, within the fetch timeout: then its life is not in doubt (KIP-996)
         self.asks_anyone = False  # an observer whose leader fell silent
         self.download: Download | None = None
 

@@ -115,6 +115,23 @@ def test_a_removed_voter_becomes_an_observer_and_asks_for_no_votes() -> None:
     assert (world.standard_votes, world.core(gone).epoch) == (before, epoch)
 
 
+def test_a_voter_that_does_not_know_yet_that_it_is_one_votes_when_the_leader_falls_silent() -> None:
+    """KIP-996 refuses pre-votes of those who fetched within the fetch timeout, and no longer (SPEC D2)."""
+    world = Quorum(4)
+    leader, (added, other) = world.leader(), world.followers()
+    world.outcome(VoterChange.REMOVE, world.key(added))
+    world.run(3000)
+    world.cut([leader], [added])
+    world.ask(VoterChange.ADD, world.key(added))
+    world.run_until(lambda: world.core(other).voters.contains(world.key(added)) and world.is_quiet())
+    assert not world.core(added).is_voter
+
+    world.isolate(leader)
+    world.run_until(lambda: world.leader() == other)
+
+    assert world.core(other).voters.contains(world.key(added))
+
+
 def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     world = Quorum(3)
     leader = world.leader()
