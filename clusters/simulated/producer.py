@@ -26,6 +26,7 @@ RETRY_BACKOFF_MS: Final = 50
 QUEUE_RECORDS_MAX: Final = 100_000
 CLOSE_POLL_MS: Final = 5
 
+PRODUCER_EPOCH_MAX: Final = (1 << 15) - 1
 # With a single attempt these say that the broker wrote nothing.
 NOTHING_WRITTEN: Final = frozenset(
     {
@@ -181,11 +182,23 @@ class PartitionSender:
         if attempt.answer is not None and attempt.answer.error_code is Error.NONE:
             self._sequence = (self._sequence + count) % batch.SEQUENCE_MODULUS
         else:
-            self._identity = None
+            self._begin_anew(attempt)
         self._complete(
             delivered(attempt, position, acks=self._settings.acks, may_have_left=may_have_left, attempts=None)
             for position in range(count)
         )
+
+    def _begin_anew(self, attempt: Attempt) -> None:
+        """Number from 0 in the next producer epoch, so that what is still on its way is fenced where a newer record stands.
+
+        Without a transactional id producers raise the epoch by themselves (KIP-360); one that was refused needs another id.
+        """
+        refused = attempt.answer is not None and attempt.answer.error_code in FATAL
+        if self._identity is None or refused or self._identity[1] == PRODUCER_EPOCH_MAX:
+            self._identity = None
+        else:
+            producer_id, epoch = self._identity
+            self._identity, self._sequence = (producer_id, epoch + 1), 0
 
     def _numbered(self) -> bytes:
         assert self._identity is not None
