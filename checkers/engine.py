@@ -27,7 +27,10 @@ ENGINES: Final = ("spark", "inline", "spark-sql")
 TASK_BYTES: Final = 1 << 20
 MOST_TASKS: Final = 4096
 # A run without order here would depend on how Spark happened to schedule it.
-ORDER: Final = ("run_dir", "severity", "property", "kind", "topic", "partition", "log_offset", "value", "at_ns")
+ORDER: Final = (
+    *("run_dir", "severity", "property", "kind", "topic", "partition", "log_offset", "value", "at_ns"),
+    *("other_offset", "node", "detail"),
+)
 
 
 def findings(

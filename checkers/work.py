@@ -31,6 +31,7 @@ from results.store import Recording, partition_order
 from results.validation import all_different, contradiction, value_sent_twice
 
 WITNESSES: Final = 20
+WITNESS_ORDER: Final = ("log_offset", "value", "at_ns", "other_offset", "node", "detail")
 PART_BYTES: Final = 16 << 20
 FACT_TABLES: Final = ("metadata", "nodes", "faults", "admin")
 RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
@@ -527,8 +528,11 @@ def judged_of_run(name: str, found: Found) -> list[Row]:
 
 
 def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
-    offsets = anomalies["log_offset"].take(pa.array(members)).fill_null(-1).to_numpy()
-    return [members[place] for place in np.argsort(offsets, kind="stable")[:WITNESSES].tolist()]
+    """Choose witnesses, the same in whatever order an engine found them: by offset, then by whatever tells them apart."""
+    own = anomalies.select(WITNESS_ORDER).take(pa.array(members))
+    known = own.set_column(0, "log_offset", own["log_offset"].fill_null(UNKNOWN))
+    order = pc.select_k_unstable(known, WITNESSES, [(name, "ascending") for name in WITNESS_ORDER])
+    return [members[place] for place in order.to_pylist()]
 
 
 def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:

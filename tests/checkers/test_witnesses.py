@@ -1,0 +1,35 @@
+"""Which anomalies are shown, and in which order, does not depend on the order in which an engine found them."""
+
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from checkers import control_plane
+from checkers.api import ANOMALY, Found
+from checkers.engine import in_order
+from checkers.work import FIGURES, ROW, WITNESSES, judged_of_run
+
+KIND = next(iter(control_plane.KINDS))
+
+
+def judged(anomalies: list[dict[str, object]]) -> list[dict[str, object]]:
+    found = Found(pa.Table.from_pylist(anomalies, schema=ANOMALY))
+    rows = [dict.fromkeys(ROW.names) | row for row in judged_of_run("control_plane", found) if row["kind"] != FIGURES]
+    return in_order(rows)
+
+
+@pytest.mark.parametrize("count", [2, WITNESSES + 5])
+def test_anomalies_that_only_their_details_tell_apart_are_shown_in_one_order(count: int) -> None:
+    anomalies = [
+        dict.fromkeys(ANOMALY.names) | {"kind": KIND, "at_ns": 5, "node": 1, "detail": f"broker {number:02}"}
+        for number in range(count)
+    ]
+    expected = judged(anomalies)
+
+    for seed in range(5):
+        assert judged(Random(seed).sample(anomalies, count)) == expected
+
+    assert len(expected) == min(count, WITNESSES)
+    assert sum(row["count"] for row in expected) == count
+    assert "broker 00" in str(expected[0]["detail"])
