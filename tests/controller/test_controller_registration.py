@@ -148,7 +148,7 @@ def test_voters_stay_those_of_the_configuration_until_kraft_version_is_1(tmp_pat
 
 
 def metadata_log_of_three() -> bytes:
-    """The log of a leader that has heard of all voters, and so has written who they are."""
+    """The log of a leader that has heard of all voters, and so has written who they are, and of a registered controller."""
     contents: list[bytes] = []
 
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -156,6 +156,7 @@ def metadata_log_of_three() -> bytes:
         seat = shell_of(cluster, node.node).quorum
         assert seat is not None
         await reaches(cluster, "directories are known", lambda: seat.voter_directories_known)
+        await reaches(cluster, "a controller is registered", lambda: bool(registered(cluster, node.node)))
         contents.append(node.machine.disk.read_file(f"{node.config.metadata_log_dir}/{METADATA_LOG}"))
 
     run(853, scenario)
