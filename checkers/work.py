@@ -374,20 +374,19 @@ class PartitionJudge:
         return list(_rows(module, found, self._judgements(module, found)))
 
     def _judgements(self, module: ModuleType, found: Found) -> dict[int, Judgement]:
-        kinds = found.anomalies["kind"].to_pylist()
-        promised = [row for row, kind in enumerate(kinds) if module.KINDS[kind].meaning is Meaning.PROMISED]
-        remembered = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_memory]
+        kinds = [module.KINDS[kind] for kind in found.anomalies["kind"].to_pylist()]
+        promised = [row for row, kind in enumerate(kinds) if kind.meaning is Meaning.PROMISED]
         anomalies = found.anomalies.take(pa.array(promised, pa.int64())).to_pylist()
         judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
-        ended = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_ends]
-        judgements |= self._of_ends(found, ended) if ended else {}
-        positions = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_positions]
-        judgements |= self._of_positions(found, positions) if positions else {}
-        rewound = [row for row, kind in enumerate(kinds) if module.KINDS[kind].is_about_rewinds]
-        judgements |= self._not_ended_before(self.timeline.ends_lost(0, "R12"), found, rewound) if rewound else {}
-        return judgements | (
-            self._not_ended_before(self._history.memory_lost(), found, remembered) if remembered else {}
-        )
+        if ended := [row for row, kind in enumerate(kinds) if kind.is_about_ends]:
+            judgements |= self._of_ends(found, ended)
+        if positions := [row for row, kind in enumerate(kinds) if kind.is_about_positions]:
+            judgements |= self._of_positions(found, positions)
+        if rewound := [row for row, kind in enumerate(kinds) if kind.is_about_rewinds]:
+            judgements |= self._not_ended_before(self.timeline.ends_lost(0, "R12"), found, rewound)
+        if remembered := [row for row, kind in enumerate(kinds) if kind.is_about_memory]:
+            judgements |= self._not_ended_before(self._history.memory_lost(), found, remembered)
+        return judgements
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what stands in the log but out of sight, where its transaction's end was permitted to be lost."""

@@ -161,9 +161,8 @@ class Lifecycle:
         if self.phase is Phase.CATCHING_UP:
             if is_caught_up:
                 self.phase = Phase.READY
-            if (
-                is_caught_up or self.metadata_offset >= self.broker_epoch
-            ):  # it caught up while the question was on its way
+            # Or it has caught up while the question was on its way: then it asks again.
+            if is_caught_up or self.metadata_offset >= self.broker_epoch:
                 self._wake(now_ms)
         return self._note_fence(is_fenced=is_fenced)
 

@@ -60,13 +60,20 @@ def latest(run: Run, offset: int, at: int) -> None:
     run.watermark(offset, at, epoch=None, observer="client-1", source="list_offsets", log_end_offset=offset)
 
 
-def test_a_deposed_leader_may_show_what_the_new_one_lost(tmp_path: Path) -> None:
-    """It answers ListOffsets until somebody tells it; the answer says nothing of its leader epoch."""
+def after_a_power_loss(tmp_path: Path, *, shown_before: bool) -> Run:
+    """Node 2, in the ISR with the leader, comes back without the offsets from 7 on; they were shown before that or not."""
     run = Run(tmp_path / "run", **ZOOKEEPER)
     run.change(50, isr=[1, 2])
-    latest(run, 9, 100)
+    if shown_before:
+        latest(run, 9, 100)
     run.fault("power-loss", 150, node=2, lost_from=7)
     run.registered(2, at=200, previous=-1, fenced=False)
+    return run
+
+
+def test_a_deposed_leader_may_show_what_the_new_one_lost(tmp_path: Path) -> None:
+    """It answers ListOffsets until somebody tells it; the answer says nothing of its leader epoch."""
+    run = after_a_power_loss(tmp_path, shown_before=True)
     run.change(210, leader=2, isr=[2])
     latest(run, 9, 260)
     latest(run, 7, 900)
@@ -75,11 +82,7 @@ def test_a_deposed_leader_may_show_what_the_new_one_lost(tmp_path: Path) -> None
 
 
 def test_what_a_disk_lost_before_the_observation_counts(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", **ZOOKEEPER)
-    run.change(50, isr=[1, 2])
-    latest(run, 9, 100)
-    run.fault("power-loss", 150, node=2, lost_from=7)
-    run.registered(2, at=200, previous=-1, fenced=False)
+    run = after_a_power_loss(tmp_path, shown_before=True)
     latest(run, 9, 250)
     run.change(260, leader=2, isr=[2])
     latest(run, 7, 900)
@@ -89,11 +92,7 @@ def test_what_a_disk_lost_before_the_observation_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("made_whole", ["it joined the isr again", "it led since"])
 def test_a_loss_that_was_made_good_excuses_nothing(tmp_path: Path, made_whole: str) -> None:
-    run = Run(tmp_path / "run", **ZOOKEEPER)
-    run.change(50, isr=[1, 2])
-    latest(run, 9, 100)
-    run.fault("power-loss", 150, node=2, lost_from=7)
-    run.registered(2, at=200, previous=-1, fenced=False)
+    run = after_a_power_loss(tmp_path, shown_before=True)
     if made_whole == "it led since":
         run.change(220, leader=2, isr=[2])
         run.change(225, isr=[2, 1])
@@ -109,10 +108,7 @@ def test_a_loss_that_was_made_good_excuses_nothing(tmp_path: Path, made_whole: s
 
 
 def test_a_loss_before_the_offset_was_there_excuses_nothing(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", **ZOOKEEPER)
-    run.change(50, isr=[1, 2])
-    run.fault("power-loss", 150, node=2, lost_from=7)
-    run.registered(2, at=200, previous=-1, fenced=False)
+    run = after_a_power_loss(tmp_path, shown_before=False)
     latest(run, 9, 1000)
     run.change(1100, leader=2, isr=[2])
     latest(run, 7, 1900)
