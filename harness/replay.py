@@ -9,6 +9,7 @@ and the first event that differs then says where the change begins to matter. `s
 tells what happened on the way.
 """
 
+import contextlib
 import platform
 import re
 import tempfile
@@ -21,7 +22,7 @@ import msgspec
 
 from clusters.simulated.cluster import SimulatedCluster
 from clusters.simulated.frames import Fate, Frame
-from clusters.simulated.guard import collect_quietly
+from clusters.simulated.guard import collect_quietly, unheard
 from clusters.simulated.trace import numbers_of
 from clusters.simulated.world import Simulation
 from harness.plan import Plan, encoded, read_plan
@@ -221,7 +222,8 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[
         simulation.network.frames.observers.append(observe)
 
     ended = True
-    with tempfile.TemporaryDirectory() as folder:
+    # Who is stopped in the middle of its `finally` block goes with the exception that stops it.
+    with tempfile.TemporaryDirectory() as folder, contextlib.nullcontext() if until is None else unheard():
         try:
             conduct_simulated(plan, Path(folder), Silent(), listen)
         except InterruptedError:

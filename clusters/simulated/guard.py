@@ -15,6 +15,7 @@ import random
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from random import Random
 from types import FrameType
@@ -206,10 +207,19 @@ def _tear_down_quietly(loop: SimulatedLoop) -> None:
 
 
 def collect_quietly() -> None:
-    """Collect garbage of which coroutines are part: their `finally` blocks run into closed doors, unheard."""
+    """Collect garbage of which coroutines are part."""
+    with unheard():
+        gc.collect()
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Let coroutines die in silence: their `finally` blocks run into closed doors, and some were never begun."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda unraisable: None
     try:
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
     finally:
         sys.unraisablehook = hook

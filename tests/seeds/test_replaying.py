@@ -1,5 +1,7 @@
 """What a replay refuses, what it offers, and how a run is looked at from within."""
 
+import sys
+
 import msgspec
 import pytest
 import yaml
@@ -89,6 +91,19 @@ def test_a_run_stops_before_an_event_and_tells_how_all_stands():
     assert any(line.startswith("produce-consume-0 leader") for line in moment.state)
     assert moment == again
     assert all(int(line.split()[0]) >= 1_090 for line in lines)
+
+
+def test_who_is_stopped_while_it_puts_down_its_clients_dies_in_silence(monkeypatch):
+    lines = []
+    shown(plan(), until=None, trace=Trace(["Run._put_down"]), tell=lines.append)
+    nodes_follow = int(lines[0].split()[0])
+    heard = []
+    monkeypatch.setattr(sys, "unraisablehook", heard.append)
+
+    moments = [shown(plan(), until=nodes_follow - before, trace=None, tell=str) for before in (10, 7, 5)]
+
+    assert [moment.ended for moment in moments] == [False, False, False]
+    assert heard == []
 
 
 def test_a_trace_is_chosen_by_ranges_and_words():
