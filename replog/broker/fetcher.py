@@ -9,7 +9,7 @@ knows any epoch (KIP-101): a follower's high watermark lags by one round, and wh
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
@@ -103,13 +103,14 @@ def remedy(error: Error, *, asked_epoch: LeaderEpoch, current_epoch: LeaderEpoch
 class FetchState:
     """One followed partition."""
 
-    __slots__ = ("delayed_until_ms", "key", "leader_epoch", "name", "stated", "stopped", "topic_id")
+    __slots__ = ("delayed_until_ms", "hosted", "key", "leader_epoch", "name", "stated", "stopped", "topic_id")
 
     def __init__(self, name: TopicPartition, topic_id: UUID, leader_epoch: LeaderEpoch) -> None:
         self.name = name
         self.topic_id = topic_id
         self.key: Key = (topic_id, name.partition)  # as fetch sessions name the partition
         self.leader_epoch = leader_epoch
+        self.hosted: Any = None  # whoever hosts the partition keeps it here
         self.delayed_until_ms = 0
         self.stopped = False
         self.stated: FetchPartition | None = None  # what the leader's session knows of this very state
@@ -162,10 +163,11 @@ class FetchSource:
 
     def is_due(self, now_ms: int) -> bool:
         """Tell whether there is anything to ask for; those whose rest is over are asked for again."""
-        for state in [state for state in self._resting.values() if not state.stopped]:
-            if state.delayed_until_ms <= now_ms:
-                del self._resting[state.name]
-                self._changed[state.name] = None
+        if self._resting:
+            for state in [state for state in self._resting.values() if not state.stopped]:
+                if state.delayed_until_ms <= now_ms:
+                    del self._resting[state.name]
+                    self._changed[state.name] = None
         return len(self.states) > len(self._resting)
 
     def next_due_ms(self) -> int | None:
@@ -184,19 +186,23 @@ class FetchSource:
         position:  what to ask for a partition; None when it cannot be asked for now.
         """
         session = self.session
+        is_new = session.is_new
         wanted: list[tuple[FetchState, FetchPartition]] = []
         for state in self.candidates():
             partition = position(state)
             if partition is None:
                 continue
             self._changed.pop(state.name, None)
-            self._forgotten.pop(state.key, None)
-            if session.is_new or session.stated.get(state.key) != partition:
+            if self._forgotten:
+                self._forgotten.pop(state.key, None)
+            if is_new or session.stated.get(state.key) != partition:
                 wanted.append((state, partition))
                 session.stated[state.key] = partition
             state.stated = partition
-        forgotten = [key for key in self._forgotten if session.stated.pop(key, None) is not None]
-        self._forgotten.clear()
+        forgotten: list[Key] = []
+        if self._forgotten:
+            forgotten = [key for key in self._forgotten if session.stated.pop(key, None) is not None]
+            self._forgotten.clear()
         return Question(wanted, forgotten)
 
     def state_of(self, key: Key, name: TopicPartition) -> FetchState | None:

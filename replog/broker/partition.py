@@ -166,7 +166,7 @@ class Partition:
     @property
     def is_recovering(self) -> bool:
         """Tell whether requests are to be refused until the unclean election is dealt with (KIP-704)."""
-        state = self.state
+        state = self._state if self.leadership is None else self.leadership.state
         return self.refuses_while_recovering and state is not None and state.recovery is LeaderRecoveryState.RECOVERING
 
     # --- metadata ------------------------------------------------------------------------
@@ -277,9 +277,10 @@ class Partition:
 
     def epoch_error(self, current_leader_epoch: int) -> Error:
         """Compare the peer's idea of the leader epoch with ours; -1 stands for none."""
-        if current_leader_epoch in (NO_LEADER_EPOCH, self.leader_epoch):
+        leader_epoch = self._state.leader_epoch if self._state is not None else NO_LEADER_EPOCH
+        if current_leader_epoch in (NO_LEADER_EPOCH, leader_epoch):
             return Error.NONE
-        if current_leader_epoch < self.leader_epoch:
+        if current_leader_epoch < leader_epoch:
             return Error.FENCED_LEADER_EPOCH
         return Error.UNKNOWN_LEADER_EPOCH
 

@@ -318,6 +318,8 @@ class Log:
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} outside of {self.log_start_offset} to {self.log_end_offset}")
+        if offset == self.log_end_offset:
+            return b""  # most looks find nothing new
         for segment in self.segments[self._segment_index(offset) :]:
             if segment.base_offset >= end_offset:
                 break

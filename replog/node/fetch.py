@@ -66,10 +66,12 @@ class Fetch:
         "is_full",
         "leader_only",
         "max_bytes",
+        "may_be_redirected",
         "rack",
         "replica_id",
         "request",
         "session",
+        "uses_topic_ids",
     )
 
     def __init__(self, api: "FetchApi", request: ServerRequest, now_ms: int) -> None:
@@ -86,6 +88,9 @@ class Fetch:
         self.rack = body.rack_id if request.version >= FIRST_VERSION_WITH_RACK else ""
         # KIP-392: a follower serves those whom their rack sent here.
         self.leader_only = not self.rack or self.rack != api.rack
+        self.may_be_redirected = (
+            api.selects_by_rack and self.replica_id < 0 and bool(self.rack) and self.rack != api.rack
+        )
         # A consumer sees nothing new of a record before it is committed.
         self.heeds_appends = self.replica_id >= 0
         # KAFKA-9731: a follower hears of a raised high watermark with the next data, or when its wait is over; at
@@ -95,6 +100,7 @@ class Fetch:
         # Slow readers of large answers share what is left; each still gets its first batch.
         self.max_bytes = min(body.max_bytes, limit, max(ANSWER_BYTES_MIN, UNSENT_BYTES_MAX - api.unsent_bytes()))
         self.deadline_ms = now_ms + body.max_wait_ms
+        self.uses_topic_ids = request.version >= FIRST_VERSION_WITH_TOPIC_IDS
         self.session: FetchSession
         self.is_full = True
 
@@ -112,11 +118,6 @@ class Fetch:
         for topic in self.body.forgotten_topics_data:
             for index in topic.partitions:
                 yield (topic.topic_id if by_id else topic.topic), index
-
-    @property
-    def uses_topic_ids(self) -> bool:
-        """Tell by what this version names topics."""
-        return self.request.version >= FIRST_VERSION_WITH_TOPIC_IDS
 
     def look(self, *, takes_position: bool) -> Outcome:
         """Read from all partitions that matter, as far as sizes allow."""
@@ -178,14 +179,17 @@ class Fetch:
         if not self.api.gate.is_open and not self.api.may_fetch(self, partition.key):
             outcome.is_urgent = True
             return self._failure(partition, Error.TOPIC_AUTHORIZATION_FAILED, outcome)
-        replica = self.api.hosted(partition)
+        replica: Replica | None = partition.hosted
+        if replica is None or not replica.is_hosted:
+            replica = self.api.find_hosted(partition)
         if replica is None:
             outcome.is_urgent = True
             return self._failure(partition, self.api.missing_error(partition.key), outcome)
-        preferred = self.api.preferred_replica(self, replica, wanted)
-        if preferred is not None:
-            outcome.is_urgent = True
-            return _redirection(wanted.partition, replica, preferred)
+        if self.may_be_redirected:
+            preferred = self.api.preferred_replica(self, replica, wanted)
+            if preferred is not None:
+                outcome.is_urgent = True
+                return _redirection(wanted.partition, replica, preferred)
         budget = min(wanted.partition_max_bytes, self.max_bytes - outcome.size_bytes)
         # KIP-74: the first batch of an answer may exceed all limits, or a big one could never be read.
         first = outcome.size_bytes == 0
@@ -196,7 +200,7 @@ class Fetch:
         outcome.size_bytes += len(answer.records)
         if (answer.is_news and self.heeds_watermarks) or answer.diverging is not None:
             outcome.is_urgent = True
-        says = len(answer.records) or answer.diverging is not None
+        says = answer.records or answer.diverging is not None
         if not says and not partition.is_news(answer.high_watermark, answer.log_start_offset):
             if answer.is_settled:
                 partition.settle()
@@ -347,13 +351,12 @@ class FetchApi:
             if fetch.session.session_id == NO_SESSION:
                 self._unwatch(fetch.session.partitions.values())
 
-    def hosted(self, partition: SessionPartition) -> Replica | None:
-        """Return the hosted partition."""
-        replica: Replica | None = partition.hosted
-        if replica is None or not replica.is_hosted:
-            name, index = partition.key
-            outer = self.replicas.by_topic_id if partition.session.uses_topic_ids else self.replicas.by_topic
-            replica = partition.hosted = outer.get(name, {}).get(index)  # type: ignore[call-overload]
+    def find_hosted(self, partition: SessionPartition) -> Replica | None:
+        """Return the hosted partition that a session's partition stands for, and remember it."""
+        name, index = partition.key
+        outer = self.replicas.by_topic_id if partition.session.uses_topic_ids else self.replicas.by_topic
+        replica: Replica | None = outer.get(name, {}).get(index)  # type: ignore[call-overload]
+        partition.hosted = replica
         return replica
 
     def watch(self, partition: SessionPartition) -> None:
@@ -363,8 +366,6 @@ class FetchApi:
 
     def preferred_replica(self, fetch: Fetch, replica: Replica, wanted: FetchPartition) -> NodeId | None:
         """Return which follower the reader should ask instead of us, its leader (KIP-392)."""
-        if not self.selects_by_rack or fetch.replica_id >= 0 or not fetch.rack or fetch.rack == self.rack:
-            return None
         image = self.replicas.metadata.image
         readable = [
             Readable(node, image.brokers[node].rack or "", follower.log_end_offset, follower.last_caught_up_ms)

@@ -174,7 +174,10 @@ class SourceLoop:
         )
 
     def _replica(self, state: FetchState) -> Replica | None:
-        return self.replicas.find_by_id(state.topic_id, state.name.partition)
+        replica: Replica | None = state.hosted
+        if replica is None or not replica.is_hosted:
+            replica = state.hosted = self.replicas.find_by_id(state.topic_id, state.name.partition)
+        return replica
 
     def _position(self, state: FetchState) -> FetchPartition | None:
         replica = self._replica(state)

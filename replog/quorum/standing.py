@@ -99,6 +99,9 @@ class Standing:
         self.peers = Peers(request_timeout_ms=settings.request_timeout_ms, retry_backoff_ms=settings.retry_backoff_ms)
         self.outbox: list[Effect] = []
         self._configured_voters = voters
+        # Asked with every event, new with a change of the voters only: the last answers, with what they were made of.
+        self._written: tuple[tuple[ReplicaKey, ...], VoterSet] = (voters.members, voters)
+        self._judged: tuple[VoterSet, bool] = (voters, voters.contains(me))
         self._configured_endpoints = dict(endpoints)
         self._learned_endpoints: dict[NodeId, Endpoint] = {}
         self._draw = draw
@@ -109,7 +112,11 @@ class Standing:
     def voters(self) -> VoterSet:
         """The voter set in force: the last one in the log, else the configured one."""
         written = self.log.latest_voters
-        return self._configured_voters if written is None else voter_set(written)
+        if written is None:
+            return self._configured_voters
+        if written is not self._written[0]:
+            self._written = (written, voter_set(written))
+        return self._written[1]
 
     @property
     def bootstrap(self) -> tuple[NodeId, ...]:
@@ -124,7 +131,10 @@ class Standing:
     @property
     def is_voter(self) -> bool:
         """Whether this node, with this directory, is a member of the quorum."""
-        return self.voters.contains(self.me)
+        voters = self.voters
+        if voters is not self._judged[0]:
+            self._judged = (voters, voters.contains(self.me))
+        return self._judged[1]
 
     @property
     def other_voters(self) -> list[NodeId]:
