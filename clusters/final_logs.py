@@ -31,9 +31,10 @@ def segment_entries(node: int, topic: str, partition: int, content: bytes) -> It
     """Yield the records of one segment, up to its first damaged batch."""
     try:
         for header in batch.batches(content):
+            is_control = header.is_control
             for record in batch.records(content, header):
                 value = record.value
-                known = value is not None and len(value) == VALUE_BYTES and not header.is_control
+                known = value is not None and len(value) == VALUE_BYTES and not is_control
                 yield LogEntry(
                     node=node,
                     topic=topic,
@@ -42,7 +43,7 @@ def segment_entries(node: int, topic: str, partition: int, content: bytes) -> It
                     leader_epoch=header.leader_epoch,
                     value=int.from_bytes(value or b"") if known else None,
                     batch_first_offset=header.base_offset,
-                    is_control=header.is_control,
+                    is_control=is_control,
                 )
     except batch.CorruptBatch:
         return

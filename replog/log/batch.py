@@ -12,6 +12,7 @@ Words: `position` is where a batch starts in its buffer or file; `size` is heade
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from operator import itemgetter
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
@@ -41,6 +42,8 @@ _CRC_AND_REST: Final = Layout(">hiqqqhii")
 _LENGTH: Final = Layout(">i")
 _CONTROL_KEY: Final = Layout(">hh")
 _END_TXN_VALUE: Final = Layout(">hi")
+_SHORT: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))  # what a varint of one byte says
+_RECORD: Final = itemgetter(0)  # without the position behind it
 
 
 class ControlType(IntEnum):
@@ -144,7 +147,7 @@ class NewRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """A record read out of a batch, with absolute offset and timestamp."""
 
     offset: int
@@ -187,7 +190,7 @@ def batches(buffer: Buffer, origin: str = "", position: int = 0) -> Iterator[Bat
     end = len(buffer)
     while position < end:
         header = header_at(buffer, position, origin)
-        position = header.end
+        position += header.length + OVERHEAD_BYTES
         if position > end:
             raise CorruptBatch(origin, header.position, "torn batch")
         yield header
@@ -195,7 +198,8 @@ def batches(buffer: Buffer, origin: str = "", position: int = 0) -> Iterator[Bat
 
 def has_valid_crc(view: memoryview, header: BatchHeader) -> bool:
     """Tell whether the batch's bytes are those that were written."""
-    checksum: int = crc32c(view[header.position + CRC_START : header.end])
+    position = header.position
+    checksum: int = crc32c(view[position + CRC_START : position + header.length + OVERHEAD_BYTES])
     return checksum == header.crc
 
 
@@ -344,18 +348,20 @@ def records(view: Buffer, header: BatchHeader | None = None) -> Iterator[Record]
     """
     header = header or header_at(view, 0)
     content = _unpacked(view, header)
-    return (record for record, _ in _records_in(content, header))
+    return map(_RECORD, _records_in(content, header))
 
 
 def _records_in(content: bytes, header: BatchHeader) -> Iterator[tuple[Record, int]]:
     """Yield each record with the position behind it."""
     position, next_offset = 0, header.base_offset
+    last_offset = header.last_offset
     try:
         for _ in range(header.count):
             record, position = _record_at(content, position, header)
-            if not next_offset <= record.offset <= header.last_offset:
-                raise ValueError(f"record of offset {record.offset}")
-            next_offset = record.offset + 1
+            offset = record.offset
+            if not next_offset <= offset <= last_offset:
+                raise ValueError(f"record of offset {offset}")
+            next_offset = offset + 1
             yield record, position
     except (IndexError, ValueError) as problem:
         raise CorruptBatch("records", header.position, str(problem)) from None
@@ -465,7 +471,11 @@ def _varint_at(content: bytes, position: int) -> tuple[int, int]:
 
 
 def _bytes_at(content: bytes, position: int) -> tuple[bytes | None, int]:
-    length, position = _varint_at(content, position)
+    byte = content[position]
+    if byte < 128:
+        length, position = _SHORT[byte], position + 1
+    else:
+        length, position = _varint_at(content, position)
     if length < 0:
         return None, position
     end = position + length
@@ -479,15 +489,29 @@ def _record_at(content: bytes, position: int, header: BatchHeader) -> tuple[Reco
     end = position + length
     if length < 0 or end > len(content):
         raise ValueError("torn record")
-    timestamp_delta, position = _varint_at(content, position + 1)
-    offset_delta, position = _varint_at(content, position)
+    numbers = content[position + 1 : position + 3]
+    if len(numbers) == 2 and numbers.isascii():  # nearly always of one byte each
+        timestamp_delta, offset_delta = _SHORT[numbers[0]], _SHORT[numbers[1]]
+        position += 3
+    else:
+        timestamp_delta, position = _varint_at(content, position + 1)
+        offset_delta, position = _varint_at(content, position)
     key, position = _bytes_at(content, position)
     value, position = _bytes_at(content, position)
-    header_count, position = _varint_at(content, position)
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    if content[position]:  # one byte 0: no headers
+        headers = _headers_at(content, position)
+    timestamp_ms = (
+        header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME else header.base_timestamp_ms + timestamp_delta
+    )
+    return Record(header.base_offset + offset_delta, timestamp_ms, key, value, headers), end
+
+
+def _headers_at(content: bytes, position: int) -> tuple[tuple[str, bytes | None], ...]:
+    count, position = _varint_at(content, position)
     headers = []
-    for _ in range(header_count):
+    for _ in range(count):
         name, position = _bytes_at(content, position)
-        header_value, position = _bytes_at(content, position)
-        headers.append(((name or b"").decode(), header_value))
-    timestamp_ms = header.max_timestamp_ms if header.is_log_append_time else header.base_timestamp_ms + timestamp_delta
-    return Record(header.base_offset + offset_delta, timestamp_ms, key, value, tuple(headers)), end
+        value, position = _bytes_at(content, position)
+        headers.append(((name or b"").decode(), value))
+    return tuple(headers)

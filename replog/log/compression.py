@@ -51,10 +51,11 @@ def packed(content: Buffer, codec: int) -> Buffer:
 
 def unpacked(content: Buffer, codec: int) -> bytes:
     """Return the content as it was before compression, or raise `BadCompression`."""
-    if codec not in UNPACK:
+    unpack = UNPACK.get(codec)
+    if unpack is None:
         raise BadCompression(f"codec {codec}")
     try:
-        return UNPACK[Codec(codec)](content)
+        return unpack(content)
     except (cramjam.DecompressionError, zlib.error) as problem:
         raise BadCompression(str(problem)) from None
 
@@ -165,7 +166,7 @@ PACK: Final[dict[Codec, Callable[[Buffer], Buffer]]] = {
     Codec.LZ4: _lz4,
     Codec.ZSTD: _zstd,
 }
-UNPACK: Final[dict[Codec, Callable[[Buffer], bytes]]] = {
+UNPACK: Final[dict[int, Callable[[Buffer], bytes]]] = {
     Codec.NONE: _as_it_is,
     Codec.GZIP: _gunzip,
     Codec.SNAPPY: _unsnappy,

@@ -187,11 +187,11 @@ class ProducerStates:
         producer.last_update_ms = max(now_ms, header.max_timestamp_ms)
         last_offset = base_offset + header.last_offset_delta
         if header.base_sequence >= 0:
-            producer.last_sequence = header.last_sequence
+            last_sequence = producer.last_sequence = header.last_sequence
             producer.recent.append(
                 KnownBatch(
                     header.base_sequence,
-                    header.last_sequence,
+                    last_sequence,
                     last_offset,
                     header.last_offset_delta,
                     header.max_timestamp_ms,

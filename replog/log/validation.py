@@ -136,5 +136,9 @@ def first_gap(headers: list[BatchHeader], next_offset: int) -> str | None:
 
 def markers(view: memoryview, headers: list[BatchHeader]) -> dict[int, EndTransaction]:
     """Return what the end markers among the batches say, by position; `CorruptBatch` if one says nothing."""
-    found = {header.position: end_transaction(view, header) for header in headers if header.is_control}
-    return {position: marker for position, marker in found.items() if marker is not None}
+    found: dict[int, EndTransaction] = {}
+    for header in headers:
+        marker = end_transaction(view, header) if header.attributes & CONTROL else None
+        if marker is not None:
+            found[header.position] = marker
+    return found
