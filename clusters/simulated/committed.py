@@ -67,6 +67,8 @@ class CommittedMetadata:
         self._end_offset = 0
         self._leaders: dict[int, int] = {}  # quorum epoch -> leader
         self._watermarks: dict[Life, int] = {}
+        self._last_seats: Mapping[Life, QuorumSeat] = {}
+        self._last_watermarks: list[int] = []  # of these seats, in their order
         self._broker_epochs: dict[int, int] = {}
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._min_insync_replicas = min_insync_replicas  # where nothing else is committed
@@ -108,11 +110,14 @@ class CommittedMetadata:
 
         seats:  the living nodes' places in the quorum.
         """
+        watermarks = [seat.high_watermark for seat in seats.values()]
+        if watermarks == self._last_watermarks and seats is self._last_seats:
+            return  # as nearly always: this is asked after each append anywhere
         known = self._watermarks
-        for life, seat in seats.items():
-            high_watermark = seat.high_watermark
+        for life, high_watermark in zip(seats, watermarks, strict=True):
             if high_watermark != known.get(life, -1):
                 self._moved(life, high_watermark, replicas[life[0]].logs.get(METADATA))
+        self._last_seats, self._last_watermarks = seats, watermarks
 
     def _moved(self, life: Life, high_watermark: int, log: ReplicaLog | None) -> None:
         node = life[0]

@@ -485,8 +485,13 @@ class SimulatedDisk:
 
     def content(self, path: str) -> bytearray | None:
         """Return a file's bytes as processes see them, for who watches; None when there is no such file."""
+        inode = self.inode(path)
+        return None if inode is None else inode.content
+
+    def inode(self, path: str) -> Inode | None:
+        """Return a file, for who watches; None when there is no such one."""
         inode = self._find(path)
-        return inode.content if isinstance(inode, Inode) else None
+        return inode if isinstance(inode, Inode) else None
 
     def files_below(self, path: str = "") -> list[str]:
         """Return the paths of all files below a directory, sorted, for who watches."""
@@ -585,14 +590,17 @@ class SimulatedFile:
         """Write the parts at the end; return the position of the first byte."""
         inode = self.inode
         position = len(inode.content)
-        if self.disk.broken:
-            self.disk.refuse(self.path)
+        disk = self.disk
+        if disk.broken:
+            disk.refuse(self.path)
+        start = position
         for part in parts:
-            start = len(inode.content)
-            self.disk.before_write(inode, start, part)
-            self.disk.grow(len(part))
+            disk.before_write(inode, start, part)
+            size = len(part)
+            disk.grow(size)
             inode.content += part
-            inode.mark(start, start + len(part))
+            inode.mark(start, start + size)
+            start += size
         if self.watcher is not None:
             self.watcher.grew(self.path)
         return position

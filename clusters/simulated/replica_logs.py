@@ -13,11 +13,12 @@ first batch whose CRC is wrong or that does not follow. Only what was compacted 
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from crc32c import crc32c
 
-from clusters.simulated.disk import LOG_SUFFIX, SimulatedDisk
+from clusters.simulated.disk import LOG_SUFFIX, Inode, SimulatedDisk
 from replog.log.recovery import CLEANER_FILE
 from replog.types import TopicPartition
 
@@ -27,7 +28,7 @@ CRC_START: Final = 21  # the CRC covers what is behind itself
 CONTROL: Final = 0x20
 
 
-class BatchMark(NamedTuple):
+class BatchMark(msgspec.Struct, frozen=True, gc=False):
     """What identifies a batch in a log."""
 
     base_offset: int
@@ -90,6 +91,7 @@ class ReplicaLogs:
         self._disk = disk
         self._data_directory = data_directory
         self._grown: dict[str, None] = {}
+        self._inodes: dict[str, Inode] = {}  # of files that grew, as long as no name changes
         self._read_again = True
         self.changed = True  # there is something to read
         self.is_damaged = False  # bytes were altered where recovery does not look: CRCs say nothing of where a log ends
@@ -111,6 +113,7 @@ class ReplicaLogs:
     def names_changed(self, path: str) -> None:
         """Read everything again."""
         self._read_again = True
+        self._inodes.clear()
         self._note_change()
 
     def _note_change(self) -> None:
@@ -152,9 +155,13 @@ class ReplicaLogs:
 
         suspicious:  check CRCs and the order of offsets.
         """
-        content = self._disk.content(path)
-        if content is None:
-            return True
+        inode = self._inodes.get(path)
+        if inode is None:
+            inode = self._disk.inode(path)
+            if inode is None:
+                return True
+            self._inodes[path] = inode
+        content = inode.content
         position = log.position_in(path)
         gaps_allowed = suspicious and self._disk.exists(f"{path.rpartition('/')[0]}/{CLEANER_FILE}")
         while position + HEADER.size <= len(content):

@@ -144,8 +144,10 @@ class Watch:
                     self._log_changed(node, partition)
         seats = self._seats()
         self.committed.advance(self.replicas, seats)
-        self._changed_by_commits()
-        self._serve_by_right()
+        if self.committed.changed or self._behind:
+            self._changed_by_commits()
+        if self._taken:
+            self._serve_by_right()
         self.stability.look(seats)
         told, self._told = self._told, []
         for one in told:
@@ -409,11 +411,15 @@ class CommittedPrefix:
             return
         if log.batches and log.batches[0].base_offset > start:
             start = log.batches[0].base_offset  # retention took what is before
+        held = log.batches
+        index = -1
         for mark in self.batches[_first_reaching(self.batches, start) :]:
-            index = log.index_of(mark.base_offset)
-            if index >= len(log.batches) or log.batches[index] != mark:
-                found = log.batches[index] if index < len(log.batches) else None
-                raise Violated("I4", f"{self.partition}: committed {mark}, {node} has {found}")
+            index += 1  # one batch follows the other in both; only the first has to be looked for
+            if not 0 < index < len(held) or held[index] != mark:
+                index = log.index_of(mark.base_offset)
+                if index >= len(held) or held[index] != mark:
+                    found = held[index] if index < len(held) else None
+                    raise Violated("I4", f"{self.partition}: committed {mark}, {node} has {found}")
         self.verified[node] = self.end_offset
 
 
