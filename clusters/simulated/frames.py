@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from clusters.simulated.transport import SimulatedTransport
 
 LENGTH_BYTES: Final = 4
-LENGTH: Final = Struct(">i")
 REQUEST_START: Final = Struct(">ihhi")  # length, api key, version, correlation id
 RESPONSE_START: Final = Struct(">ii")
 NOT_ASKED: Final = (-1, -1)
@@ -151,15 +150,12 @@ class FrameStream:
         self._rest = data[position:]
         return found
 
-    def takes_whole(self, data: bytes) -> bool:
-        """Tell whether these bytes are one frame and nothing is before it: mostly they are."""
+    def is_plain(self) -> bool:
+        """Tell whether nothing waits here, and no answer is one too many: mostly so."""
         if self.doubled or self._queue or self._rest:
             return False
         other = self.transport.peer.stream
-        if other is not None and other.doubled:
-            return False
-        length: int = LENGTH.unpack_from(data)[0] if len(data) >= LENGTH_BYTES else -1
-        return LENGTH_BYTES + length == len(data)
+        return other is None or not other.doubled
 
     def put(self, item: "bytes | Held | None") -> None:
         """Send a frame, or the end of the stream, behind what waits."""
@@ -227,11 +223,7 @@ class FrameRules:
     def write(self, transport: "SimulatedTransport", data: bytes) -> None:
         """Take what an application writes; pass on what the rules leave."""
         stream = transport.stream or stream_of(transport)
-        if not (self._rules or self.observers) and stream.takes_whole(data):
-            api, version = self._identity(stream, data)
-            if api not in FLOWING:
-                correlation_id = int.from_bytes(data[8:12] if transport.is_client else data[4:8], "big")
-                self.on_message(transport, api, version, correlation_id, Fate.DELIVERED)
+        if not (self._rules or self.observers) and stream.is_plain() and self._goes_whole(stream, data):
             transport.send(data)
             return
         for frame_bytes in stream.frames(data):
@@ -242,6 +234,25 @@ class FrameRules:
                 self._decide(stream, Frame(transport, frame_bytes, api, version))
             else:
                 stream.put(frame_bytes)
+
+    def _goes_whole(self, stream: FrameStream, data: bytes) -> bool:
+        """Take note of bytes that are exactly one frame, as mostly they are; False for others."""
+        transport = stream.transport
+        if len(data) < (REQUEST_START if transport.is_client else RESPONSE_START).size:
+            return False
+        if transport.is_client:
+            length, api, version, correlation_id = REQUEST_START.unpack_from(data)
+            if LENGTH_BYTES + length != len(data):
+                return False
+            stream.pending[correlation_id] = (api, version)
+        else:
+            length, correlation_id = RESPONSE_START.unpack_from(data)
+            if LENGTH_BYTES + length != len(data):
+                return False
+            api, version = stream_of(transport.peer).pending.pop(correlation_id, NOT_ASKED)
+        if api not in FLOWING:
+            self.on_message(transport, api, version, correlation_id, Fate.DELIVERED)
+        return True
 
     def _identity(self, stream: FrameStream, data: bytes) -> tuple[int, int]:
         """Return api key and version, (-1, -1) for an answer to an unknown question."""

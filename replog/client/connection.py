@@ -15,7 +15,7 @@ from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import World
 from replog.wire.apis import Api, highest_common, known_versions
-from replog.wire.codec import LENGTH, MalformedMessage, decode_response, encode_request
+from replog.wire.codec import LENGTH, MalformedMessage, decode_answer, encode_request
 from replog.wire.framing import Frames
 from replog.wire.layout import NO_VERSIONS, VersionRange
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -198,7 +198,7 @@ class Connection:
         version = pending.version
         if pending.api is Api.API_VERSIONS and bytes(frame[4:6]) == b"\x00\x23":
             version = 0  # UNSUPPORTED_VERSION comes in the oldest layout (KIP-511)
-        return decode_response(pending.api, version, frame)[1]
+        return decode_answer(pending.api, version, frame)
 
     def _time_out(self, correlation_id: int) -> None:
         pending = self._pending.pop(correlation_id)

@@ -26,7 +26,8 @@ from replog.wire.apis import FEATURE_OF, Api
 from replog.wire.codec import (
     APIS,
     MalformedMessage,
-    decode_request,
+    RequestStart,
+    decode_rest,
     encode_response,
     request_start,
 )
@@ -87,13 +88,12 @@ class ServerRequest:
         "version",
     )
 
-    def __init__(self, connection: "ServerConnection", frame: memoryview) -> None:
-        request = decode_request(frame)
-        self.api = request.api
-        self.version = request.version
-        self.correlation_id = request.correlation_id
-        self.client_id = request.client_id
-        self.body: Any = request.body
+    def __init__(self, connection: "ServerConnection", api: Api, start: RequestStart, frame: memoryview) -> None:
+        self.body: Any
+        self.client_id, self.body = decode_rest(api, start.version, frame)
+        self.api = api
+        self.version = start.version
+        self.correlation_id = start.correlation_id
         self.size_bytes = len(frame)
         self.peer_host = connection.peer_host
         self.connection_id = connection.connection_id
@@ -349,16 +349,17 @@ class ServerConnection(asyncio.Protocol):
 
     def _handle_frame(self, frame: memoryview) -> None:
         start = request_start(frame)
-        offered = self._server.apis.get(_api(start.api_key))
-        if start.api_key == Api.API_VERSIONS and (offered is None or start.version not in offered):
+        api = _api(start.api_key)
+        offered = self._server.apis.get(api)
+        if offered is None or not offered.first <= start.version <= offered.last:
+            if api is not Api.API_VERSIONS:
+                raise MalformedMessage(f"{api.name} version {start.version} is not offered here")
             self._write_now(encode_response(Api.API_VERSIONS, 0, start.correlation_id, self._api_versions_refused()))
             return
-        if offered is None or start.version not in offered:
-            raise MalformedMessage(f"{_api(start.api_key).name} version {start.version} is not offered here")
-        request = ServerRequest(self, frame)
+        request = ServerRequest(self, api, start, frame)
         self._pending.append(request)
         self.unanswered_bytes += request.size_bytes
-        if request.api is Api.API_VERSIONS:
+        if api is Api.API_VERSIONS:
             request.reply(self._api_versions(request.version))
         else:
             self._server.handler(request)
@@ -388,9 +389,11 @@ class ServerConnection(asyncio.Protocol):
             self._handle_frames()
 
     def _write_answers(self) -> None:
+        self._unwritten_bytes = 0
+        if not self._pending:
+            return
         frames = []
         freed = 0
-        self._unwritten_bytes = 0
         while self._writable and self._pending:
             frame = self._pending[0].take_frame()
             if frame is None:

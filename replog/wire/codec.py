@@ -22,8 +22,10 @@ __all__ = [
     "MalformedMessage",
     "Request",
     "RequestStart",
+    "decode_answer",
     "decode_request",
     "decode_response",
+    "decode_rest",
     "decode_struct",
     "encode_request",
     "encode_response",
@@ -33,6 +35,8 @@ __all__ = [
 
 LENGTH: Final = Struct(">i")
 REQUEST_START: Final = Struct(">hhi")
+REQUEST_FRAME_START: Final = Struct(">ihhi")  # with the length in front
+RESPONSE_FRAME_START: Final = Struct(">ii")
 STRING_LENGTH: Final = Struct(">h")
 NO_TAGS: Final = b"\x00"
 APIS: Final = {int(api): api for api in Api}
@@ -60,17 +64,19 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, body: msgspec.Struct) -> bytes:
     """Return a whole frame, length included."""
-    return _frame(
-        REQUEST_START.pack(api, version, correlation_id) + _header_end(api, version, client_id), body, version
-    )
+    parts: list[Any] = [b"", _header_end(api, version, client_id)]
+    encoder_for(type(body), version)(body, parts.append)
+    length = REQUEST_START.size + sum(map(len, parts))
+    parts[0] = REQUEST_FRAME_START.pack(length, api, version, correlation_id)
+    return b"".join(parts)
 
 
 def encode_response(api: Api, version: int, correlation_id: int, body: msgspec.Struct) -> bytes:
     """Return a whole frame, length included."""
-    header = LENGTH.pack(correlation_id)
-    if _response_has_tags(api, version):
-        header += NO_TAGS
-    return _frame(header, body, version)
+    parts: list[Any] = [b"", NO_TAGS if _response_has_tags(api, version) else b""]
+    encoder_for(type(body), version)(body, parts.append)
+    parts[0] = RESPONSE_FRAME_START.pack(LENGTH.size + sum(map(len, parts)), correlation_id)
+    return b"".join(parts)
 
 
 def request_start(frame: Buffer) -> RequestStart:
@@ -81,16 +87,20 @@ def request_start(frame: Buffer) -> RequestStart:
 
 
 def decode_request(frame: Buffer) -> Request:
-    """Read a request without its 4-byte length; records in it are views into the frame.
+    """Read a request without its 4-byte length; records in it are views into the frame."""
+    start = request_start(frame)
+    api = APIS.get(start.api_key)
+    if api is None:
+        raise MalformedMessage(f"unknown api key {start.api_key}")
+    client_id, body = decode_rest(api, start.version, frame)
+    return Request(api, start.version, start.correlation_id, client_id, body)
+
+
+def decode_rest(api: Api, version: int, frame: Buffer) -> tuple[str | None, Any]:
+    """Read what follows a request's start, which was read before: client id and body.
 
     Bytes behind the body are ignored, as Kafka's brokers do: librdkafka 2.16 sends three of them with Metadata v13.
     """
-    if len(frame) < REQUEST_START.size:
-        raise MalformedMessage(f"a request of {len(frame)} bytes")
-    api_key, version, correlation_id = REQUEST_START.unpack_from(frame)
-    api = APIS.get(api_key)
-    if api is None:
-        raise MalformedMessage(f"unknown api key {api_key}")
     position = REQUEST_START.size
     client_id = None
     has_client_id, has_tags = _request_header(api, version)
@@ -98,8 +108,7 @@ def decode_request(frame: Buffer) -> Request:
         client_id, position = _read_client_id(frame, position)
     if has_tags:
         position = skip_tagged_fields(frame, position)
-    body = decode(request_type(api), version, frame, position, whole=False)
-    return Request(api, version, correlation_id, client_id, body)
+    return client_id, decode(request_type(api), version, frame, position, whole=False)
 
 
 def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
@@ -107,10 +116,15 @@ def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
     if len(frame) < LENGTH.size:
         raise MalformedMessage(f"a response of {len(frame)} bytes")
     (correlation_id,) = LENGTH.unpack_from(frame)
+    return correlation_id, decode_answer(api, version, frame)
+
+
+def decode_answer(api: Api, version: int, frame: Buffer) -> Any:
+    """Read a response's body, behind the correlation id that was read before."""
     position = LENGTH.size
     if _response_has_tags(api, version):
         position = skip_tagged_fields(frame, position)
-    return correlation_id, decode(response_type(api), version, frame, position)
+    return decode(response_type(api), version, frame, position)
 
 
 def encode_struct(body: msgspec.Struct, version: int) -> bytes:
@@ -124,13 +138,6 @@ def decode_struct(of: type[T], version: int, data: Buffer) -> T:
     """Read a bare record that fills the buffer."""
     message: T = decode(of, version, data)
     return message
-
-
-def _frame(header: bytes, body: msgspec.Struct, version: int) -> bytes:
-    parts: list[Any] = [b"", header]
-    encoder_for(type(body), version)(body, parts.append)
-    parts[0] = LENGTH.pack(sum(map(len, parts)))
-    return b"".join(parts)
 
 
 @lru_cache(maxsize=1 << 12)  # versions come from strangers

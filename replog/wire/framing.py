@@ -42,9 +42,12 @@ class Frames:
         if self.held_bytes < whole:
             self._wanted = whole
             return None
-        self._gather(whole)
-        frame = self._view[self._at + LENGTH.size : self._at + whole]
-        self._at += whole
+        end = self._at + whole
+        if end > len(self._view):
+            self._gather(whole)
+            end = self._at + whole
+        frame = self._view[self._at + LENGTH.size : end]
+        self._at = end
         self.held_bytes -= whole
         self._wanted = LENGTH.size
         return frame
@@ -53,21 +56,21 @@ class Frames:
         """Return the first bytes of a frame that is not whole yet, without its length, when they are there."""
         if self.held_bytes < LENGTH.size + size:
             return None
-        self._gather(LENGTH.size + size)
+        if len(self._view) - self._at < LENGTH.size + size:
+            self._gather(LENGTH.size + size)
         begin = self._at + LENGTH.size
         return self._view[begin : begin + size]
 
     def _announced(self) -> int:
-        self._gather(LENGTH.size)
+        if len(self._view) - self._at < LENGTH.size:
+            self._gather(LENGTH.size)
         length: int = LENGTH.unpack_from(self._view, self._at)[0]
         if not 0 <= length <= self._largest_bytes:
             raise MalformedMessage(f"a frame of {length} bytes; at most {self._largest_bytes} are taken")
         return length
 
     def _gather(self, size: int) -> None:
-        """Make the first `size` bytes lie side by side."""
-        if len(self._view) - self._at >= size:
-            return
+        """Make the first `size` bytes, which do not, lie side by side."""
         if self._at == len(self._view) and len(self._later[0]) >= size:
             self._view, self._at = memoryview(self._later.pop(0)), 0
             return
