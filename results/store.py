@@ -165,6 +165,7 @@ class Recording:
         self.run_id = run_id
         self.manifest = manifest
         self.files = files
+        self._of_run: dict[str, pa.Table] = {}  # tables of the run as a whole: small, and asked for again and again
 
     @classmethod
     def open(cls, run_dir: Path, *, compare: bool = True, only: str | None = None) -> "Recording":
@@ -199,9 +200,17 @@ class Recording:
 
     def table(self, name: str, topic_partition: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a table, or one partition of it; columns as asked for, types as in the schema."""
+        if topic_partition is None and not TABLES[name].by_partition:
+            whole = self._whole(name)
+            return whole if columns is None else whole.select(list(columns))
         by_partition = self.files[name]
         chosen = _flat(by_partition) if topic_partition is None else by_partition.get(topic_partition, [])
         return read_files(name, chosen, columns)
+
+    def _whole(self, name: str) -> pa.Table:
+        if name not in self._of_run:
+            self._of_run[name] = read_files(name, _flat(self.files[name]))
+        return self._of_run[name]
 
     def validate(self) -> None:
         """Look at every row for contradictions; raise the first as `DamagedRecording`."""
@@ -241,8 +250,12 @@ def read_files(name: str, paths: Iterable[Path | str], columns: Sequence[str] | 
 
 def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
     with readable(name, path) as file:
+        if not file.metadata.num_rows:
+            return schema.empty_table()
         # Handing a small file to other threads costs more than reading it.
         rows = file.read(columns=schema.names, use_threads=file.metadata.num_rows > THREADS_ROWS)
+        if rows.schema.equals(schema):  # as we write it
+            return rows.replace_schema_metadata(None)
         return rows.select(schema.names).cast(schema)
 
 
