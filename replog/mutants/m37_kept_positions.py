@@ -11,7 +11,7 @@ from replog.broker.isr import Follower, LeaderState
 from replog.broker.partition import Effect, Partition
 from replog.types import NodeId
 
-SCENARIO = "back-to-back-leaders"
+SCENARIO = "lead-there-and-back"
 
 
 def install() -> None:
