@@ -51,6 +51,8 @@ class Stage:
         self.tally: Counter[tuple[int, str]] = Counter()  # completed sends by (acks, outcome)
         self.errors: Counter[str] = Counter()
         self.read_count = 0
+        # The last offset that anybody's send was acknowledged at, by partition, since the faults have healed.
+        self.acknowledged: dict[TopicPartition, int] = {}
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +171,9 @@ class Worker:
         self.stage.tally[self.plan.acks, delivery.outcome] += 1
         if delivery.error is not None:
             self.stage.errors[delivery.error] += 1
+        if delivery.outcome == "ok" and delivery.log_offset is not None:
+            known = self.stage.acknowledged.get(sent.partition, -1)
+            self.stage.acknowledged[sent.partition] = max(known, delivery.log_offset)
         self.stage.sink.row(
             "sends",
             process=self.plan.process,

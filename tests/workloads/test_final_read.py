@@ -1,0 +1,77 @@
+"""The final read waits for what a leader acknowledged by itself."""
+
+from pathlib import Path
+
+import pytest
+
+from clusters.api import TopicPartition, until
+from clusters.clock import RunClock
+from clusters.powers import Fate
+from clusters.simulated import launch
+from clusters.simulated.guard import sealed
+from clusters.simulated.world import Simulation
+from clusters.spec import ClusterSpec
+from nemesis.messages import Meant, rule
+from workloads.api import Stage, Worker, WorkerPlan
+from workloads.produce_consume import Options, plan, read_to_end
+
+LAG_MS = 1_500
+
+
+class Sink:
+    def __init__(self):
+        self.values = {"sends": [], "reads": []}
+
+    def row(self, table, **columns):
+        if table in self.values:
+            self.values[table].append(columns["value"])
+
+
+def final_read(gone_offsets):
+    """Read to the end while followers lag; return who was not reached, the rows and for how long it was read.
+
+    gone_offsets:  how far behind the last acknowledged offset something is said to have been, that is gone.
+    """
+
+    async def main(simulation):
+        cluster = await launch(ClusterSpec(brokers=2, controllers=1), Path("/nonexistent"), RunClock(), "final-read")
+        sink = Sink()
+        stage = Stage(clients=cluster.clients, sink=sink, now_ns=cluster.now_ns)
+        chosen = plan(Options(partitions=1, readers=0), simulation.loop.random("load"))
+        partition = TopicPartition(chosen.topic, 0)
+        admin = cluster.clients.admin("setup")
+        await admin.create_topic(chosen.topic, 1, 2, 10_000)
+        await until(lambda: partition in cluster.state.partitions, timeout_ms=5_000, what="the topic", cluster=cluster)
+        for broker in cluster.spec.broker_ids:
+            cluster.add_rule(rule(broker, Meant(), Fate.DELAYED, delay_ms=LAG_MS))
+        leader_only = WorkerPlan(
+            process=1, worker_class="leader-only", acks=1, idempotent=False, partitions=(0,), rate_per_s=1, seed="0"
+        )
+        worker = Worker(stage, leader_only, delivery_timeout_ms=5_000, request_timeout_ms=5_000)
+        for _ in range(3):
+            worker.produce(partition, "key")
+        await worker.finish(5_000)
+        stage.acknowledged[partition] += gone_offsets
+        began_ns = cluster.now_ns()
+        unread = await read_to_end(stage, chosen, 20_000)
+        return unread, sink.values, (cluster.now_ns() - began_ns) / 1e6
+
+    with sealed(Simulation(7)) as simulation:
+        return simulation.run(main(simulation))
+
+
+def test_what_followers_do_not_have_yet_is_read_when_they_have_it():
+    unread, values, read_ms = final_read(gone_offsets=0)
+
+    assert unread == []
+    assert values["reads"] == values["sends"]
+    assert len(values["sends"]) == 3
+    assert read_ms < 4 * LAG_MS
+
+
+def test_what_never_comes_is_not_waited_for_longer_than_half_of_the_time():
+    unread, values, read_ms = final_read(gone_offsets=5)
+
+    assert unread == []
+    assert values["reads"] == values["sends"]
+    assert read_ms == pytest.approx(10_000, abs=1_000)
