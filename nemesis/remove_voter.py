@@ -7,7 +7,7 @@ import msgspec
 
 from clusters.powers import Hurtable
 from nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, joined
-from nemesis.votes import voting
+from nemesis.votes import give_vote, voting
 
 NEEDS: Final = frozenset({"remove_voter"})
 
@@ -24,6 +24,5 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     await cluster.remove_voter(node)
     effect = Effect(node, await voting(cluster, node, votes=False))
     yield effect
-    await cluster.add_voter(node)
-    voted = await voting(cluster, node, votes=True)
+    voted = await give_vote(cluster, node)  # it may have been the leader: the next one has to hear of it first
     effect.heal = joined(Proof(holds=voted.holds, facts=voted.facts), "service", await all_back(cluster))

@@ -26,10 +26,15 @@ async def vote_again(cluster: Hurtable, node: int) -> Proof:
     if node in await cluster.voters():
         await cluster.remove_voter(node)
         await voting(cluster, node, votes=False)
+    return await give_vote(cluster, node)
+
+
+async def give_vote(cluster: Hurtable, node: int) -> Proof:
+    """Make an observing controller a voter, once the quorum's leader knows it as an observer."""
     for _ in range(VOTES_TIMEOUT_MS // POLL_MS):
         try:
             await cluster.add_voter(node)
-        except ClusterError:  # it has not fetched from the leader yet, or is down by another fault
+        except ClusterError:  # it has not fetched from this leader yet, or is down by another fault
             await asyncio.sleep(POLL_MS / 1000)
         else:
             break

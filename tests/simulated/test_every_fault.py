@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from clusters.powers import Fate
 from clusters.simulated import CAPABILITIES
 from clusters.spec import ZOOKEEPER, ClusterSpec
 from harness.catalog import faults
+from nemesis.messages import Meant, rule
 from tests.simulated.cluster_program import Trial, leader
 
 LASTS_S = 2.5
@@ -45,3 +47,19 @@ def test_it_bites_and_heals(name, victim):
     assert effects[0].heal.holds, effects[0].heal
     assert trial.lost() == []
     assert trial.unread == []
+
+
+def test_a_vote_is_given_back_once_the_next_leader_has_heard_of_the_observer():
+    module, effects = POSSIBLE["remove-voter"], []
+
+    async def scenario(cluster):
+        node = cluster.state.quorum_leader
+        late = cluster.add_rule(rule(node, Meant(), Fate.DELAYED, delay_ms=900))
+        asyncio.get_running_loop().call_later(LASTS_S, cluster.remove_rule, late)
+        async with module.fault(cluster, node, module.Options()) as effect:
+            effects.append(effect)
+
+    Trial("fault/remove-voter-leader").run(scenario)
+
+    assert effects[0].proof.holds, effects[0].proof
+    assert effects[0].heal.holds, effects[0].heal
