@@ -56,6 +56,8 @@ class ProposalChannel:
         if after_ms > 0:
             asyncio.get_running_loop().call_later(after_ms / 1000, self.submit, replica, proposal, 0)
             return
+        if not _is_wanted(replica, proposal):
+            return  # given up while its time to be repeated came; the next proposal may wait in its place
         self._queue[replica.key] = (replica, proposal)
         if not self._is_running:
             self._is_running = True
