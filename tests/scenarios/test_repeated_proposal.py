@@ -18,4 +18,4 @@ def test_a_proposal_that_was_given_up_does_not_take_the_next_ones_place(tmp_path
 
     (result,) = rerun([finding], jobs=1, scratch=tmp_path)
 
-    assert result.outcome == "stays fixed"
+    assert (result.outcome, result.others) == ("stays fixed", [])
