@@ -20,7 +20,6 @@ OFFSETS_OBSERVER: Final = 951
 FINAL_READER: Final = 999
 POLL_RECORDS: Final = 2_000
 POLL_MS: Final = 200
-SETTLE_POLL_S: Final = 0.2
 OFFSETS_EVERY_MS: Final = 500
 KEY_COUNT: Final = 64
 OUT_OF_RANGE: Final = frozenset({"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"})
@@ -241,16 +240,13 @@ async def _known_ends(
     settled_by = (loop.time() + deadline) / 2
     ends: dict[TopicPartition, tuple[int, int]] = {}
     missing = list(wanted)
-    while missing:
+    while True:
         ends |= await record_offsets(stage, admin, missing)
-        unknown = [partition for partition in wanted if partition not in ends]
-        early = [p for p, (_, latest) in ends.items() if latest <= stage.acknowledged.get(p, -1)]
-        missing = unknown + (early if loop.time() < settled_by else [])
-        if loop.time() >= deadline:
-            break
-        if missing:
-            await asyncio.sleep(SETTLE_POLL_S)
-    return ends
+        is_early = loop.time() < settled_by
+        missing = [p for p in wanted if p not in ends or (is_early and ends[p][1] <= stage.acknowledged.get(p, -1))]
+        if not missing or loop.time() >= deadline:
+            return ends
+        await asyncio.sleep(POLL_MS / 1000)
 
 
 async def _close_final_read(

@@ -411,15 +411,11 @@ class CommittedPrefix:
             return
         if log.batches and log.batches[0].base_offset > start:
             start = log.batches[0].base_offset  # retention took what is before
-        held = log.batches
-        index = -1
         for mark in self.batches[_first_reaching(self.batches, start) :]:
-            index += 1  # one batch follows the other in both; only the first has to be looked for
-            if not 0 < index < len(held) or held[index] != mark:
-                index = log.index_of(mark.base_offset)
-                if index >= len(held) or held[index] != mark:
-                    found = held[index] if index < len(held) else None
-                    raise Violated("I4", f"{self.partition}: committed {mark}, {node} has {found}")
+            index = log.index_of(mark.base_offset)
+            if index >= len(log.batches) or log.batches[index] != mark:
+                found = log.batches[index] if index < len(log.batches) else None
+                raise Violated("I4", f"{self.partition}: committed {mark}, {node} has {found}")
         self.verified[node] = self.end_offset
 
 

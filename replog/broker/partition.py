@@ -166,7 +166,7 @@ class Partition:
     @property
     def is_recovering(self) -> bool:
         """Tell whether requests are to be refused until the unclean election is dealt with (KIP-704)."""
-        state = self._state if self.leadership is None else self.leadership.state
+        state = self.state
         return self.refuses_while_recovering and state is not None and state.recovery is LeaderRecoveryState.RECOVERING
 
     # --- metadata ------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Partition:
 
     def epoch_error(self, current_leader_epoch: int) -> Error:
         """Compare the peer's idea of the leader epoch with ours; -1 stands for none."""
-        leader_epoch = self._state.leader_epoch if self._state is not None else NO_LEADER_EPOCH
+        leader_epoch = self.leader_epoch
         if current_leader_epoch in (NO_LEADER_EPOCH, leader_epoch):
             return Error.NONE
         if current_leader_epoch < leader_epoch:

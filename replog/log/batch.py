@@ -190,7 +190,7 @@ def batches(buffer: Buffer, origin: str = "", position: int = 0) -> Iterator[Bat
     end = len(buffer)
     while position < end:
         header = header_at(buffer, position, origin)
-        position += header.length + OVERHEAD_BYTES
+        position = header.end
         if position > end:
             raise CorruptBatch(origin, header.position, "torn batch")
         yield header
@@ -198,8 +198,7 @@ def batches(buffer: Buffer, origin: str = "", position: int = 0) -> Iterator[Bat
 
 def has_valid_crc(view: memoryview, header: BatchHeader) -> bool:
     """Tell whether the batch's bytes are those that were written."""
-    position = header.position
-    checksum: int = crc32c(view[position + CRC_START : position + header.length + OVERHEAD_BYTES])
+    checksum: int = crc32c(view[header.position + CRC_START : header.end])
     return checksum == header.crc
 
 
