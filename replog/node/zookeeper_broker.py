@@ -375,7 +375,8 @@ class ZooKeeperBroker(Broker):
             await self._control_came.wait()
 
     def _carry_out(self, request: ServerRequest) -> None:
-        for effect in self.control.handle(request.body):
+        body = request.body  # the request lets it go with its answer
+        for effect in self.control.handle(body):
             match effect:
                 case Assign():
                     self.assigned.assign(effect)
@@ -391,7 +392,7 @@ class ZooKeeperBroker(Broker):
                     self.hosting.update()
                     request.reply(effect.body)
         gone = [topic for topic in self.control.topic_ids if topic not in self.metadata.image.topics_by_name]
-        for topic in gone if isinstance(request.body, um.UpdateMetadataRequest) else ():
+        for topic in gone if isinstance(body, um.UpdateMetadataRequest) else ():
             del self.control.topic_ids[topic]
         if self.control.has_metadata and self._early:
             early, self._early = self._early, []

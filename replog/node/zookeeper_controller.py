@@ -313,6 +313,8 @@ class ControllerSeat:
         self._events.clear()
         waiting, self._waiting = self._waiting, {}
         for request in waiting.values():
+            if request.is_answered:
+                continue  # its connection is gone, and its body with it
             if id(request) in undecided:
                 request.reply(refusal(request.body))
             else:

@@ -10,11 +10,16 @@ import pytest
 
 from clusters.spec import ClusterSpec
 from harness.catalog import faults
+from replog.client.connection import Connection
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request
+from replog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.simulated.cluster_program import Trial, leader
 
 SPEC = ClusterSpec(mode="zookeeper", controllers=1)
+BROKERS = SPEC.broker_ids
+ZOOKEEPER = 101
 HURT = {"kill": 101, "pause": 101, "isolate": 101}
 
 
@@ -84,6 +89,69 @@ def test_a_leave_is_asked_for_again_with_the_epoch_of_the_new_session():
     assert epochs[1] > epochs[0]
     assert list(asked) == epochs
     assert trial.lost() == []
+
+
+def test_a_reign_ends_though_who_waited_for_it_has_hung_up():
+    """Found by a sweep (rotating-swarm, seed 230449): the last request of a lost connection ended the node."""
+    undecided = []
+
+    async def ask_and_hang_up(cluster):
+        (seat,) = [cluster.nodes[node].shell.seat for node in BROKERS if cluster.nodes[node].shell.seat.is_active]
+        connection = Connection(cluster.clients._world, seat.endpoint, "controller's client")
+        await connection.open()
+        await asyncio.sleep(0.1)
+        await cluster.pause(ZOOKEEPER)
+        for name in ("written", "undecided"):
+            body = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=3)])
+            connection.send(Api.CREATE_TOPICS, body, timeout_ms=30_000)
+        await asyncio.sleep(0.5)
+        connection.close()
+        await asyncio.sleep(0.1)
+        undecided.extend(request.is_answered for _, request in seat._events if request is not None)
+        await cluster.kill(ZOOKEEPER)
+        await until(lambda: not seat.is_active)
+        await cluster.start(ZOOKEEPER)
+
+    trial = Trial("zookeeper/hung-up", SPEC).run(ask_and_hang_up)
+
+    assert undecided == [True]
+    assert trial.cluster.failures() == []
+    assert trial.lost() == []
+
+
+def test_a_topic_created_again_is_not_known_by_its_former_id():
+    """Requests before 2.8 name no ids; brokers read them, and forget them with the topic."""
+    former, between, latter = [], [], []
+
+    def learn(cluster, ids):
+        ids.extend(cluster.nodes[node].shell.control.topic_ids.get("again") for node in BROKERS)
+
+    async def create_again(cluster):
+        client = cluster.clients._client("creator", 10_000)
+        await client.create_topic("again", partitions=1, replication_factor=3)
+        await until(lambda: hosts(cluster, "again") == 3)
+        learn(cluster, former)
+        await client.ask(Api.DELETE_TOPICS, DeleteTopicsRequest(topics=[DeleteTopicState(name="again")]))
+        await until(lambda: hosts(cluster, "again") == 0)
+        await asyncio.sleep(1)
+        learn(cluster, between)
+        await client.create_topic("again", partitions=1, replication_factor=3)
+        await until(lambda: hosts(cluster, "again") == 3)
+        learn(cluster, latter)
+        await client.close()
+
+    spec = msgspec.structs.replace(SPEC, settings={"inter.broker.protocol.version": "2.7"})
+    Trial("zookeeper/again", spec).run(create_again)
+
+    assert between == [None] * 3
+    assert len({*former}) == len({*latter}) == 1
+    assert former != latter
+    assert None not in former + latter
+
+
+def hosts(cluster, topic):
+    """How many brokers know a topic."""
+    return sum(topic in cluster.nodes[node].shell.metadata.image.topics_by_name for node in BROKERS)
 
 
 async def until(condition):
