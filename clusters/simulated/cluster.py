@@ -182,6 +182,7 @@ class SimulatedCluster(Powers):
         if node.excuse is not None or (node.asked_to_stop and problem is None):
             self._tell(node.node, "exit", reason=node.excuse or "asked to stop")
             return
+        problem = node.problem or problem  # what it was cancelled for says more than that it was
         self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_words()}")
         self._tell(node.node, "exit", reason=repr(problem))
 

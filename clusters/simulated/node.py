@@ -45,6 +45,7 @@ class SimulatedNode:
         self.config = NodeConfig(settings)
         self.asked_to_stop = False
         self.excuse: str | None = None  # why it may end by itself
+        self.problem: BaseException | None = None  # that ended its process
         self.shell: Shell | None = None
         self._stop: asyncio.Event | None = None
         self._main: Task[None] | None = None
@@ -69,6 +70,7 @@ class SimulatedNode:
     def start(self) -> "Future[BaseException | None]":
         """Start a process; the future says how it ended if it ends by itself."""
         self.asked_to_stop = False
+        self.problem = None
         self.shell = None
         return self.machine.start(self._run)
 
@@ -82,6 +84,7 @@ class SimulatedNode:
         """End the process for an error that nobody caught, as the real one does."""
         if self._main is not None and failure.process is self.machine.process:
             self.machine.say("error", f"{failure.message}: {failure.exception!r}")
+            self.problem = failure.exception
             self._main.cancel()
 
     def last_words(self) -> str:
