@@ -202,8 +202,12 @@ class CommittedMetadata:
             broker = self.state.brokers.get(newcomer)
             if broker is None or broker.fenced:
                 raise Violated("I11", f"{partition}: {newcomer} enters the ISR, and is fenced: {before} to {now}")
-        if now.recovering:
+        if self._is_unclean(before, now):
             self.unclean[partition] = now.leader_epoch
+
+    def _is_unclean(self, before: PartitionState | None, now: PartitionState) -> bool:
+        """Tell whether the leader of now was elected uncleanly: it is RECOVERING, else nobody has to believe it."""
+        return now.recovering
 
 
 def _newcomers(before: PartitionState | None, now: PartitionState) -> list[int]:

@@ -10,6 +10,7 @@ from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from clusters.simulated.replica_logs import BatchMark, ReplicaLogs
 from clusters.simulated.zookeeper_model import Change
 from clusters.znode_view import ZnodeView
+from replog.types import NO_NODE
 
 NO_MARK = BatchMark(-1, -1, -1, 0, -1, -1, -1, is_control=False)
 
@@ -39,6 +40,11 @@ class CommittedZnodes(CommittedMetadata):
     def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
         """There is no ELR, and the high watermark does not heed min ISR (VERDICTS.md, facts)."""
         return 1
+
+    def _is_unclean(self, before: PartitionState | None, now: PartitionState) -> bool:
+        """Controllers of a protocol before 3.2 do not write that they elected somebody uncleanly (KIP-704, Compatibility)."""
+        from_nowhere = before is not None and now.leader != before.leader and now.leader not in {NO_NODE, *before.isr}
+        return now.recovering or from_nowhere
 
 
 def _parents_first(change: Change) -> tuple[int, str]:

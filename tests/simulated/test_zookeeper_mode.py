@@ -8,6 +8,7 @@ import sys
 import msgspec
 import pytest
 
+from clusters.api import TopicPartition
 from clusters.spec import ClusterSpec
 from harness.catalog import faults
 from replog.client.connection import Connection
@@ -20,6 +21,7 @@ from tests.simulated.cluster_program import Trial, leader
 SPEC = ClusterSpec(mode="zookeeper", controllers=1)
 BROKERS = SPEC.broker_ids
 ZOOKEEPER = 101
+PARTITION = TopicPartition("produce-consume", 0)
 HURT = {"kill": 101, "pause": 101, "isolate": 101}
 
 
@@ -147,6 +149,36 @@ def test_a_topic_created_again_is_not_known_by_its_former_id():
     assert len({*former}) == len({*latter}) == 1
     assert former != latter
     assert None not in former + latter
+
+
+@pytest.mark.parametrize("protocol", ["2.2", "3.4"])
+def test_an_unclean_election_begins_anew_whether_or_not_it_is_written(protocol):
+    """Found by a sweep (rotating-swarm, seed 240019): I4 knew it by RECOVERING only, which old protocols do not write."""
+    isrs = []
+
+    async def come_back_behind(cluster):
+        behind = next(node for node in BROKERS if node != leader(cluster))
+        others = [node for node in BROKERS if node != behind]
+        await cluster.kill(behind)
+        await until(lambda: behind not in isr(cluster))
+        await asyncio.sleep(1)
+        for node in others:
+            await cluster.kill(node)
+        await cluster.start(behind)
+        await until(lambda: leader(cluster) == behind)
+        isrs.append((behind, isr(cluster)))
+        for node in others:
+            await cluster.start(node)
+
+    settings = {"inter.broker.protocol.version": protocol, "unclean.leader.election.enable": True}
+    trial = Trial("zookeeper/unclean", msgspec.structs.replace(SPEC, settings=settings)).run(come_back_behind)
+
+    assert isrs == [(isrs[0][0], (isrs[0][0],))]
+    assert trial.lost() != []
+
+
+def isr(cluster):
+    return cluster.state.partitions[PARTITION].isr
 
 
 def hosts(cluster, topic):
