@@ -3,12 +3,12 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from checkers.api import FINAL, OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, sends_by_value
+from checkers.api import FINAL, OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, is_among, sends_by_value
 from checkers.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from results.recording import WORDS
 
@@ -18,17 +18,25 @@ READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 class Evidence:
     """What one partition's rows say about any of its records."""
 
-    def __init__(self, rows: PartitionRows, *, log_start_may_move: bool, is_compacted: bool = False) -> None:
+    def __init__(
+        self,
+        rows: PartitionRows,
+        *,
+        can_lead: Sequence[int] = (),
+        log_start_may_move: bool,
+        is_compacted: bool = False,
+    ) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
         self._polled_ns = _poll_times(rows)
         self._rows = rows
         self._fetched_since: dict[tuple[int, int], int] | None = None
         self._exposures = _exposures(rows)
-        self._final_offsets, self._final_epochs = _final_epochs(rows)
+        final = _final(rows, can_lead)
+        self._final_offsets, self._final_epochs = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
         self._log_start = int(starts.max(initial=0)) if log_start_may_move else 0
-        self._newest = _newest_of_keys(rows) if is_compacted else None
+        self._newest = _newest_of_keys(rows, *final) if is_compacted else None
 
     def record(self, anomaly: Mapping[str, Any]) -> Record:
         """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
@@ -128,12 +136,11 @@ class Evidence:
         return None if epoch == UNKNOWN else epoch
 
 
-def _newest_of_keys(rows: PartitionRows) -> tuple[dict[int, int], dict[int, int]]:
+def _newest_of_keys(rows: PartitionRows, source: Columns, chosen: Array) -> tuple[dict[int, int], dict[int, int]]:
     """Return each value's key, and each key's greatest offset in the final log; records without a key have none."""
     sends = rows.columns("sends")
     keyed = sends["key"] != UNKNOWN
     key_of = dict(zip(sends["value"][keyed].tolist(), sends["key"][keyed].tolist(), strict=True))
-    source, chosen = _final(rows)
     newest: dict[int, int] = {}
     for offset, value in zip(source["log_offset"][chosen].tolist(), source["value"][chosen].tolist(), strict=True):
         key = key_of.get(value, UNKNOWN)
@@ -180,15 +187,17 @@ def _exposures(rows: PartitionRows) -> tuple[Array, Array, Array]:
     return seen["at_ns"][order], seen["high_watermark"][order], seen["leader_epoch"][order]
 
 
-def _final_epochs(rows: PartitionRows) -> tuple[Array, Array]:
+def _final_epochs(source: Columns, chosen: Array) -> tuple[Array, Array]:
     """Return offsets, ascending, and leader epochs of the final log, by final reads or else by the logs."""
-    source, chosen = _final(rows)
     offsets, first = np.unique(source["log_offset"][chosen], return_index=True)
     return offsets, source["leader_epoch"][chosen][first]
 
 
-def _final(rows: PartitionRows) -> tuple[Columns, Array]:
-    """Return where the final log is to be found: in final reads or else in the logs."""
+def _final(rows: PartitionRows, can_lead: Sequence[int]) -> tuple[Columns, Array]:
+    """Return where the final log is to be found: in final reads or else in the logs of those that may lead, if that is known."""
     reads, logs = rows.columns("reads"), rows.columns("logs")
     final = reads["phase"] == FINAL
-    return (reads, final) if final.any() else (logs, logs["log_offset"] != UNKNOWN)
+    if final.any():
+        return reads, final
+    known = logs["log_offset"] != UNKNOWN
+    return logs, known & is_among(logs["node"], np.asarray(sorted(can_lead), np.int64)) if can_lead else known

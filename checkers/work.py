@@ -423,7 +423,10 @@ class PartitionJudge:
     def _judge(self, anomaly: Row) -> Judgement:
         if self._evidence is None:
             self._evidence = Evidence(
-                self.rows, log_start_may_move=self._log_start_may_move, is_compacted=self._is_compacted
+                self.rows,
+                can_lead=self.timeline.can_lead,
+                log_start_may_move=self._log_start_may_move,
+                is_compacted=self._is_compacted,
             )
         judgements = [self.timeline.judge(record) for record in self._records(self._evidence, anomaly)]
         # A step back over several stretches needs an excuse for each of them.

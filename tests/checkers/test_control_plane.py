@@ -156,6 +156,21 @@ def test_what_replaced_a_record_may_be_older_than_the_record(tmp_path: Path, unc
     assert ("lost", severity) in [row[:2] for row in found(run.finish())]
 
 
+@pytest.mark.parametrize(("unclean", "severity"), [(True, "permitted"), (False, "violation")])
+def test_what_those_hold_who_cannot_lead_replaced_nothing(tmp_path: Path, unclean: bool, severity: str) -> None:
+    """A run that ended with the unclean election has logs only, and the longer ones are of the deposed (rotating-swarm, seed 240019)."""
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": unclean})
+    kept = run.send(0, 110)
+    run.change(200, isr=[1, 2])
+    lost = run.send(1, 220)
+    run.change(300, isr=[3], leader=3)
+    for node in (1, 2):
+        run.log(node, {0: kept, 1: lost})
+    run.log(3, {0: kept})
+
+    assert ("lost", severity) in [row[:2] for row in found(run.finish())]
+
+
 @pytest.mark.parametrize(("epoch", "expected"), [(2, []), (1, ["quorum_epoch_back"])])
 def test_a_quorum_epoch_never_goes_back(run: Run, epoch: int, expected: list[str]) -> None:
     run.metadata_epoch = 2
