@@ -139,7 +139,6 @@ class Run:
             await self._hurt(cluster)
         async with self._phase("heal", stage):
             await self.heal(cluster)
-            stage.acknowledged.clear()  # what was acknowledged before, a fault may have taken
             await self._whole(cluster)
         async with self._phase("quiesce", stage):
             await self._quiesce(stage)

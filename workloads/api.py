@@ -51,7 +51,7 @@ class Stage:
         self.tally: Counter[tuple[int, str]] = Counter()  # completed sends by (acks, outcome)
         self.errors: Counter[str] = Counter()
         self.read_count = 0
-        # The last offset that anybody's send was acknowledged at, by partition, since the faults have healed.
+        # The last offset that anybody's send was acknowledged at, by partition.
         self.acknowledged: dict[TopicPartition, int] = {}
 
 

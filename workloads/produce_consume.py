@@ -233,8 +233,9 @@ async def _known_ends(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return (earliest, latest) of the partitions whose leaders tell, and once the latest is behind what was acknowledged.
 
-    With acks=1 a leader answers before its followers have the records: read at once, the last ones would be missing.
-    What never comes is given up for half of the time; who judges sees then that it was not read.
+    With acks=1 a leader answers before its followers have the records, and a member of the ISR may have fetched nothing
+    for seconds: read at once, the last ones would be missing. What a fault took never comes: it is waited for half of
+    the time at most; who judges sees then that it was not read.
     """
     loop = asyncio.get_running_loop()
     settled_by = (loop.time() + deadline) / 2
