@@ -36,7 +36,7 @@ from clusters.simulated.control_watch import ControlWatch
 from clusters.simulated.frames import Fate
 from clusters.simulated.loop import Failure
 from clusters.simulated.network import Host
-from clusters.simulated.node import SimulatedNode, ZooKeeperNode
+from clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
 from clusters.simulated.powers import Powers
 from clusters.simulated.process import NS_PER_S
 from clusters.simulated.transport import SimulatedTransport
@@ -175,14 +175,15 @@ class SimulatedCluster(Powers):
 
     def _begin(self, node: SimulatedNode) -> None:
         ended = node.start()
-        ended.add_done_callback(lambda done: self._ended(node, done.result()))
+        ending = node.ending
+        ended.add_done_callback(lambda done: self._ended(node, ending, done.result()))
 
-    def _ended(self, node: SimulatedNode, problem: BaseException | None) -> None:
+    def _ended(self, node: SimulatedNode, ending: Ending, problem: BaseException | None) -> None:
         """Mourn a node that nobody asked to end."""
-        if node.excuse is not None or (node.asked_to_stop and problem is None):
+        if node.excuse is not None or (ending.asked_to_stop and problem is None):
             self._tell(node.node, "exit", reason=node.excuse or "asked to stop")
             return
-        problem = node.problem or problem  # what it was cancelled for says more than that it was
+        problem = ending.problem or problem  # what it was cancelled for says more than that it was
         self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_words()}")
         self._tell(node.node, "exit", reason=repr(problem))
 

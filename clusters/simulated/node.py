@@ -3,6 +3,7 @@
 import asyncio
 from asyncio import Future, Task
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -36,6 +37,14 @@ class Shell(Protocol):
         """End in good order."""
 
 
+@dataclass(slots=True)
+class Ending:
+    """Why one process of a node may end; the next one may have begun before its end is noticed."""
+
+    asked_to_stop: bool = False
+    problem: BaseException | None = None  # what nobody caught
+
+
 class SimulatedNode:
     """A machine that runs a broker or a controller."""
 
@@ -43,9 +52,8 @@ class SimulatedNode:
         self.node = node
         self.machine = machine
         self.config = NodeConfig(settings)
-        self.asked_to_stop = False
+        self.ending = Ending()
         self.excuse: str | None = None  # why it may end by itself
-        self.problem: BaseException | None = None  # that ended its process
         self.shell: Shell | None = None
         self._stop: asyncio.Event | None = None
         self._main: Task[None] | None = None
@@ -69,14 +77,13 @@ class SimulatedNode:
 
     def start(self) -> "Future[BaseException | None]":
         """Start a process; the future says how it ended if it ends by itself."""
-        self.asked_to_stop = False
-        self.problem = None
+        self.ending = Ending()
         self.shell = None
         return self.machine.start(self._run)
 
     def stop(self) -> None:
         """Ask for an end in good order (SIGTERM)."""
-        self.asked_to_stop = True
+        self.ending.asked_to_stop = True
         assert self._stop is not None
         self._stop.set()
 
@@ -84,7 +91,7 @@ class SimulatedNode:
         """End the process for an error that nobody caught, as the real one does."""
         if self._main is not None and failure.process is self.machine.process:
             self.machine.say("error", f"{failure.message}: {failure.exception!r}")
-            self.problem = failure.exception
+            self.ending.problem = failure.exception
             self._main.cancel()
 
     def last_words(self) -> str:
