@@ -30,7 +30,7 @@ from harness.power import power
 from harness.run import commit, lock_sha256
 from harness.schedule import LINES_MAX, BadScenario, Scenario
 from harness.schedule import load as load_scenario
-from harness.sweep import SeedResult, Sweep, swept, upper_bound
+from harness.sweep import Keeper, SeedResult, Sweep, swept, upper_bound
 from results.night import Canary, Confirmation, FoundTonight, Night, Past, Swept, save
 from results.verdict import Verdict
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from harness.cli.session import Judged
 
 SEEDS_A_NIGHT: Final = 1_000_000
-KEPT_PER_FINDING: Final = 3
 PASSES_KEPT: Final = 100  # one passing run on real nodes of so many is kept
 CANARY_S: Final = 30  # a canary gets no less, however short the night: a miss for want of time says nothing
 MS: Final = 1_000
@@ -178,9 +177,14 @@ class Nightly:
     def run(self) -> Night:
         """Do all of it; what is known after each part is saved, so that a night that is cut off has said something."""
         for part in (self._past, self._canaries, self._sweeps, self._real):
-            part()
-            self.night.seconds = round(time.monotonic() - self._began, 1)
-            save(self.night, self._out)
+            try:
+                part()
+            except KeyboardInterrupt:
+                self.night.errors.append("interrupted; what had ended by then is what this night says")
+                raise
+            finally:
+                self.night.seconds = round(time.monotonic() - self._began, 1)
+                save(self.night, self._out)
         return self.night
 
     def _left_s(self) -> float:
@@ -219,9 +223,11 @@ class Nightly:
         counts = self._counts
         reserved_s = self.night.budget_s * self._config.confirm.share / 100 if self._config.confirm.runs else 0.0
         said = time.monotonic()
+        account, keeper = Sweep(), Keeper(self._out / "runs")
 
         def told(result: SeedResult, account: Sweep) -> None:
             nonlocal said
+            keeper.keep(result)
             count = counts[result.scenario]
             count.runs += 1
             count.seconds += result.wall_ms / MS
@@ -232,14 +238,23 @@ class Nightly:
                 self._told(f"sweep        {len(account.results)} runs, {len(account.findings)} signatures")
 
         budget_s = max(1.0, self._left_s() - reserved_s)
-        account = swept(self.upcoming(), jobs=self._jobs, budget_s=budget_s, scratch=self._scratch / "sweep", told=told)
-        for count in counts.values():
+        try:
+            swept(
+                self.upcoming(), jobs=self._jobs, budget_s=budget_s, scratch=self._scratch / "sweep", told=told,
+                account=account,
+            )  # fmt: skip
+        finally:
+            self._count(account, keeper)
+
+    def _count(self, account: Sweep, keeper: Keeper) -> None:
+        """Write down what the sweeps have said so far."""
+        for count in self._counts.values():
             count.seconds = round(count.seconds, 1)
             count.bound_95 = upper_bound(count.runs, count.verdicts.get(Verdict.VIOLATION.value, 0))
-        self.night.swept = list(counts.values())
+        self.night.swept = list(self._counts.values())
         self.night.probes = dict(sorted(account.probes.items()))
         self.night.cold = [name for name in self._config.probes if not account.probes[name]]
-        self._found(account)
+        self._found(account, keeper)
 
     def upcoming(self) -> Iterator[Plan]:
         """Yield the sweep's plans without end, always of the scenario that has had the least time for its weight."""
@@ -256,7 +271,7 @@ class Nightly:
         mean_s = count.seconds / count.runs if count.runs else 1.0
         return count.seconds + (begun - count.runs) * mean_s
 
-    def _found(self, account: Sweep) -> None:
+    def _found(self, account: Sweep, keeper: Keeper) -> None:
         by_signature = {finding.signature: finding for finding in self._kept_findings}
         for signature, results in sorted(account.findings.items(), key=lambda item: -len(item[1])):
             if signature.startswith(("ERROR", "the harness")):
@@ -265,7 +280,6 @@ class Nightly:
                 )
                 continue
             kept = by_signature.get(signature)
-            folders = self._keep(results)
             self.night.found.append(
                 FoundTonight(
                     signature=signature,
@@ -275,20 +289,10 @@ class Nightly:
                     scenarios=sorted({one.scenario for one in results}),
                     seeds=[one.seed for one in results[:5]],
                     claim=results[0].claim,
-                    run_dirs=folders,
+                    run_dirs=keeper.folders.get(signature, []),
                     again=f"tribunal run {results[0].scenario} --cluster simulated --seed {results[0].seed}",
                 )
             )
-
-    def _keep(self, results: list[SeedResult]) -> list[str]:
-        folders = []
-        for result in results[:KEPT_PER_FINDING]:
-            source, target = Path(result.run_dir), self._out / "runs" / Path(result.run_dir).name
-            if source.is_dir() and not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(source, target)
-            folders.append(str(target))
-        return folders
 
     def _real(self) -> None:
         """Run on real nodes, once at least, while there is time for one more as long as the longest so far.

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from results.verdict import Verdict
 
 SEED_TIMEOUT_S: Final = 600
 POLL_S: Final = 0.02
+KEPT_PER_FINDING: Final = 3
 FIGURES: Final = (
     *("quorum_epoch", "leader_epochs", "isolated_epoch_growth", "isolated_leader_ms", "needless_elections"),
 )
@@ -73,6 +75,35 @@ class Sweep:
             self.findings.setdefault(signature, []).append(result)
 
 
+class Keeper:
+    """Moves the first runs of each finding to where they stay, as they are found: an interrupted sweep has them too."""
+
+    def __init__(self, out: Path) -> None:
+        self.folders: dict[str, list[str]] = {}  # by finding
+        self._out = out
+
+    def keep(self, result: SeedResult) -> Path | None:
+        """Keep a seed's run if it shows something new enough, else let it go; return its new folder."""
+        source = Path(result.run_dir)
+        wanted = [name for name in result.signatures if len(self.folders.get(name, [])) < KEPT_PER_FINDING]
+        if not result.run_dir or not source.is_dir():
+            return None
+        if not wanted:
+            shutil.rmtree(source)
+            return None
+        self._out.mkdir(parents=True, exist_ok=True)
+        target = self._free(source.name)
+        shutil.move(source, target)
+        for name in wanted:
+            self.folders.setdefault(name, []).append(str(target))
+        return target
+
+    def _free(self, name: str) -> Path:
+        """Return a folder that is not there: what an earlier sweep of the same seeds has kept stays."""
+        places = (self._out / (name if number == 1 else f"{name}.{number}") for number in count(1))
+        return next(place for place in places if not place.exists())
+
+
 def swept(
     plans: Iterable[Plan],
     *,
@@ -80,12 +111,16 @@ def swept(
     budget_s: float | None,
     scratch: Path,
     told: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
+    account: Sweep | None = None,
 ) -> Sweep:
-    """Run plans until they or the budget are used up; `told` hears of every seed as it ends."""
+    """Run plans until they or the budget are used up; `told` hears of every seed as it ends.
+
+    account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
+    """
     from harness.simulated import warm_up
 
     warm_up()
-    sweep = Sweep()
+    sweep = Sweep() if account is None else account
     deadline = None if budget_s is None else time.monotonic() + budget_s
     children: dict[int, Child] = {}
     waiting = iter(plans)
@@ -169,6 +204,8 @@ def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
 
 def _child_main(plan: Plan, run_dir: Path, writer: int) -> None:
     """Run, judge, say it, and leave without any clean-up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and the parent ends its children
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.freeze()  # what came from the parent stays: nobody has to look through it for garbage
     try:
         result = run_seed(plan, run_dir)

@@ -4,6 +4,7 @@ Exit codes: 0 PASS and PERMITTED (1 for PERMITTED with --strict), 1 VIOLATION, 2
 usage, 130 interrupted. What went wrong is one clear line on stderr; verdicts go to stdout.
 """
 
+import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -227,7 +228,8 @@ def _show(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command and end the process with the right exit code."""
+    """Run the command and end the process with the right exit code; SIGTERM ends it in good order, as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(exit_code(sys.argv[1:] if arguments is None else list(arguments)))
 
 

@@ -86,7 +86,8 @@ async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress, journa
             os._exit(EXIT_INTERRUPTED)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
         loop.add_signal_handler(number, interrupt)
     try:
         return await task
@@ -94,8 +95,9 @@ async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress, journa
         # Cancelled before it could begin, or while it closed the recording.
         return Ending(run_dir=run_dir, failure=None, interrupted=True)
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, handler)
 
 
 def judged(ending: Ending, engine: str, prepared: Prepared | None = None) -> RunVerdict:

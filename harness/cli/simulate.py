@@ -19,7 +19,7 @@ from harness.catalog import mutant_named, mutants, scenario_file
 from harness.cli.complete import named
 from harness.plan import Plan, encoded, made, read_plan
 from harness.schedule import BadScenario, Scenario, duration, load
-from harness.sweep import SeedResult, Sweep, recording_hash, swept, upper_bound
+from harness.sweep import Keeper, SeedResult, Sweep, recording_hash, swept, upper_bound
 from results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, Verdict, worst
 
 if TYPE_CHECKING:
@@ -49,14 +49,25 @@ def sweep(  # noqa: PLR0917 - options
     wanted = [load(scenario_file(name), {} if mode is None else {"cluster.mode": mode}) for name in scenarios]
     plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
     budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
-    board = Board(", ".join(scenarios))
+    board, keeper, account = Board(", ".join(scenarios)), Keeper(out), Sweep()
+
+    def told(result: SeedResult, account: Sweep) -> None:
+        board.told(result, account)
+        folder = keeper.keep(result)
+        if folder is not None:
+            board.say(
+                f"found    {result.scenario} seed {result.seed}: {'; '.join(result.signatures)}; kept in {folder}"
+            )
+
+    interrupted = False
     with tempfile.TemporaryDirectory(prefix="tribunal-sweep-", dir=fast_folder()) as scratch, board:
         try:
-            account = swept(plans, jobs=jobs, budget_s=budget_s, scratch=Path(scratch), told=board.told)
+            swept(plans, jobs=jobs, budget_s=budget_s, scratch=Path(scratch), told=told, account=account)
         except KeyboardInterrupt:
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-        kept = _keep(account, out)
-    _report(account, kept, json=json)
+            interrupted = True
+    _report(account, keeper.folders, json=json, interrupted=interrupted)
+    if interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
     raise typer.Exit(worst(result.verdict for result in account.results).exit_code(strict=False))
 
 
@@ -295,6 +306,13 @@ class Board:
             self._said = time.monotonic()
             sys.stderr.write(f"{self._headline()}\n")
 
+    def say(self, line: str) -> None:
+        """Say something that stays."""
+        if self._live is not None:
+            self._live.console.print(Text(line))
+        else:
+            sys.stderr.write(f"{line}\n")
+
     def _headline(self) -> str:
         account = self._sweep
         elapsed_s = max(time.monotonic() - self._began, 0.001)
@@ -344,23 +362,7 @@ def fast_folder() -> str | None:
     return str(memory) if os.access(memory, os.W_OK) else None
 
 
-def _keep(account: Sweep, out: Path) -> dict[str, list[str]]:
-    """Move the first runs of each finding to where they stay; return their folders by finding."""
-    kept: dict[str, list[str]] = {}
-    for name, results in account.findings.items():
-        for result in results[:3]:
-            source = Path(result.run_dir)
-            target = out / source.name
-            if source.is_dir() and not target.exists():
-                out.mkdir(parents=True, exist_ok=True)
-                import shutil
-
-                shutil.move(source, target)
-            kept.setdefault(name, []).append(str(target))
-    return kept
-
-
-def _report(account: Sweep, kept: dict[str, list[str]], *, json: bool) -> None:
+def _report(account: Sweep, kept: dict[str, list[str]], *, json: bool, interrupted: bool) -> None:
     violations = account.verdicts[Verdict.VIOLATION.value]
     bound = upper_bound(len(account.results), violations)
     if json:
@@ -372,10 +374,13 @@ def _report(account: Sweep, kept: dict[str, list[str]], *, json: bool) -> None:
             "kept": kept,
             "probes": dict(account.probes),
             "upper_bound_95": bound,
+            "interrupted": interrupted,
         }
         typer.echo(msgspec.json.encode(content).decode())
         return
     hours = account.simulated_ms / MS_PER_HOUR
+    if interrupted:
+        typer.echo("interrupted; what had ended by then:")
     typer.echo(f"{len(account.results)} seeds, {hours:.2f} simulated hours, verdicts {dict(account.verdicts)}")
     typer.echo(f"violations {violations}; with 95 % confidence at most {100 * bound:.3g} % of runs have one")
     for line in finding_lines(account):

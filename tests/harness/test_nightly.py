@@ -93,6 +93,36 @@ def test_a_night_end_to_end(tmp_path):
     assert (tmp_path / "out" / "summary.md").is_file()
 
 
+@pytest.mark.parametrize("part", ["upcoming", "_real"])
+def test_an_interrupted_night_says_what_had_ended_by_then(tmp_path, monkeypatch, part):
+    def one_and_no_more(night):
+        yield next(upcoming(night))
+        raise KeyboardInterrupt  # asked for when the first has ended: there is one job
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    upcoming = Nightly.upcoming
+    monkeypatch.setattr(Nightly, part, one_and_no_more if part == "upcoming" else interrupted)
+    nightly = Nightly(
+        read_config(written(tmp_path)),
+        terms=Terms(budget_s=5, shard=Shard(1, 1), first_seed=5, jobs=1),
+        base=tmp_path,
+        out=tmp_path / "out",
+        scratch=tmp_path / "scratch",
+        conduct=lambda plan, folder: None,
+        told=lambda line: None,
+    )
+
+    with pytest.raises(KeyboardInterrupt):
+        nightly.run()
+
+    night = load(tmp_path / "out" / "nightly.json")
+    assert night.errors == ["interrupted; what had ended by then is what this night says"]
+    assert [one.found for one in night.canaries] == [True]
+    assert night.runs >= 1
+
+
 def test_shards_split_the_seeds(tmp_path):
     seeds = []
     for index in (1, 2):
