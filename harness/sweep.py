@@ -11,12 +11,14 @@ import re
 import shutil
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import msgspec
@@ -125,8 +127,10 @@ def swept(
     children: dict[int, Child] = {}
     waiting = iter(plans)
     exhausted = False
+    interrupts = Interrupts()
     try:
         while children or not exhausted:
+            interrupts.check()
             exhausted = exhausted or (deadline is not None and time.monotonic() >= deadline)
             while not exhausted and len(children) < jobs:
                 plan = next(waiting, None)
@@ -141,7 +145,35 @@ def swept(
     finally:
         for child in children.values():
             child.kill()
+        interrupts.close()
     return sweep
+
+
+class Interrupts:
+    """Takes note of Ctrl-C and SIGTERM until somebody looks.
+
+    What a signal raises where it strikes is lost in a finalizer, and between a fork and its being known leaves a child.
+    """
+
+    def __init__(self) -> None:
+        self._noted = False
+        is_ours = threading.current_thread() is threading.main_thread()  # no other may have handlers
+        self._before = {
+            number: signal.signal(number, self._note) for number in ((signal.SIGINT, signal.SIGTERM) if is_ours else ())
+        }
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if there was one."""
+        if self._noted:
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Let signals do again what they did before."""
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted = True
 
 
 class Child:
