@@ -56,6 +56,11 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     figures: dict[str, int] = {}
     run_dir: str = ""
 
+    @property
+    def name(self) -> str:
+        """What `tribunal replay` calls it."""
+        return f"{self.scenario}:{self.seed}"
+
 
 class Sweep:
     """A sweep's account so far."""
@@ -64,6 +69,7 @@ class Sweep:
         self.results: list[SeedResult] = []
         self.verdicts: Counter[str] = Counter()
         self.findings: dict[str, list[SeedResult]] = {}
+        self.unclear: dict[str, list[SeedResult]] = {}  # why nothing could be said of a seed, without numbers
         self.probes: Counter[str] = Counter()
         self.simulated_ms = 0
 
@@ -73,8 +79,10 @@ class Sweep:
         self.verdicts[result.verdict.value] += 1
         self.simulated_ms += result.simulated_ms
         self.probes.update(result.probes)
-        for signature in result.signatures:
-            self.findings.setdefault(signature, []).append(result)
+        for name in result.signatures:
+            self.findings.setdefault(name, []).append(result)
+        if result.verdict is Verdict.INCONCLUSIVE:
+            self.unclear.setdefault(signature(result.reasons[0] if result.reasons else result.claim), []).append(result)
 
 
 class Keeper:

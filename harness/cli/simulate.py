@@ -4,7 +4,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -331,10 +331,14 @@ class Board:
 
 
 def finding_lines(account: Sweep) -> list[str]:
-    """Return the findings, the most frequent first, with their first seeds."""
-    ranked = sorted(account.findings.items(), key=lambda item: -len(item[1]))
+    """Return the findings, and why nothing could be said of a seed, the most frequent first, with their first seeds."""
+    return [*_ranked("finding", account.findings), *_ranked("unclear", account.unclear)]
+
+
+def _ranked(word: str, groups: Mapping[str, Sequence[SeedResult]]) -> list[str]:
+    ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
     return [
-        f"finding  {len(results)} x {name}  (seeds {', '.join(str(result.seed) for result in results[:5])})"
+        f"{word}  {len(results)} x {name}  ({', '.join(result.name for result in results[:5])})"
         for name, results in ranked[:SHOWN]
     ]
 
@@ -371,6 +375,7 @@ def _report(account: Sweep, kept: dict[str, list[str]], *, json: bool, interrupt
             "simulated_hours": account.simulated_ms / MS_PER_HOUR,
             "verdicts": dict(account.verdicts),
             "findings": {name: [result.seed for result in found] for name, found in account.findings.items()},
+            "inconclusive": {why: [result.name for result in results] for why, results in account.unclear.items()},
             "kept": kept,
             "probes": dict(account.probes),
             "upper_bound_95": bound,
