@@ -50,7 +50,10 @@ def demonstrate(out: Path, scratch: Path, jobs: int, told: Callable[[str], None]
     told(f"found by seed {found.seed} after {found.seeds} seeds, {found.seconds} s: {what}")
     plan = plan_of(scenario, found.seed, (module,))
     shrinker = Shrinker(scratch / "shrink", signature=what, jobs=jobs, budget_s=SHRINK_S)
-    small = shrinker.shrink(plan).plan
+    shrunk = shrinker.shrink(plan)
+    if shrunk.interrupted:
+        raise KeyboardInterrupt
+    small = shrunk.plan
     small = msgspec.structs.replace(small, scenario=plan.scenario)
     told(f"shrunk from {said(plan)}")
     told(f"         to {said(small)}")

@@ -26,12 +26,13 @@ GRAVE: Final = ("lost", "I4", "I5")  # what is sought first in a plan that shows
 
 
 class Shrunk(NamedTuple):
-    """What came of it."""
+    """What came of it; interrupted: it might have become smaller still."""
 
     plan: Plan
     result: SeedResult
     tried: int
     seconds: float
+    interrupted: bool = False
 
 
 class NotFound(Exception):
@@ -60,16 +61,26 @@ class Shrinker:
         self._told = told
         self._tried = 0
         self._began = time.monotonic()
-        self._best: SeedResult | None = None
+        self._best: tuple[Plan, SeedResult] | None = None
 
     def shrink(self, plan: Plan) -> Shrunk:
-        """Return the smallest plan reached within the budget."""
+        """Return the smallest plan reached within the budget, or until somebody interrupts."""
         first = self._run([plan])[0]
         if self.signature is None and first.signatures:
             self.signature = min(first.signatures, key=gravity)
         if self.signature is None or self.signature not in first.signatures:
             raise NotFound(f"this plan shows {', '.join(first.signatures) or 'nothing'} when it is run again")
-        self._best = first
+        self._best = (plan, first)
+        interrupted = False
+        try:
+            self._make_smaller(plan)
+        except KeyboardInterrupt:
+            interrupted = True
+        smallest, result = self._best
+        return Shrunk(smallest, result, self._tried, round(time.monotonic() - self._began, 1), interrupted)
+
+    def _make_smaller(self, plan: Plan) -> None:
+        """Go through all kinds of candidates until none shows the signature; each that does is the best so far."""
         plan = self._without_later_rounds(plan)
         plan = self._first_that_shows(list(bold(plan))) or plan
         plan = self._take_while(plan, fewer_nodes)
@@ -79,8 +90,7 @@ class Shrinker:
             size = size_of(plan)
             for candidates in (workers_removed, fewer_records, halved, sooner, fewer_nodes):
                 plan = self._take_while(plan, candidates)
-        plan = self._faults(plan)
-        return Shrunk(plan, self._best, self._tried, round(time.monotonic() - self._began, 1))
+        self._faults(plan)
 
     def _without_later_rounds(self, plan: Plan) -> Plan:
         """Drop what was planned in reserve: most faults of a plan are never reached."""
@@ -120,7 +130,7 @@ class Shrinker:
             some = plans[start : start + self._jobs]
             for plan, result in zip(some, self._run(some), strict=True):
                 if self.signature in result.signatures:
-                    self._best = result
+                    self._best = (plan, result)
                     return plan
         return None
 

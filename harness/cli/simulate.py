@@ -222,16 +222,19 @@ def shrink(
         "time_ms": [plan.time_ms, small.plan.time_ms],
         "tried": small.tried,
         "seconds": small.seconds,
+        "interrupted": small.interrupted,
         "plan": str(target),
     }
+    code = EXIT_INTERRUPTED if small.interrupted else 0
     if json:
         typer.echo(msgspec.json.encode(told).decode())
-        return
+        raise typer.Exit(code)
     for name, value in told.items():
         typer.echo(f"{name:<14} {' -> '.join(map(str, value)) if isinstance(value, list) else value}")
     for fault in small.plan.faults:
         typer.echo(f"  {fault.kind} {fault.target.text} for {fault.lasts_ms} ms after {fault.after_ms} ms")
     typer.echo(f"again          tribunal run --plan {target}")
+    raise typer.Exit(code)
 
 
 def demo(

@@ -111,6 +111,24 @@ def test_a_finding_shrinks_and_stays_the_same(tmp_path):
     assert small.plan.faults
 
 
+def test_an_interrupted_shrink_gives_the_smallest_so_far(tmp_path):
+    found = plan(mutants=("m44_acks_local",))
+    told = []
+
+    def interrupt(line):
+        told.append(line)
+        raise KeyboardInterrupt
+
+    shrinker = Shrinker(tmp_path, jobs=2, budget_s=600, told=interrupt)
+
+    small = shrinker.shrink(found)
+
+    assert small.interrupted
+    assert len(told) == 1
+    assert size_of(small.plan) < size_of(found)
+    assert shrinker.signature in small.result.signatures
+
+
 def test_the_last_replica_standing_shrinks_to_a_handful_that_still_fails_when_replayed(tmp_path):
     """Issue 6: with its mutant at most 5 steps and 10 records, in under a minute, which is what it may take."""
     found = sought("m01_no_elr", "last-replica-standing", range(20), 600, 2, tmp_path / "found")
