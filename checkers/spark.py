@@ -8,7 +8,6 @@ import contextlib
 import os
 import socket
 import sys
-import tempfile
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from checkers.java import java_home
+from results.scratch import Scratch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,14 +65,14 @@ class Prepared:
         self._problem: Exception | None = None
 
     def __enter__(self) -> "Prepared":
-        self._folder = tempfile.TemporaryDirectory(prefix="tribunal-spark-", ignore_cleanup_errors=True)
+        self._scratch = Scratch("spark")
         return self
 
     def __exit__(self, *_: object) -> None:
         # A start that nobody waited for is left to itself: its Java ends with this process.
         if self._session is not None:
             self._session.stop()
-        self._folder.cleanup()
+        self._scratch.close()
 
     def start(self) -> None:
         """Begin to start the session and its Python workers; returns at once."""
@@ -85,7 +85,7 @@ class Prepared:
         if self._thread is not None:
             self._thread.join()
         elif self._session is None:
-            self._session = _start(self._master, Path(self._folder.name))
+            self._session = _start(self._master, self._scratch.path)
         if self._problem is not None:
             raise self._problem
         assert self._session is not None
@@ -93,7 +93,7 @@ class Prepared:
 
     def _start_and_warm(self) -> None:
         try:
-            self._session = _start(self._master, Path(self._folder.name), niceness=BACKGROUND)
+            self._session = _start(self._master, self._scratch.path, niceness=BACKGROUND)
             _warm(self._session)
         except Exception as problem:  # noqa: BLE001 - a thread's top: whoever asks for the session hears of it
             self._problem = problem

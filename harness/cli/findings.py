@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +9,10 @@ import msgspec
 import typer
 
 from harness import findings as known
-from harness.cli.simulate import fast_folder
 from harness.plan import read_plan
 from harness.schedule import BadScenario
 from harness.sweep import signature as without_numbers
+from results.scratch import Scratch
 from results.verdict import EXIT_ERROR, load
 
 findings = typer.Typer(no_args_is_help=True, help="Past failures, kept as plans and run again.")
@@ -58,8 +57,8 @@ def run_(
             typer.echo(result.line())
             sys.stdout.flush()
 
-    with tempfile.TemporaryDirectory(prefix="tribunal-findings-", dir=fast_folder()) as scratch:
-        results = known.rerun(wanted, jobs=jobs, scratch=Path(scratch), told=told)
+    with Scratch("findings", in_memory=True) as scratch:
+        results = known.rerun(wanted, jobs=jobs, scratch=scratch, told=told)
     if json:
         typer.echo(msgspec.json.encode(results).decode())
     raise typer.Exit(exit_code_of(results))

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +12,11 @@ import typer
 
 from clusters.spec import ClusterSpec
 from harness.cli.session import conduct
-from harness.cli.simulate import fast_folder
 from harness.nightly import Nightly, Shard, Terms, first_seed_of, read_config, trend
 from harness.schedule import BadScenario, duration
 from results import night as nights
 from results.report.index import write as write_index
+from results.scratch import Scratch
 
 
 def nightly(  # noqa: PLR0917 - options
@@ -45,13 +44,13 @@ def nightly(  # noqa: PLR0917 - options
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
-    with tempfile.TemporaryDirectory(prefix="tribunal-nightly-", dir=fast_folder()) as scratch:
+    with Scratch("nightly", in_memory=True) as scratch:
         tonight = Nightly(
             config,
             terms=terms,
             base=file.parent,
             out=out,
-            scratch=Path(scratch),
+            scratch=scratch,
             conduct=lambda plan, folder: conduct(plan, folder, engine, quiet=True),
             told=told,
         ).run()

@@ -10,6 +10,7 @@ import typer
 from harness.doctor import FaultHealth, Health, examined
 from harness.fault_journal import heal as heal_runs
 from harness.fault_journal import refuse_unless_healed, running
+from results.scratch import remove_abandoned
 from results.verdict import EXIT_ERROR
 
 Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
@@ -59,6 +60,7 @@ def _refusals(fault: FaultHealth) -> list[str]:
 def heal(out: Out = Path("runs"), json: Json = False) -> None:
     """Undo what runs left behind whose harness was killed; prove that nothing remains."""
     done = heal_runs(out)
+    done += [f"{folder}: removed; the process that used it was killed" for folder in remove_abandoned()]
     typer.echo(msgspec.json.encode(done).decode() if json else "\n".join(done or ["nothing to heal"]))
 
 

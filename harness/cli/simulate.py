@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from harness.cli.complete import named
 from harness.plan import Plan, encoded, made, read_plan
 from harness.schedule import BadScenario, Scenario, duration, load
 from harness.sweep import Keeper, SeedResult, Sweep, recording_hash, swept, upper_bound
+from results.scratch import Scratch
 from results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, Verdict, worst
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def sweep(  # noqa: PLR0917 - options
             )
 
     interrupted = False
-    with tempfile.TemporaryDirectory(prefix="tribunal-sweep-", dir=fast_folder()) as scratch, board:
+    with Scratch("sweep", in_memory=True) as scratch, board:
         try:
-            swept(plans, jobs=jobs, budget_s=budget_s, scratch=Path(scratch), told=told, account=account)
+            swept(plans, jobs=jobs, budget_s=budget_s, scratch=scratch, told=told, account=account)
         except KeyboardInterrupt:
             interrupted = True
     _report(account, keeper.folders, json=json, interrupted=interrupted)
@@ -91,9 +91,9 @@ def power(
     def told(result: powers.Power) -> None:
         sys.stderr.write(f"{power_line(result)}\n")
 
-    with tempfile.TemporaryDirectory(prefix="tribunal-power-", dir=fast_folder()) as scratch:
+    with Scratch("power", in_memory=True) as scratch:
         results = powers.power(
-            wanted, scenario=scenario, seeds=_seeds(seeds), budget_s=budget_s, jobs=jobs, scratch=Path(scratch), told=told
+            wanted, scenario=scenario, seeds=_seeds(seeds), budget_s=budget_s, jobs=jobs, scratch=scratch, told=told
         )  # fmt: skip
     if json:
         typer.echo(msgspec.json.encode(results).decode())
@@ -201,9 +201,9 @@ def shrink(
     path = run / "plan.json" if run.is_dir() else run
     plan = msgspec.structs.replace(read_plan(path), cluster="simulated")
     budget_s = duration(budget, plan.spec).most_ms / 1000
-    with tempfile.TemporaryDirectory(prefix="tribunal-shrink-", dir=fast_folder()) as scratch:
+    with Scratch("shrink", in_memory=True) as scratch:
         shrinker = Shrinker(
-            Path(scratch), signature=signature, jobs=jobs, budget_s=budget_s,
+            scratch, signature=signature, jobs=jobs, budget_s=budget_s,
             told=_say,
         )  # fmt: skip
         try:
@@ -246,9 +246,9 @@ def demo(
     """Switch a known bug on, find it, shrink it, tell it, report it; within a minute."""
     from harness.demo import NothingFound, demonstrate
 
-    with tempfile.TemporaryDirectory(prefix="tribunal-demo-", dir=fast_folder()) as scratch:
+    with Scratch("demo", in_memory=True) as scratch:
         try:
-            shown = demonstrate(out, Path(scratch), jobs, _say if json else typer.echo, mutant)
+            shown = demonstrate(out, scratch, jobs, _say if json else typer.echo, mutant)
         except NothingFound as problem:
             sys.stderr.write(f"tribunal: {problem}\n")
             raise typer.Exit(EXIT_ERROR) from None
@@ -361,12 +361,6 @@ def _seeds(text: str) -> range:
     if not first.isdigit() or (colon and not end.isdigit()):
         raise BadScenario(f"seeds {text!r}: write first:end, e.g. 0:5000, or one number")
     return range(int(first), int(end) if colon else int(first) + 1)
-
-
-def fast_folder() -> str | None:
-    """Return a folder in memory where the system has one: runs without a finding live only for a moment."""
-    memory = Path("/dev/shm")  # noqa: S108  # made by TemporaryDirectory, for us alone
-    return str(memory) if os.access(memory, os.W_OK) else None
 
 
 def _report(account: Sweep, kept: dict[str, list[str]], *, json: bool, interrupted: bool) -> None:

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys, tempfile
 tempfile.tempdir = sys.argv.pop(1)
-from harness.cli import simulate
-simulate.fast_folder = lambda: None
+from results import scratch
+scratch.MEMORY = tempfile.tempdir
 from harness.cli.main import main
 main()
 """

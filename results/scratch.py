@@ -1,0 +1,57 @@
+"""Folders that live as long as their process, and what killed processes have left of them.
+
+Whoever has one holds a lock on a file in it until it ends, however it ends; forked children hold it too. So a folder
+whose lock nobody holds belongs to nobody any more.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+PREFIX: Final = "tribunal-"
+LOCK: Final = ".in-use"
+MEMORY: Final = "/dev/shm"  # noqa: S108  # folders in it are made by `tempfile`, for us alone
+
+
+class Scratch:
+    """One folder; in memory, where the system has such a place, for what lives only for a moment."""
+
+    def __init__(self, purpose: str, *, in_memory: bool = False) -> None:
+        place = MEMORY if in_memory and os.access(MEMORY, os.W_OK) else None
+        self._folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{purpose}-", dir=place, ignore_cleanup_errors=True)
+        self.path = Path(self._folder.name)
+        unlocked = self.path / f"{LOCK}.new"
+        self._lock = unlocked.open("wb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        unlocked.rename(self.path / LOCK)  # whoever sees it under this name sees it locked
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove it."""
+        self._folder.cleanup()
+        self._lock.close()
+
+
+def remove_abandoned() -> list[Path]:
+    """Remove the folders that nobody uses any more; return them."""
+    places = dict.fromkeys((MEMORY, tempfile.gettempdir()))
+    found = [folder for place in places for folder in sorted(Path(place).glob(f"{PREFIX}*"))]
+    return [folder for folder in found if _removed(folder)]
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        with (folder / LOCK).open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError:  # in use, another user's, or no folder of this kind
+        return False
+    return not folder.exists()

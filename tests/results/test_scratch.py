@@ -1,0 +1,92 @@
+"""Folders of a process go with it; what a killed one left is found, and what is in use is left alone."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli.main import exit_code
+from results import scratch
+from results.scratch import Scratch, remove_abandoned
+
+HOLDER = """
+import os, sys, time
+from results.scratch import Scratch
+folder = Scratch("held")
+(folder.path / "run").write_bytes(bytes(1000))
+if sys.argv[1] == "forks" and os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+print(folder.path, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch, "MEMORY", str(tmp_path / "none"))
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+def holder(how="alone"):
+    """Start a process that holds a folder; return both."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, how],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_it_goes_with_its_owner(tmp_path):
+    with Scratch("mine") as folder:
+        (folder / "run").write_bytes(b"x")
+        assert remove_abandoned() == []
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    process, folder = holder()
+    with process:
+        assert remove_abandoned() == []
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+        assert remove_abandoned() == [folder]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_child_of_a_killed_process_still_uses_is_left_alone(tmp_path):
+    process, folder = holder("forks")
+    with process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+        assert remove_abandoned() == []
+        process.stdin.close()  # the child's too
+        assert process.stdout.read() == ""  # it has ended
+
+    assert remove_abandoned() == [folder]
+
+
+def test_folders_of_others_are_left_alone(tmp_path):
+    (tmp_path / "tribunal-notes").mkdir()
+    (tmp_path / "tribunal-file").write_bytes(b"x")
+
+    assert remove_abandoned() == []
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_heal_says_what_it_removed(tmp_path, capsys):
+    process, folder = holder()
+    with process:
+        process.send_signal(signal.SIGKILL)
+
+    assert exit_code(["heal", "--out", str(tmp_path / "runs")]) == 0
+    assert capsys.readouterr().out == f"{folder}: removed; the process that used it was killed\n"
