@@ -115,19 +115,19 @@ class LinkPowers:
         wanted = frozenset(links)
         doomed = [
             relay
-            for relay in list(self.links.relays.values())
+            for relay in list(self.links.relays)
             if relay.link(relay.near) in wanted or relay.link(relay.far) in wanted
         ]
         for relay in doomed:
             relay.reset()
-        left = sum(relay in self.links.relays.values() for relay in doomed)
+        left = sum(relay in self.links.relays for relay in doomed)
         return Proof(holds=bool(doomed) and left == 0, facts={"reset": len(doomed), "left": left})
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
         """Let each link's target forget its connections while the source goes on believing in them."""
         wanted = frozenset(links)
         count = 0
-        for relay in list(self.links.relays.values()):
+        for relay in list(self.links.relays):
             believer = _side_of(relay, wanted)
             if believer is not None and relay.far.transport is not None and relay.deserted is None:
                 relay.desert(believer)
@@ -145,9 +145,7 @@ class LinkPowers:
 
     def _deserted(self, wanted: frozenset[Link]) -> list[Relay]:
         return [
-            relay
-            for relay in self.links.relays.values()
-            if relay.deserted is not None and relay.link(relay.deserted) in wanted
+            relay for relay in self.links.relays if relay.deserted is not None and relay.link(relay.deserted) in wanted
         ]
 
     # --- single messages -------------------------------------------------------------------

@@ -128,7 +128,7 @@ class Links:
         self.addresses: Addresses = LoopbackAddresses(ports) if addresses is None else addresses
         self.cuts: dict[Link, CutMode] = {}
         self.rules: list[Rule] = []
-        self.relays: dict[tuple[str, int], Relay] = {}
+        self.relays: dict[Relay, None] = {}
         self._shapes: dict[Link, Shape] = {}
         self._free_s: dict[Link, float] = {}  # when a narrow link has sent what it was given
         self._random = Random("links")
@@ -212,7 +212,7 @@ class Links:
         self.rules.clear()
         self._shapes.clear()
         for _ in range(CLOSING_TURNS):  # whoever was being accepted appears in a later turn
-            for relay in list(self.relays.values()):
+            for relay in list(self.relays):
                 relay.reset()
             await asyncio.sleep(0)
 
@@ -315,7 +315,7 @@ class Links:
     def settle(self, links: Iterable[Link] | None = None) -> None:
         """Let the connections over these links (None: all) take note of what has changed."""
         touched = None if links is None else frozenset(links)
-        for relay in list(self.relays.values()):
+        for relay in list(self.relays):
             if touched is None or relay.link(relay.near) in touched or relay.link(relay.far) in touched:
                 relay.settle()
 
@@ -399,5 +399,9 @@ class Links:
         questions = []
         for channel in channels:
             address = channel.writer.get_extra_info("sockname")
-            questions.append(channel.ask(self.relays.get(address[:2]), PROBE_COUNT, wait_ms))
+            questions.append(channel.ask(self._relay(address[:2], channel.link.target), PROBE_COUNT, wait_ms))
         return list(await asyncio.gather(*questions))
+
+    def _relay(self, peer: tuple[str, int], target: int) -> Relay | None:
+        """Return the relay of a connection from this address to a node."""
+        return next((relay for relay in self.relays if relay.peer == peer and relay.target == target), None)

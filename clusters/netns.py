@@ -102,7 +102,7 @@ class SideDoors:
 
     def __init__(self, links: "NamespaceLinks") -> None:
         self.rules: list[Rule] = []
-        self.relays: dict[tuple[str, int], Relay] = {}
+        self.relays: dict[Relay, None] = {}
         self._links = links
         self._traffic = Traffic()
 
@@ -175,7 +175,7 @@ class NamespaceLinks(Links):
     async def close(self) -> None:
         """Stop listening and end every connection."""
         await super().close()
-        for relay in list(self._doors.relays.values()):
+        for relay in list(self._doors.relays):
             relay.reset()
 
     # --- cuts ------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class NamespaceLinks(Links):
         await self._firewall.cut(links, mode)
         if mode is CutMode.RESET:
             touched = frozenset(links)
-            for relay in list(self.relays.values()):
+            for relay in list(self.relays):
                 if relay.link(relay.near) in touched or relay.link(relay.far) in touched:
                     relay.reset()
 

@@ -36,7 +36,7 @@ class Wires(Protocol):
     """What a relay asks about its links."""
 
     rules: list[Rule]
-    relays: dict[tuple[str, int], "Relay"]
+    relays: dict["Relay", None]  # in the order of their coming; a caller's port may lead to several nodes at once
 
     def cut_mode(self, link: Link) -> CutMode | None:
         """Return how the link is cut, None when it is whole."""
@@ -168,7 +168,7 @@ class Relay:
             assert side.transport is not None
             self.peer = side.transport.get_extra_info("peername")[:2]
             self.caller = self.talk.caller = self.wires.caller(self.peer[0])
-            self.wires.relays[self.peer] = self
+            self.wires.relays[self] = None
             traffic = self.wires.traffic(self.link(side))
             traffic.connections += 1
             traffic.stopped_connections += self.mode(side) is not None
@@ -319,4 +319,4 @@ class Relay:
                 side.wake.cancel()
         if self.connecting is not None and self.connecting is not asyncio.current_task():
             self.connecting.cancel()
-        self.wires.relays.pop(self.peer, None)
+        self.wires.relays.pop(self, None)

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import socket
 import struct
 from contextlib import asynccontextmanager, suppress
 
@@ -60,6 +61,38 @@ async def answer(reader, wait=1.0):
 
 def both_ways(a, b):
     return [Link(a, b), Link(b, a)]
+
+
+async def connect_from(port, links, target):
+    """Connect from a port that another connection may have, as the system lets clients do."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setblocking(False)
+    sock.bind((CLIENT_HOST, port))
+    await asyncio.get_running_loop().sock_connect(sock, links.advertised(target))
+    return await asyncio.open_connection(sock=sock), sock.getsockname()[1]
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_one_port_may_lead_to_two_nodes(closed):
+    """Once a client had the same port on its way to another node, a connection was neither reset nor closed in the end."""
+
+    async def scenario():
+        async with two_nodes() as links:
+            first, port = await connect_from(0, links, 1)
+            second, _ = await connect_from(port, links, 2)
+            assert await ask(first) == await ask(second) == b"hello"
+            gone, left = (first, second) if closed == 1 else (second, first)
+            gone[1].close()
+            await asyncio.sleep(0.05)
+            assert len(links.relays) == 1
+            await links.sever([Link(CLIENTS, 3 - closed)], CutMode.RESET)
+            await asyncio.sleep(0.05)
+            with pytest.raises(ConnectionResetError):
+                await ask(left)
+            left[1].close()
+
+    asyncio.run(scenario())
 
 
 def test_callers_are_known_by_their_address():
