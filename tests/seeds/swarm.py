@@ -1,6 +1,6 @@
 """A swarm: every seed draws its own cluster, load and faults; what acks=all acknowledged must survive.
 
-    python -m tests.seeds.swarm 0:200 [--jobs 2]
+    python -m tests.seeds.swarm 0:200 [JOBS]
 
 Faults permit no loss here: power fails only where every append is synced, and one broker at a time is wiped, after
 every ISR is full again.
