@@ -113,11 +113,7 @@ class LinkPowers:
     async def reset(self, links: Sequence[Link]) -> Proof:
         """Reset the connections there are, once."""
         wanted = frozenset(links)
-        doomed = [
-            relay
-            for relay in list(self.links.relays)
-            if relay.link(relay.near) in wanted or relay.link(relay.far) in wanted
-        ]
+        doomed = [relay for relay in self.links.relays if relay.is_over(wanted)]
         for relay in doomed:
             relay.reset()
         left = sum(relay in self.links.relays for relay in doomed)

@@ -316,7 +316,7 @@ class Links:
         """Let the connections over these links (None: all) take note of what has changed."""
         touched = None if links is None else frozenset(links)
         for relay in list(self.relays):
-            if touched is None or relay.link(relay.near) in touched or relay.link(relay.far) in touched:
+            if touched is None or relay.is_over(touched):
                 relay.settle()
 
     # --- shapes and rules ------------------------------------------------------------------

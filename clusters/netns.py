@@ -189,7 +189,7 @@ class NamespaceLinks(Links):
         if mode is CutMode.RESET:
             touched = frozenset(links)
             for relay in list(self.relays):
-                if relay.link(relay.near) in touched or relay.link(relay.far) in touched:
+                if relay.is_over(touched):
                     relay.reset()
 
     async def tally(self, links: Sequence[Link]) -> dict[str, int]:

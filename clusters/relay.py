@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import Container
 from typing import Final, Protocol, cast
 
 import msgspec
@@ -154,6 +155,10 @@ class Relay:
     def link(self, side: Side) -> Link:
         """Return the link over which bytes read from this side travel."""
         return Link(self.caller, self.target) if side is self.near else Link(self.target, self.caller)
+
+    def is_over(self, links: Container[Link]) -> bool:
+        """Tell whether its bytes travel over one of these links."""
+        return self.link(self.near) in links or self.link(self.far) in links
 
     def mode(self, side: Side) -> CutMode | None:
         """Return how that link is cut."""
