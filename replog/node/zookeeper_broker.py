@@ -374,6 +374,12 @@ class ZooKeeperBroker(Broker):
                     continue
             await self._control_came.wait()
 
+    def _forget_deleted_topics(self) -> None:
+        """Whoever is created by such a name later has an id of its own."""
+        deleted = [topic for topic in self.control.topic_ids if topic not in self.metadata.image.topics_by_name]
+        for topic in deleted:
+            del self.control.topic_ids[topic]
+
     def _carry_out(self, request: ServerRequest) -> None:
         body = request.body  # the request lets it go with its answer
         for effect in self.control.handle(body):
@@ -391,9 +397,8 @@ class ZooKeeperBroker(Broker):
                 case Answer():
                     self.hosting.update()
                     request.reply(effect.body)
-        gone = [topic for topic in self.control.topic_ids if topic not in self.metadata.image.topics_by_name]
-        for topic in gone if isinstance(body, um.UpdateMetadataRequest) else ():
-            del self.control.topic_ids[topic]
+        if isinstance(body, um.UpdateMetadataRequest):
+            self._forget_deleted_topics()
         if self.control.has_metadata and self._early:
             early, self._early = self._early, []
             for waiting in early:
