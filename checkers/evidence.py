@@ -22,7 +22,7 @@ class Evidence:
         self,
         rows: PartitionRows,
         *,
-        can_lead: Sequence[int] = (),
+        can_lead: Sequence[int],
         log_start_may_move: bool,
         is_compacted: bool = False,
     ) -> None:
@@ -200,4 +200,4 @@ def _final(rows: PartitionRows, can_lead: Sequence[int]) -> tuple[Columns, Array
     if final.any():
         return reads, final
     known = logs["log_offset"] != UNKNOWN
-    return logs, known & is_among(logs["node"], np.asarray(sorted(can_lead), np.int64)) if can_lead else known
+    return logs, known & is_among(logs["node"], np.asarray(can_lead, np.int64)) if can_lead else known
