@@ -25,6 +25,19 @@ def written(tmp_path, text=NIGHT):
     return path
 
 
+def night_in(folder, *, conduct=lambda plan, folder: None, **terms):
+    """A small night whose findings go below a folder."""
+    return Nightly(
+        read_config(written(folder)),
+        terms=Terms(**terms),
+        base=folder,
+        out=folder / "out",
+        scratch=folder / "scratch",
+        conduct=conduct,
+        told=lambda line: None,
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -72,15 +85,7 @@ def test_a_night_end_to_end(tmp_path):
             run_dir=run_dir, verdict=RunVerdict(run_id="real", verdict=Verdict.INCONCLUSIVE, claim="", reasons=["why"])
         )
 
-    night = Nightly(
-        read_config(written(tmp_path)),
-        terms=Terms(budget_s=30, shard=Shard(1, 1), first_seed=5, jobs=2),
-        base=tmp_path,
-        out=tmp_path / "out",
-        scratch=tmp_path / "scratch",
-        conduct=conduct,
-        told=lambda line: None,
-    ).run()
+    night = night_in(tmp_path, conduct=conduct, budget_s=30, shard=Shard(1, 1), first_seed=5, jobs=2).run()
 
     assert [one.found for one in night.canaries] == [True]
     assert night.runs >= 1
@@ -104,15 +109,7 @@ def test_an_interrupted_night_says_what_had_ended_by_then(tmp_path, monkeypatch,
 
     upcoming = Nightly.upcoming
     monkeypatch.setattr(Nightly, part, one_and_no_more if part == "upcoming" else interrupted)
-    nightly = Nightly(
-        read_config(written(tmp_path)),
-        terms=Terms(budget_s=5, shard=Shard(1, 1), first_seed=5, jobs=1),
-        base=tmp_path,
-        out=tmp_path / "out",
-        scratch=tmp_path / "scratch",
-        conduct=lambda plan, folder: None,
-        told=lambda line: None,
-    )
+    nightly = night_in(tmp_path, budget_s=5, shard=Shard(1, 1), first_seed=5, jobs=1)
 
     with pytest.raises(KeyboardInterrupt):
         nightly.run()
@@ -126,15 +123,7 @@ def test_an_interrupted_night_says_what_had_ended_by_then(tmp_path, monkeypatch,
 def test_shards_split_the_seeds(tmp_path):
     seeds = []
     for index in (1, 2):
-        nightly = Nightly(
-            read_config(written(tmp_path)),
-            terms=Terms(budget_s=30, shard=Shard(index, 2), first_seed=100, jobs=1),
-            base=tmp_path,
-            out=tmp_path,
-            scratch=tmp_path,
-            conduct=lambda plan, folder: None,
-            told=lambda line: None,
-        )
+        nightly = night_in(tmp_path, budget_s=30, shard=Shard(index, 2), first_seed=100, jobs=1)
         plans = nightly.upcoming()
         seeds.append([next(plans).seed for _ in range(3)])
 

@@ -22,7 +22,7 @@ SPEC = ClusterSpec(mode="zookeeper", controllers=1)
 BROKERS = SPEC.broker_ids
 ZOOKEEPER = 101
 PARTITION = TopicPartition("produce-consume", 0)
-HURT = {"kill": 101, "pause": 101, "isolate": 101}
+HURT = dict.fromkeys(["kill", "pause", "isolate"], ZOOKEEPER)
 
 
 def test_the_same_seed_gives_the_same_trace():
