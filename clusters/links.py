@@ -205,13 +205,19 @@ class Links:
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
+        loop = asyncio.get_running_loop()
         servers, self._servers = self._servers, []
-        for server in servers:
-            server.close()
+        for door in (door for server in servers for door in server.sockets):
+            loop.remove_reader(door.fileno())  # accept no more
         self.cuts.clear()
         self.rules.clear()
         self._shapes.clear()
-        for _ in range(CLOSING_TURNS):  # whoever was being accepted appears in a later turn
+        # Whoever was being accepted appears in a later turn. Servers have to wait for it: asyncio's, closed meanwhile,
+        # fails an assertion at that connection (Server._attach), and leaves it open for ever.
+        for turn in range(2 * CLOSING_TURNS):
+            if turn == CLOSING_TURNS:
+                for server in servers:
+                    server.close()
             for relay in list(self.relays):
                 relay.reset()
             await asyncio.sleep(0)

@@ -5,9 +5,10 @@ import itertools
 import os
 import socket
 import struct
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import pytest
+import uvloop
 
 from clusters.api import CLIENTS, CutMode, Link
 from clusters.links import CLIENT_HOST, Links, caller_of, link_host, node_host
@@ -237,6 +238,30 @@ async def clients_are_cut_together():
 
         assert proof.holds
         assert (await links.heal(both_ways(CLIENTS, 1))).holds
+
+
+async def closing_hangs_up_on_who_is_being_accepted(turns):
+    port = next(PORTS)
+    links = Links({1: port})
+    await links.open()
+    with ExitStack() as stack:
+        callers = [stack.enter_context(socket.create_connection(links.advertised(1))) for _ in range(3)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+        await links.close()
+
+        for caller in callers:
+            caller.settimeout(1)
+            with suppress(ConnectionResetError):
+                assert caller.recv(1) == b""
+
+
+@pytest.mark.parametrize("turns", range(6))
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_closing_hangs_up_on_who_is_being_accepted(loop, turns):
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(closing_hangs_up_on_who_is_being_accepted(turns))
 
 
 @pytest.mark.parametrize(
