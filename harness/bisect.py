@@ -7,7 +7,6 @@ is asked in a fresh interpreter that sees that commit's code and this environmen
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 from clusters.api import ClusterError
 from harness.plan import encoded, read_plan
 from harness.run import ROOT
+from results.scratch import Scratch
 
 FIRST_BAD: Final = " is the first bad commit"
 SKIP: Final = 125  # git bisect: this commit cannot be tested
@@ -42,8 +42,8 @@ def bisected(
     Raises ClusterError when git cannot do it: unknown commits, `good` that is not good, no repository.
     """
     plan = read_plan(run / "plan.json" if run.is_dir() else run)
-    with _work_tree(bad) as tree, tempfile.TemporaryDirectory(prefix="tribunal-bisect-") as folder:
-        path = Path(folder) / "plan.json"
+    with _work_tree(bad) as tree, Scratch("bisect") as folder:
+        path = folder / "plan.json"
         path.write_bytes(encoded(msgspec.structs.replace(plan, cluster="simulated")))
         environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
         test = [sys.executable, str(PROBE), str(path), signature, str(seeds)]
@@ -84,8 +84,8 @@ def _unfit(commit: str, wanted: int, code: int, signature: str, said: str) -> st
 
 @contextmanager
 def _work_tree(commit: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="tribunal-bisect-tree-") as folder:
-        tree = Path(folder) / "tree"
+    with Scratch("bisect-tree") as folder:
+        tree = folder / "tree"
         _git(ROOT, "worktree", "add", "--quiet", "--detach", str(tree), commit)
         try:
             yield tree

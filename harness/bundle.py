@@ -8,7 +8,6 @@ publishes its own sha256 beside it: that alone says that it is the one that was 
 
 import hashlib
 import sys
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import msgspec
 
 from clusters.api import ClusterError
 from harness.run import ROOT, commit, lock_sha256
+from results.scratch import Scratch
 from results.verdict import RunVerdict, Verdict, load
 
 VERSION: Final = 1
@@ -113,8 +113,8 @@ def verified(archive_path: Path, engine: str) -> Verified:
     """Judge an archive again in a folder of its own; `Tampered` names the file that is not as stated."""
     from harness.check import check
 
-    with tempfile.TemporaryDirectory(prefix="tribunal-verify-") as folder:
-        run_dir = Path(folder) / "run"
+    with Scratch("verify") as folder:
+        run_dir = folder / "run"
         content = unpacked(archive_path, run_dir)
         (again,) = check([run_dir], engine)
     return Verified(

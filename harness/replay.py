@@ -12,7 +12,6 @@ tells what happened on the way.
 import contextlib
 import platform
 import re
-import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from harness.run import commit, lock_sha256
 from harness.simulated import FILE, TRACE, SimulatedRun, conduct_simulated, known_of
 from harness.sweep import recording_hash
 from replog.wire.apis import Api
+from results.scratch import Scratch
 
 MANIFEST: Final = "manifest.json"
 LINES_BEFORE: Final = 4
@@ -127,8 +127,8 @@ def lines_at(plan: Plan, number: int) -> list[str]:
 
         trace.sink = line
 
-    with tempfile.TemporaryDirectory() as folder:
-        conduct_simulated(plan, Path(folder), Silent(), listen)
+    with Scratch("replay") as folder:
+        conduct_simulated(plan, folder, Silent(), listen)
     return list(recent)
 
 
@@ -223,9 +223,9 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[
 
     ended = True
     # Who is stopped in the middle of its `finally` block goes with the exception that stops it.
-    with tempfile.TemporaryDirectory() as folder, contextlib.nullcontext() if until is None else unheard():
+    with Scratch("replay") as folder, contextlib.nullcontext() if until is None else unheard():
         try:
-            conduct_simulated(plan, Path(folder), Silent(), listen)
+            conduct_simulated(plan, folder, Silent(), listen)
         except InterruptedError:
             ended = False
     moment = _moment(seen.pop(), list(recent), ended=ended)
