@@ -25,7 +25,7 @@ from checkers.api import (
     is_among,
     nothing,
 )
-from checkers.lost_writes import final_reads
+from checkers.lost_writes import complete_readers, final_reads
 from checkers.steps import OPEN, SEND
 from results.recording import WORDS
 
@@ -40,9 +40,9 @@ def committed_final_reads(rows: PartitionRows) -> Array | None:
     """Return the rows of `reads` that complete final reads with isolation read_committed received; None: there were none."""
     polls, reads, final = rows.columns("polls"), rows.columns("reads"), rows.derived(final_reads)
     chosen = (polls["phase"] == FINAL) & (polls["isolation"] == READ_COMMITTED)
-    readers = distinct(polls["process"][chosen])
-    own = final[is_among(reads["process"][final], readers)]
-    return own if own.size else None
+    readers = np.intersect1d(complete_readers(polls), polls["process"][chosen])
+    # A read that came to the end and returned nothing is one, too: nothing is visible there.
+    return final[is_among(reads["process"][final], readers)] if readers.size else None
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
@@ -91,7 +91,7 @@ WITH readers AS (
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
   WHERE r.phase = 'final'
 ), judged AS (
-  SELECT DISTINCT run_id, topic, partition FROM visible
+  SELECT DISTINCT run_id, topic, partition FROM readers
 ), parts AS (
   SELECT s.run_id, s.txn, s.begin_ns,
          CASE WHEN v.value IS NOT NULL THEN 1 ELSE 0 END AS seen,

@@ -108,7 +108,7 @@ WITH readers AS (
 ), judged AS (
   SELECT p.run_id, SUM(p.total) AS total, SUM(p.missing) AS missing,
          MIN(CASE WHEN r.run_id IS NULL THEN 0 ELSE 1 END) AS is_read
-  FROM parts p LEFT JOIN (SELECT DISTINCT run_id, topic, partition FROM visible) r
+  FROM parts p LEFT JOIN (SELECT DISTINCT run_id, topic, partition FROM readers) r
     ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition
   GROUP BY p.run_id
 )

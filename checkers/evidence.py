@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.api import FINAL, OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, is_among, sends_by_value
+from checkers.api import OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, is_among, sends_by_value
+from checkers.lost_writes import final_reads
 from checkers.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from results.recording import WORDS
 
@@ -196,8 +197,8 @@ def _final_epochs(source: Columns, chosen: Array) -> tuple[Array, Array]:
 def _final(rows: PartitionRows, can_lead: Sequence[int]) -> tuple[Columns, Array]:
     """Return where the final log is to be found: in final reads or else in the logs of those that may lead, if that is known."""
     reads, logs = rows.columns("reads"), rows.columns("logs")
-    final = reads["phase"] == FINAL
-    if final.any():
+    final = rows.derived(final_reads)
+    if final.size:
         return reads, final
     known = logs["log_offset"] != UNKNOWN
     return logs, known & is_among(logs["node"], np.asarray(can_lead, np.int64)) if can_lead else known

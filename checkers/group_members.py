@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.api import (
+    FAIL,
     OK,
     TAIL,
     UNKNOWN,
@@ -38,7 +39,8 @@ SENTENCES: Final = {
     "unconsumed": "an acknowledged record lies before a committed offset, and no member received it",
 }
 KINDS: Final = {
-    "stale_generation": Kind(Meaning.VIOLATION, SENTENCES["stale_generation"]),
+    # A group's generation lies beside its positions: who lost the one counts the other anew.
+    "stale_generation": Kind(Meaning.VIOLATION, SENTENCES["stale_generation"], is_about_positions=True),
     "unconsumed": Kind(Meaning.VIOLATION, SENTENCES["unconsumed"], is_about_rewinds=True),
     **{f"{kind}_after_loss": Kind(Meaning.NOTE, f"{sentence}, after a disk provably lost records")
        for kind, sentence in SENTENCES.items()},
@@ -57,12 +59,15 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     lost = any(taken for taken in context.of_run("faults")["lost_from_offset"].to_pylist())
     suffix = "_after_loss" if lost else ""
     fine = (commits["kind"] == COMMIT) & (commits["outcome"] == OK)
+    # Also one whose commits were never answered may have moved the group's offset.
+    perhaps = (commits["kind"] == COMMIT) & (commits["outcome"] != FAIL)
     transactional = is_among(commits["process"], distinct(context.of_run("txns")["process"].to_numpy()))
     found = []
     for group in np.unique(commits["group"]).tolist():
         own = np.flatnonzero(fine & (commits["group"] == group))
         found.append(_stale(commits, own, suffix))
-        found.append(_unconsumed(rows, context, own[~transactional[own]], suffix))
+        members = distinct(commits["process"][perhaps & (commits["group"] == group)])
+        found.append(_unconsumed(rows, context, own[~transactional[own]], members, suffix))
     return Found(pa.concat_tables(found), {"commits of groups": int(fine.sum())})
 
 
@@ -84,7 +89,7 @@ def _stale(commits: Columns, own: Array, suffix: str) -> pa.Table:
     )
 
 
-def _unconsumed(rows: PartitionRows, context: Context, own: Array, suffix: str) -> pa.Table:
+def _unconsumed(rows: PartitionRows, context: Context, own: Array, members: Array, suffix: str) -> pa.Table:
     commits, sends, reads = rows.columns("commits"), rows.columns("sends"), rows.columns("reads")
     if own.size == 0:
         return nothing()
@@ -93,7 +98,6 @@ def _unconsumed(rows: PartitionRows, context: Context, own: Array, suffix: str) 
     send = rows.derived(sends_of_reads)[final]
     final, send = final[send != UNKNOWN], send[send != UNKNOWN]
     final = final[acknowledged_sends(sends, context)[send]]
-    members = distinct(commits["process"][own])
     received = distinct(reads["value"][(reads["phase"] == TAIL) & is_among(reads["process"], members)])
     final = final[(reads["log_offset"][final] < end_offset) & ~is_among(reads["value"][final], received)]
     pairs = np.unique(np.stack([reads["log_offset"][final], reads["value"][final]], axis=1), axis=0)
@@ -127,7 +131,8 @@ WITH readers AS (
   SELECT run_id, topic, partition, group_id, MAX(committed_offset) AS end_offset FROM outside
   GROUP BY run_id, topic, partition, group_id
 ), received AS (
-  SELECT DISTINCT o.run_id, o.topic, o.partition, o.group_id, r.value FROM outside o
+  SELECT DISTINCT o.run_id, o.topic, o.partition, o.group_id, r.value
+  FROM (SELECT * FROM commits WHERE kind = 'commit' AND outcome <> 'fail') o
   JOIN reads r ON o.run_id = r.run_id AND o.topic = r.topic AND o.partition = r.partition AND o.process = r.process
    AND r.phase = 'tail'
 ), found AS (

@@ -1,8 +1,9 @@
 """A group's committed offset is a register: a fetch returns a commit that may be the newest, and never none or an older one.
 
 A commit may have taken effect from its invocation on and surely has when it was answered; one inside of a transaction takes
-effect with that. A fetch may return any commit that was not surely overwritten before it was asked. Where a fault provably took
-records from a disk the internal topic's records may have gone with them: then these are facts, no verdicts.
+effect with that, and one of unknown outcome has when a fetch returned what nobody else committed. A fetch may return any commit
+that was not surely overwritten before it was asked. Where a fault provably took records from a disk the internal topic's records
+may have gone with them: then these are facts, no verdicts.
 """
 
 from collections.abc import Mapping
@@ -46,6 +47,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         own = np.flatnonzero(commits["group"] == group)
         fetches = own[(commits["kind"][own] != COMMIT) & (commits["outcome"][own] == OK)]
         writes = own[(commits["kind"][own] == COMMIT) & (effective[1][own] != ABORTED)]
+        _prove(commits, effective, writes, fetches)
         register = _Register(commits, effective, writes)
         found += [(*register.wrong(fetch), fetch) for fetch in fetches.tolist()]
     tables = [_row(commits, kind + suffix, newest, fetch) for kind, newest, fetch in found if kind]
@@ -63,6 +65,19 @@ def _effective(commits: Columns, context: Context) -> tuple[Array, Array]:
         outcome[within] = ended
         done[within] = end_ns if ended == COMMITTED else NEVER
     return done, outcome
+
+
+def _prove(commits: Columns, effective: tuple[Array, Array], writes: Array, fetches: Array) -> None:
+    """A commit of unknown outcome has taken effect once a fetch returned what nobody else committed."""
+    done, outcome = effective
+    offset = commits["committed_offset"]
+    _, first, counts = np.unique(offset[writes], return_index=True, return_counts=True)
+    alone = writes[first[counts == 1]]
+    for write in alone[(done[alone] == NEVER) & (offset[alone] != UNKNOWN)].tolist():
+        seen_ns = commits["complete_ns"][fetches[offset[fetches] == offset[write]]]
+        seen_ns = seen_ns[seen_ns > commits["invoke_ns"][write]]
+        if seen_ns.size:
+            done[write], outcome[write] = seen_ns.min(), COMMITTED
 
 
 def _spans(context: Context) -> list[tuple[int, int, int, int]]:
@@ -139,13 +154,26 @@ WITH raw AS (
   FROM commits c LEFT JOIN txn_spans t
     ON c.run_id = t.run_id AND c.process = t.process AND c.kind = 'commit'
    AND c.invoke_ns >= t.begin_ns AND (t.end_ns IS NULL OR c.invoke_ns <= t.end_ns)
-), writes AS (
+), offered AS (
   SELECT *, CASE WHEN ended IS NULL THEN (CASE WHEN outcome = 'ok' THEN complete_ns END)
                  WHEN ended = 'committed' THEN end_ns END AS done_ns
   FROM raw WHERE kind = 'commit' AND outcome <> 'fail' AND COALESCE(ended, 'committed') <> 'aborted'
 ), fetches AS (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, name ORDER BY invoke_ns, complete_ns, process) AS number
   FROM raw WHERE kind = 'fetch' AND outcome = 'ok'
+), seen AS (
+  SELECT o.run_id, o.topic, o.partition, o.name, o.committed_offset, MIN(f.complete_ns) AS seen_ns
+  FROM (SELECT run_id, topic, partition, name, committed_offset, MIN(invoke_ns) AS invoke_ns FROM offered
+        WHERE committed_offset <> -1 GROUP BY run_id, topic, partition, name, committed_offset HAVING COUNT(*) = 1) o
+  JOIN fetches f
+    ON f.run_id = o.run_id AND f.topic = o.topic AND f.partition = o.partition AND f.name = o.name
+   AND f.committed_offset = o.committed_offset AND f.complete_ns > o.invoke_ns
+  GROUP BY o.run_id, o.topic, o.partition, o.name, o.committed_offset
+), writes AS (
+  SELECT o.run_id, o.topic, o.partition, o.name, o.committed_offset, o.invoke_ns, COALESCE(o.done_ns, s.seen_ns) AS done_ns
+  FROM offered o LEFT JOIN seen s
+    ON o.run_id = s.run_id AND o.topic = s.topic AND o.partition = s.partition AND o.name = s.name
+   AND o.committed_offset = s.committed_offset
 ), sure AS (
   SELECT f.run_id, f.topic, f.partition, f.name, f.number, MAX(w.invoke_ns) AS overwritten_before
   FROM fetches f JOIN writes w

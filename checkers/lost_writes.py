@@ -246,7 +246,8 @@ def _twice(rows: PartitionRows, log: FinalLog, context: Context) -> pa.Table:
     """Return values at two offsets of the final log, with the first and the second offset."""
     sends, reads, logs = rows.columns("sends"), rows.columns("reads"), rows.columns("logs")
     if log.by_read:
-        source, chosen = reads, np.flatnonzero((reads["phase"] == FINAL) & (reads["value"] != UNKNOWN))
+        final = rows.derived(final_reads)
+        source, chosen = reads, final[reads["value"][final] != UNKNOWN]
     elif log.all_logged:
         # Replicas may hold different tails: one of those that can lead stands for the log.
         leader = logs["node"] == min(context.can_lead)

@@ -32,7 +32,10 @@ def counter(operations: Sequence[Operation]) -> Findings:
         if value is None:
             continue
         sure = [o for o in additions if o.outcome == "ok" and o.completed < operation.invoked]
-        maybe = [o for o in additions if o.invoked < operation.completed and o not in sure]
+        maybe = [
+            o for o in additions
+            if o.invoked < operation.completed and (o.outcome != "ok" or o.completed >= operation.invoked)
+        ]  # fmt: skip
         base = sum(o.steps[0][2] for o in sure)
         low = base + sum(min(0, o.steps[0][2]) for o in maybe)
         high = base + sum(max(0, o.steps[0][2]) for o in maybe)
@@ -49,11 +52,12 @@ def set_of_elements(operations: Sequence[Operation]) -> Findings:
         return found
     last = reads[-1]
     seen = {_plain(element) for element in _result(last, "read")}
-    added = {_plain(o.steps[0][2]): o for o in operations if o.function == "add"}
-    for element, operation in added.items():
-        if operation.outcome == "ok" and operation.completed < last.invoked and element not in seen:
+    additions = [(_plain(o.steps[0][2]), o) for o in operations if o.function == "add"]
+    lost = {element: o for element, o in reversed(additions) if o.outcome == "ok" and o.completed < last.invoked}
+    for element, operation in reversed(lost.items()):
+        if element not in seen:
             found.add("lost", (operation.index, last.index), f"{element!r} was added and is missing")
-    for element in sorted(seen - added.keys(), key=repr):
+    for element in sorted(seen - {element for element, _ in additions}, key=repr):
         found.add("unexpected", (last.index,), f"{element!r} was never added")
     return found
 

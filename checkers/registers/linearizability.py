@@ -8,15 +8,16 @@ taken effect, so configurations are extended just in time (Lowe, "Testing for li
 What keeps the search small:
 - a completing read that fits a state takes effect there at once: whatever else might have come first can as well come after it;
 - operations of unknown outcome stay open for ever, and each doubles the configurations. Those that ask for the
-  same are interchangeable, so only their number counts; and a configuration that reached the same state with fewer of them can do
-  all that one with more of them can: the latter is dropped.
+  same are interchangeable, so only their number counts; and a configuration that reached the same state with some of them can do
+  all that one with these and more can: the latter is dropped, as far as a few comparisons show it.
 
 The search obeys its limits: it answers `unknown` with the longest prefix that it could order instead of taking more.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -59,9 +60,12 @@ class Call(msgspec.Struct, frozen=True):
     known: bool  # its completion was seen
 
 
-# A state; the open calls of known outcome that took effect in it, one bit each; how many of each unknown kind did.
+# A state; the open calls of known outcome that took effect in it, one bit each; the kinds of those of unknown outcome that
+# did, ascending, one of which several did as often.
 # Millions of these are made and compared: a tuple with a number costs a fifth of an object with a set.
 Configuration = tuple[State, int, tuple[int, ...]]
+COMPARED: Final = 16  # with so many that reached the same state a configuration is compared; all would be quadratic
+LOOKED_AFTER: Final = 1 << 16  # so many effects tried are a few hundredths of a second
 
 
 def check(operations: Sequence[Operation], model: Model, limits: Limits | None = None) -> Linearization:
@@ -129,7 +133,9 @@ class Search:
         self._available: list[int] = []
         self._configurations: set[Configuration] = {(model.initial, 0, ())}
         self.most = 1
-        self._steps = 0
+        self._tried = (
+            0  # effects of calls, over all completions: a thousand short searches take as long as one long one
+        )
 
     def open(self, call: Call) -> None:
         """Note an invocation: from now on it may take effect."""
@@ -139,7 +145,6 @@ class Search:
         kind = self._kinds.setdefault((call.function, call.argument), len(self._kinds))
         if kind == len(self._available):
             self._available.append(0)
-            self._configurations = {(state, done, (*spent, 0)) for state, done, spent in self._configurations}
         self._available[kind] += 1
 
     def complete(self, number: int) -> Answer:
@@ -147,18 +152,18 @@ class Search:
         call, bit = self._open[number]
         step = self._model.step
         kept: set[Configuration] = set()
-        todo: list[Configuration] = []
+        todo: deque[Configuration] = deque()
         seen = set(self._configurations)
+        fewest = _Fewest(self._configurations) if self._kinds else None
         for configuration in self._configurations:
             if configuration[1] & bit:
                 kept.add((configuration[0], configuration[1] ^ bit, configuration[2]))
             else:
                 todo.append(configuration)
+        # In this order a state is reached with the fewest calls of unknown outcome first.
         while todo:
-            configuration = todo.pop()
-            # Counted over all completions: a thousand short searches take as long as one long one.
-            self._steps += 1
-            if self._steps % 4096 == 0 and self._limits.expired():
+            configuration = todo.popleft()
+            if self._is_expired():
                 return Answer.UNKNOWN
             state = step(configuration[0], call.function, call.argument, call.result)
             if state is not IMPOSSIBLE:
@@ -166,7 +171,7 @@ class Search:
                 if call.function in self._model.reads:
                     continue
             for following in self._extensions(configuration, bit):
-                if following not in seen:
+                if following not in seen and (fewest is None or fewest.add(following)):
                     seen.add(following)
                     todo.append(following)
             if len(seen) > self._limits.configurations:
@@ -176,6 +181,11 @@ class Search:
         self._configurations = _undominated(kept) if self._kinds else kept
         self.most = max(self.most, len(seen))
         return Answer.LINEARIZABLE if kept else Answer.ILLEGAL
+
+    def _is_expired(self) -> bool:
+        before = self._tried // LOOKED_AFTER
+        self._tried += 1 + len(self._open) + len(self._kinds)
+        return self._tried // LOOKED_AFTER != before and self._limits.expired()
 
     def _extensions(self, configuration: Configuration, completing: int) -> Iterable[Configuration]:
         """Let one more open call take effect."""
@@ -188,21 +198,35 @@ class Search:
             if state is not IMPOSSIBLE:
                 yield state, done | bit, spent
         for (function, argument), kind in self._kinds.items():
-            if spent[kind] < self._available[kind]:
-                state = step(before, function, argument, UNKNOWN)
-                if state is not IMPOSSIBLE and state != before:
-                    yield state, done, (*spent[:kind], spent[kind] + 1, *spent[kind + 1 :])
+            state = step(before, function, argument, UNKNOWN)
+            if state is not IMPOSSIBLE and state != before and spent.count(kind) < self._available[kind]:
+                yield state, done, tuple(sorted((*spent, kind)))
+
+
+class _Fewest:
+    """Which calls of unknown outcome sufficed to reach a state."""
+
+    def __init__(self, configurations: Iterable[Configuration] = ()) -> None:
+        self._reached: dict[tuple[State, int], list[tuple[int, ...]]] = {}
+        for configuration in configurations:
+            self.add(configuration)
+
+    def add(self, configuration: Configuration) -> bool:
+        """Tell whether none that was added before can do all that this one can; then it is noted."""
+        state, done, spent = configuration
+        group = self._reached.setdefault((state, done), [])
+        if any(_is_part(better, spent) for better in group[:COMPARED]):
+            return False
+        group.append(spent)
+        return True
 
 
 def _undominated(configurations: set[Configuration]) -> set[Configuration]:
-    """Drop configurations that another one reaches with no more unknown operations of any kind."""
-    groups: dict[tuple[State, int], list[tuple[int, ...]]] = {}
-    for state, done, spent in sorted(configurations, key=lambda configuration: sum(configuration[2])):
-        group = groups.setdefault((state, done), [])
-        if not any(_at_most(better, spent) for better in group):
-            group.append(spent)
-    return {(state, done, spent) for (state, done), group in groups.items() for spent in group}
+    """Drop configurations that another one reaches with a part of their unknown operations."""
+    fewest = _Fewest()
+    return {one for one in sorted(configurations, key=lambda one: len(one[2])) if fewest.add(one)}
 
 
-def _at_most(few: tuple[int, ...], many: tuple[int, ...]) -> bool:
-    return all(a <= b for a, b in zip(few, many, strict=True))
+def _is_part(few: tuple[int, ...], many: tuple[int, ...]) -> bool:
+    rest = iter(many)
+    return all(kind in rest for kind in few)

@@ -23,7 +23,13 @@ def is_settled(operations: Sequence[Operation]) -> bool:
     writes = [operation for operation in operations if operation.steps[0][0] == "write"]
     if not writes or any(operation.steps[0][0] not in ("write", "read") for operation in operations):
         return False
-    return all("offset" in operation.extra for operation in writes if operation.outcome != "fail")
+    perhaps = [operation for operation in writes if operation.outcome != "fail"]
+    # A write that was answered and is not in the log is for the search to judge; and a value that was written twice, or is
+    # what a register holds at first, does not say which version a read saw.
+    told = all("offset" in o.extra and (o.outcome != "ok" or o.extra["offset"] is not None) for o in perhaps)
+    values = [(o.steps[0][1], repr(o.steps[0][2])) for o in perhaps]
+    is_plain = not any(isinstance(o.steps[0][2], list | dict | None) for o in perhaps)
+    return told and is_plain and len({*values}) == len(values)
 
 
 def check(operations: Sequence[Operation]) -> Linearization:

@@ -211,3 +211,70 @@ def test_an_unclean_leader_of_the_groups_topic_may_know_older_positions(
 
     wanted = {("offset_stale", severity, 1), ("processed_twice", severity, 1)}
     assert set(found(run.finish(), "group_offsets", "exactly_once")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("outcome", "first", "then", "expected"),
+    [
+        pytest.param("info", 5, 3, [("offset_stale", "violation", 3)], id="it had been seen"),
+        pytest.param(
+            "info", 5, None, [("offset_forgotten", "violation", None)], id="it had been seen, then nothing is"
+        ),
+        pytest.param("info", 5, 5, [], id="it came late and stays"),
+        pytest.param("info", 3, 3, [], id="it never came"),
+    ],
+)
+def test_a_commit_of_unknown_outcome_that_was_fetched_has_overwritten_what_was_before(
+    run: Transactions, outcome: str, first: int, then: int | None, expected: list[Any]
+) -> None:
+    run.offsets("commit", 3, 100)
+    run.offsets("commit", 5, 110, outcome=outcome)
+    run.offsets("fetch", first, 120)
+    run.offsets("fetch", then, 130)
+
+    assert found(run.finish(), "group_offsets") == expected
+
+
+def test_what_two_have_committed_does_not_say_whose_was_fetched(run: Transactions) -> None:
+    run.offsets("commit", 5, 90)
+    run.offsets("commit", 3, 100)
+    run.offsets("commit", 5, 101, outcome="info")
+    run.offsets("fetch", 5, 101)
+    run.offsets("fetch", 3, 130)
+
+    assert found(run.finish(), "group_offsets") == []
+
+
+@pytest.mark.parametrize(
+    ("is_read", "expected"),
+    [
+        pytest.param(True, [("torn", "violation", None)], id="read to its end, empty"),
+        pytest.param(False, [], id="not read"),
+    ],
+)
+def test_a_partition_where_nothing_is_visible_lacks_its_part(
+    run: Transactions, is_read: bool, expected: list[Any]
+) -> None:
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic="u", **created)
+    values = [run.send(0, 100, txn_id="x7"), run.send(1, 101, txn_id="x7", topic="u", offset=0)]
+    steps = [{"kind": "send", "log_offset": 0, "value": value} for value in values]
+    told = [step | {"topic": topic, "partition": 0} for step, topic in zip(steps, "tu", strict=True)]
+    run.recorder.row(
+        "txns", process=7, txn_id="x7", outcome="info", operations=told, begin_ns=99 * MS, end_ns=None
+    )  # fmt: skip
+    run.final_read({0: values[0]}, isolation="read_committed")
+    if is_read:
+        empty = {"process": 99, "poll_index": run.polls, "topic": "u", "partition": 0, "isolation": "read_committed"}
+        times = {"invoke_ns": 950 * MS, "complete_ns": 950 * MS, "outcome": "ok", "record_count": 0}
+        run.recorder.row("polls", **empty, **times, phase="final", position=0, high_watermark=0, log_start_offset=0)
+
+    assert found(run.finish(), "atomicity") == expected
+
+
+def test_an_account_that_holds_nothing_was_read(run: Transactions) -> None:
+    value = run.send(0, 100, txn_id="x7", worker_class="transactional-bank", key="acct:5")
+    run.txn("aborted", 99, ("send", 0, value))
+    run.final_read({}, isolation="read_committed")
+
+    assert found(run.finish(), "bank") == []

@@ -29,6 +29,9 @@ def sequential(*rows):
         pytest.param("set", [("add", 1, 1), ("read", None, [])], {"lost"}, id="lost"),
         pytest.param("set", [("add", 1, 1), ("read", None, [1, 2])], {"unexpected"}, id="invented"),
         pytest.param(
+            "set", [("add", 1, 1), ("add", 2, 2), ("add", 1, 1), ("read", None, [2])], {"lost"}, id="added twice"
+        ),
+        pytest.param(
             "long-fork",
             [("read", None, [["r", 1, 1], ["r", 2, None]]), ("read", None, [["r", 1, 1], ["r", 2, 2]])],
             set(),
@@ -44,3 +47,16 @@ def sequential(*rows):
 )
 def test_an_object_is_judged(model, rows, anomalies):
     assert FOLDS[model](sequential(*rows)).anomalies == anomalies
+
+
+def test_an_element_that_was_added_is_not_forgiven_by_an_unanswered_second_try():
+    events = [
+        {"process": 0, "type": "invoke", "f": "add", "value": 1},
+        {"process": 0, "type": "ok", "f": "add", "value": 1},
+        {"process": 1, "type": "invoke", "f": "add", "value": 1},
+        {"process": 1, "type": "info", "f": "add", "value": 1},
+        {"process": 0, "type": "invoke", "f": "read"},
+        {"process": 0, "type": "ok", "f": "read", "value": []},
+    ]
+
+    assert FOLDS["set"](paired(events)).anomalies == {"lost"}

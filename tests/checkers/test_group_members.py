@@ -14,10 +14,10 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path / "run")
 
 
-def committed(run: Run, process: int, generation: int, offset: int, at: int) -> None:
+def committed(run: Run, process: int, generation: int, offset: int, at: int, outcome: str = "ok") -> None:
     run.recorder.row(
         "commits", process=process, group="g", generation=generation, topic="t", partition=0, kind="commit",
-        committed_offset=offset, invoke_ns=at * MS, complete_ns=(at + 2) * MS, outcome="ok",
+        committed_offset=offset, invoke_ns=at * MS, complete_ns=(at + 2) * MS, outcome=outcome,
     )  # fmt: skip
 
 
@@ -84,3 +84,42 @@ def test_what_an_allowed_unclean_leader_writes_may_lie_behind_a_groups_position(
     committed(run, 50, 5, 2, 300)
 
     assert found(run) == [("unconsumed", severity, 1)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_left_out"),
+    [pytest.param("info", False, id="never answered"), pytest.param("fail", True, id="refused")],
+)
+def test_who_received_a_record_and_committed_it_without_an_answer_was_a_member(
+    run: Run, outcome: str, is_left_out: bool
+) -> None:
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    run.read({0: values[0], 1: values[1]}, 200, process=50)
+    committed(run, 50, 5, 2, 210, outcome)
+    run.read({2: values[2]}, 220, process=51)
+    committed(run, 51, 6, 3, 230)
+    run.final_read(dict(enumerate(values)))
+
+    wanted = [("unconsumed", "violation", 0), ("unconsumed", "violation", 1)] if is_left_out else []
+    assert found(run) == wanted
+
+
+@pytest.mark.parametrize(
+    ("topic", "severity"),
+    [
+        pytest.param("__consumer_offsets", "permitted", id="generations lie there"),
+        pytest.param("elsewhere", "violation", id="they lie elsewhere"),
+    ],
+)
+def test_an_unclean_leader_of_the_groups_topic_may_count_generations_anew(
+    tmp_path: Path, topic: str, severity: str
+) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic=topic, **created)
+    run.metadata("PartitionChangeRecord", 302, topic=topic, partition_id=0, isr=[3], leader=3, leader_recovery_state=1)
+    sent_and_read(run, 0, 1, 2)
+    committed(run, 50, 5, 2, 250)
+    committed(run, 50, 1, 2, 310)
+
+    assert found(run) == [("stale_generation", severity, 2)]

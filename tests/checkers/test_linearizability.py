@@ -1,6 +1,7 @@
 """The register search against every order there is, and at its limits."""
 
 from itertools import permutations
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -131,3 +132,42 @@ def test_a_search_obeys_its_limit_and_says_how_far_it_came():
 
     assert result.answer is Answer.UNKNOWN
     assert (result.ordered_until, result.culprit) == (3, 0)
+
+
+def a_ladder(steps):
+    """Unknown exchanges by which a register may have come from 0 to its last value in two to the power of steps ways."""
+    yield "write", 0
+    for step in range(steps):
+        for side in (1, 2):
+            yield "cas", (3 * step, 3 * step + side)
+            yield "cas", (3 * step + side, 3 * step + 3)
+
+
+def test_many_ways_of_unknown_operations_to_one_state_are_not_compared_with_each_other_for_ever():
+    """Each way is a set of its own, none a part of another: pairs of 2 ** 13 of them take a minute."""
+    (_, first), *ladder = a_ladder(13)
+    opened = [operation(n, f, a, None, invoked=10 + n, completed=0, outcome="info") for n, (f, a) in enumerate(ladder)]
+    known = [
+        operation(900, "write", first, None, invoked=0, completed=1),
+        operation(901, "read", None, 39, invoked=2000, completed=2001),
+        operation(902, "read", None, 38, invoked=2002, completed=2003),
+    ]
+    began = process_time()
+
+    result = check([*known, *opened], CAS_REGISTER)
+
+    assert result.answer is Answer.ILLEGAL
+    assert process_time() - began < 30
+
+
+@pytest.mark.parametrize(("last", "answer"), [(499, Answer.LINEARIZABLE), (900, Answer.ILLEGAL)])
+def test_hundreds_of_unknown_writes_are_judged(last, answer):
+    """Whatever was written last sufficed to show it: not one of the 2 ** 500 sets of them has to be kept."""
+    writes = [operation(n, "write", n, None, invoked=10 + n, completed=0, outcome="info") for n in range(500)]
+    reads = [
+        operation(901, "read", None, 7, invoked=2000, completed=2001),
+        operation(902, "read", None, 499, invoked=2002, completed=2003),
+        operation(903, "read", None, last, invoked=2004, completed=2005),
+    ]
+
+    assert check([*writes, *reads], CAS_REGISTER).answer is answer

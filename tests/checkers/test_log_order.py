@@ -131,3 +131,20 @@ def test_an_offset_that_holds_nothing(run: Run) -> None:
         run.log(node, {0: values[0], 2: values[1]})
 
     assert kinds(run) == [("gap", "violation")]
+
+
+def test_a_retry_that_is_written_late_does_not_put_others_before_their_time(run: Run) -> None:
+    """The second attempt is answered; the first one was under way for a second and is written behind another record."""
+    twice = run.send(0, 100, worker_class="plain", attempts=2, offset=0)
+    other = run.send(1, 200, worker_class="plain", offset=1)
+    run.final_read({0: twice, 1: other, 2: twice})
+
+    assert kinds(run) == [("repeated", "note")]
+
+
+def test_the_attempt_that_was_answered_says_when_it_stood_there(run: Run) -> None:
+    twice = run.send(0, 100, worker_class="plain", attempts=2, offset=2)
+    other = run.send(1, 200, worker_class="plain", offset=1)
+    run.final_read({0: twice, 1: other, 2: twice})
+
+    assert ("real_time_order", "violation") in kinds(run)

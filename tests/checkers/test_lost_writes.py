@@ -434,3 +434,28 @@ def test_a_deposed_leader_that_leaves_the_isr_at_once_need_not_have_heard(
     run.final_read(dict(enumerate(values)), at=1900)
 
     assert found(run.finish()) == judged
+
+
+def test_a_final_read_that_did_not_come_to_the_end_says_nothing_of_what_stands_twice(run: Run) -> None:
+    value = run.send(0, 100, offset=1)
+    other = run.send(1, 101, offset=0)
+    run.read({0: value}, 800, phase="final", process=98)
+    run.poll(98, "final", 1, 0, 801, high_watermark=9)
+    run.final_read({0: other, 1: value})
+
+    assert "duplicate" not in [kind for kind, *_ in found(run.finish())]
+
+
+def test_a_final_read_that_did_not_come_to_the_end_does_not_say_what_stands_there_instead(tmp_path: Path) -> None:
+    """The logs hold a record of epoch 1 in its place, so that the unclean election to epoch 2 came later."""
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    first = run.send(0, 90)
+    run.send(1, 100)
+    run.change(200, leader=2, isr=[2, 3])
+    later = run.send(2, 210, offset=1)
+    run.change(300, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
+    run.log(3, {0: first}, epoch=0)
+    run.log(3, {1: later}, epoch=1)
+    run.read({0: first}, 800, phase="final", process=98, epoch=0)
+
+    assert [(kind, severity) for kind, severity, *_ in found(run.finish())] == [("lost", "violation")]

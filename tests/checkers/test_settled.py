@@ -71,3 +71,33 @@ def test_a_clock_that_ran_out_stops_the_search_between_completions() -> None:
 
     assert result.answer is Answer.UNKNOWN
     assert result.culprit is not None
+
+
+def sequential(*rows: tuple[str, Any, Any]) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    for function, value, offset in rows:
+        asked = {"process": 0, "f": function, "value": value if function == "write" else None}
+        told = {"value": value} | ({"offset": offset} if function == "write" else {})
+        events += [asked | {"type": "invoke"}, asked | told | {"type": "ok"}]
+    return events
+
+
+@pytest.mark.parametrize(
+    ("rows", "answer"),
+    [
+        pytest.param([("write", 4, None), ("read", None, None)], Answer.ILLEGAL, id="answered and not in the log"),
+        pytest.param([("write", 4, 0), ("read", 4, None)], Answer.LINEARIZABLE, id="answered and there"),
+        pytest.param(
+            [("write", 4, 0), ("read", 4, None), ("write", 5, 1), ("write", 4, 2), ("read", 4, None)],
+            Answer.LINEARIZABLE, id="a value written twice",
+        ),
+        pytest.param([("write", 4, 0), ("write", None, 1), ("read", None, None)], Answer.LINEARIZABLE, id="nothing"),
+        pytest.param([("write", [4], 0), ("read", [4], None)], Answer.LINEARIZABLE, id="a list"),
+    ],
+)  # fmt: skip
+def test_what_offsets_do_not_settle_is_searched(rows: list[tuple[str, Any, Any]], answer: Answer) -> None:
+    operations = paired(sequential(*rows))
+
+    result = settled.check(operations) if settled.is_settled(operations) else check(operations, REGISTER)
+
+    assert result.answer is answer
