@@ -82,7 +82,7 @@ class Kind(msgspec.Struct, frozen=True):
     """An anomaly's meaning and its sentence for the report.
 
     is_about_memory:  brokers prevent it by what they remember of producers: a permitted loss of that excuses it (R8).
-    is_about_ends:    of a record in a transaction, the transaction's end decides: a permitted loss of that excuses it (R9).
+    is_about_ends:    of records in a transaction, the transaction's end decides: a permitted loss of that excuses it (R9).
     is_about_positions:  of a group, whose positions lie in a topic: a permitted loss there excuses what comes later (R11).
     is_about_rewinds: of what a group's positions lie behind: a permitted loss of the partition's own end excuses it (R12).
     is_compaction:    where a topic is compacted it says nothing: older records of a key go, on each replica in its own time.

@@ -32,7 +32,7 @@ from results.recording import WORDS
 TABLES: Final = ("sends", "polls", "reads")
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 KINDS: Final = {
-    "torn": Kind(Meaning.VIOLATION, "one part of a transaction is visible, another one is not"),
+    "torn": Kind(Meaning.VIOLATION, "one part of a transaction is visible, another one is not", is_about_ends=True),
 }
 
 

@@ -30,7 +30,9 @@ from checkers.lost_writes import acknowledged_sends
 TABLES: Final = ("sends", "polls", "reads")
 WORKER_CLASS: Final = "transactional-bank"
 KINDS: Final = {
-    "unbalanced": Kind(Meaning.VIOLATION, "the accounts do not add up to nothing: money was made or lost"),
+    "unbalanced": Kind(
+        Meaning.VIOLATION, "the accounts do not add up to nothing: money was made or lost", is_about_ends=True
+    ),
     "unbalanced_by_loss": Kind(Meaning.NOTE, "the accounts do not add up, and acknowledged records are missing"),
     "unjudged": Kind(Meaning.UNJUDGED, "no complete final read with isolation read_committed of every account"),
 }

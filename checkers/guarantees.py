@@ -43,6 +43,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """min.insync.replicas, but never more than there are replicas."""
         return min(self.min_isr, self.replication_factor)
 
+    def allows_unclean(self, election: "Elected") -> bool:
+        """Whether a replica outside of ISR and ELR may lead: by the settings, or because an operator ordered it."""
+        return self.unclean or self.recovery == "aggressive" or election.ordered
+
 
 class Acknowledged(msgspec.Struct, frozen=True):
     """The record was acknowledged (acks 1, -1) or sent (0) while this ISR was committed.
@@ -298,10 +302,7 @@ class Ledger:
             case How.RECOVERY:
                 return self.settings.recovery != "off"
             case How.UNCLEAN:
-                return self._unclean_allowed(election)
-
-    def _unclean_allowed(self, election: Elected) -> bool:
-        return self.settings.unclean or self.settings.recovery == "aggressive" or election.ordered
+                return self.settings.allows_unclean(election)
 
     def _unclean_holders(self) -> int:
         return sum(node in self.unclean for node in self.holders)
@@ -325,7 +326,7 @@ class Ledger:
     def _rule_of(self, election: Elected) -> str | None:
         """The rules for a record with the guarantee of acks=all."""
         lacks_record = election.leader in self.lost or election.leader not in self.certain
-        if election.how is not How.CLEAN and self._unclean_allowed(election) and lacks_record:
+        if election.how is not How.CLEAN and self.settings.allows_unclean(election) and lacks_record:
             return "R4"
         budget_spent = election.empty and self._unclean_holders() >= self.least_min_isr
         match election.how:

@@ -18,7 +18,11 @@ GRACE_NS: Final = 10_000_000_000
 TIMEOUT: Final = "transaction.max.timeout.ms"
 DEFAULT_TIMEOUT_MS: Final = 900_000
 KINDS: Final = {
-    "hanging": Kind(Meaning.VIOLATION, "the last stable offset stays behind although no transaction is open any more"),
+    "hanging": Kind(
+        Meaning.VIOLATION,
+        "the last stable offset stays behind although no transaction is open any more",
+        is_about_ends=True,
+    ),
     "open": Kind(Meaning.NOTE, "a transaction without an answer holds the last stable offset back to the end"),
 }
 

@@ -103,7 +103,7 @@ def judged_answer(run_dir: Path, topic_partition: str, name: str, rows: pa.Table
     topic, partition = (None, None) if topic_partition == NO_PARTITION else partition_order(topic_partition)
     place = dict.fromkeys(ROW.names) | {"run_dir": str(run_dir), "topic": topic, "partition": partition}
     if topic is None or not hasattr(module, "kernel"):
-        judged = judged_of_run(name, found)
+        judged = judged_of_run(name, run_dir, found)
     else:
         recording = Recording.open(run_dir, compare=False)
         own = PartitionRows({table: recording.table(table, topic_partition) for table in VIEWS})

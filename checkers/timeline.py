@@ -7,7 +7,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -175,7 +175,7 @@ class Timeline:
             entry
             for entry, fact, poor in self._elections()
             if entry.at_ns >= since_ns
-            if poor or fact.how is How.RECOVERY or (fact.how is not How.CLEAN and entry.settings.unclean)
+            if poor or fact.how is How.RECOVERY or (fact.how is not How.CLEAN and entry.settings.allows_unclean(fact))
         )
         return next((_excused(entry, rule) for entry in poorer), None)
 
@@ -383,11 +383,17 @@ class History:
         found = (self.timeline(*partition).memory_lost(rule) for partition in self.partitions())
         return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
 
-    def ends_lost(self, transactional_id: str, partition: tuple[str, int], since_ns: int) -> Judgement | None:
-        """Return the first election since then that was permitted to take a transaction's end, from its log or a partition."""
-        logs = [number for topic, number in self.partitions() if topic == TRANSACTION_LOG]
-        own = [(TRANSACTION_LOG, _hashed(transactional_id) % len(logs))] if logs else []
-        found = (self.timeline(*place).ends_lost(since_ns) for place in (partition, *own))
+    def ends_lost(
+        self, transactional_id: str | None, partitions: Iterable[tuple[str, int]], since_ns: int
+    ) -> Judgement | None:
+        """Return the first election since then that was permitted to take a transaction's end, from its log or a partition.
+
+        transactional_id:  None: of any transaction, whichever log it has.
+        """
+        logs = [place for place in self.partitions() if place[0] == TRANSACTION_LOG]
+        if transactional_id is not None and logs:
+            logs = [(TRANSACTION_LOG, _hashed(transactional_id) % len(logs))]
+        found = (self.timeline(*place).ends_lost(since_ns) for place in (*partitions, *logs))
         return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
 
     def positions_lost(self) -> Judgement | None:

@@ -389,15 +389,18 @@ class PartitionJudge:
         return judgements
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        """Excuse what stands in the log but out of sight, where its transaction's end was permitted to be lost."""
+        """Excuse what is out of sight or never ends, where its transaction's end was permitted to be lost."""
         sends, words = self.rows.columns("sends"), self.rows.words("sends", "txn_id")
-        places = self.rows.derived(sends_by_value).rows(found.anomalies["value"].take(pa.array(chosen)).to_numpy())
+        values = found.anomalies["value"].take(pa.array(chosen)).fill_null(UNKNOWN).to_numpy()
+        places = self.rows.derived(sends_by_value).rows(values)
         judgements = {}
-        for row, send in zip(chosen, places.tolist(), strict=True):
-            if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
-                continue
-            name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
-            if (judgement := self._history.ends_lost(name, self._name, since_ns)) is not None:
+        for row, value, send in zip(chosen, values.tolist(), places.tolist(), strict=True):
+            name, since_ns = None, 0  # of an anomaly that is about no record any transaction may be to blame
+            if value != UNKNOWN:
+                if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
+                    continue
+                name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
+            if (judgement := self._history.ends_lost(name, [self._name], since_ns)) is not None:
                 judgements[row] = judgement
         return judgements
 
@@ -510,23 +513,47 @@ def folded(rows: Sequence[Row]) -> list[Row]:
             )
     kept = [row for row in rows if row["kind"] != SUMMARY]
     for (run_dir, name), parts in summaries.items():
-        kept += [_place(run_dir, NO_PARTITION) | row for row in _attempt(name, partial(_folded, name, parts))]
+        place = _place(run_dir, NO_PARTITION)
+        kept += [place | row for row in _attempt(name, partial(_folded, name, Path(run_dir), parts))]
     return kept
 
 
-def _folded(name: str, summaries: Sequence[dict[str, Any]]) -> list[Row]:
-    module = properties()[name]
-    told = module.fold(summaries, Context(complete=True))
+def _folded(name: str, run_dir: Path, summaries: Sequence[dict[str, Any]]) -> list[Row]:
+    told = properties()[name].fold(summaries, Context(complete=True))
     figures = msgspec.json.encode(told.figures).decode()
-    rows = [row for row in _rows(module, Found(told.anomalies), {}) if row["kind"] != FIGURES]
+    rows = judged_of_run(name, run_dir, Found(told.anomalies))
     if told.figures:
         rows.append({"kind": FOLDED, "severity": FIGURES, "detail": figures, "count": 1})
     return rows
 
 
-def judged_of_run(name: str, found: Found) -> list[Row]:
+def judged_of_run(name: str, run_dir: Path, found: Found) -> list[Row]:
     """Return rows of a property's anomalies that concern a run as a whole, or its committed metadata."""
-    return [row for row in _rows(properties()[name], found, {}) if row["kind"] != FIGURES]
+    module = properties()[name]
+    judgements = _of_transactions(module, run_dir, found.anomalies)
+    return [row for row in _rows(module, found, judgements) if row["kind"] != FIGURES]
+
+
+def _of_transactions(module: ModuleType, run_dir: Path, anomalies: pa.Table) -> dict[int, Judgement]:
+    """Excuse what is wrong with transactions as wholes, where ends of those were permitted to be lost.
+
+    An anomaly's `at_ns` is the begin of its transaction; without one it is about all of them.
+    """
+    chosen = [row for row, kind in enumerate(anomalies["kind"].to_pylist()) if module.KINDS[kind].is_about_ends]
+    if not chosen:
+        return {}
+    recording = Recording.open(run_dir, compare=False)
+    history, txns = history_of(recording), recording.table("txns").to_pylist()
+    judgements = {}
+    for row in chosen:
+        begin_ns = anomalies["at_ns"][row].as_py()
+        own = [txn for txn in txns if begin_ns is None or txn["begin_ns"] == begin_ns]
+        sends = [step for txn in own for step in txn["operations"] or () if step["kind"] == "send"]
+        places = dict.fromkeys((step["topic"], step["partition"]) for step in sends)
+        name = own[0]["txn_id"] if begin_ns is not None and len(own) == 1 else None
+        if (judgement := history.ends_lost(name, places, begin_ns or 0)) is not None:
+            judgements[row] = judgement
+    return judgements
 
 
 def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:

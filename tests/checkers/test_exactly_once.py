@@ -278,3 +278,60 @@ def test_an_account_that_holds_nothing_was_read(run: Transactions) -> None:
     run.final_read({}, isolation="read_committed")
 
     assert found(run.finish(), "bank") == []
+
+
+CREATED = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+UNCLEAN = {"partition_id": 0, "isr": [3], "leader": 3, "leader_recovery_state": 1}
+WHERE_ENDS_LIE = [
+    pytest.param("__transaction_state", 300, "permitted", id="its decision may be lost"),
+    pytest.param("t", 300, "permitted", id="its marker may be lost"),
+    pytest.param("elsewhere", 300, "violation", id="another partition says nothing"),
+]
+
+
+def elected_uncleanly(run_dir: Path, topic: str, at: int) -> Transactions:
+    run = Transactions(run_dir, **{"unclean.leader.election.enable": True, "transaction.max.timeout.ms": 1000})
+    for name in ("__transaction_state", "elsewhere"):
+        run.metadata("PartitionRecord", 0, topic=name, **CREATED)
+    run.metadata("PartitionChangeRecord", at, topic=topic, **UNCLEAN)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("topic", "at", "severity"), [*WHERE_ENDS_LIE, pytest.param("t", 50, "violation", id="it began later")]
+)
+def test_a_transaction_whose_end_may_be_lost_may_be_torn(tmp_path: Path, topic: str, at: int, severity: str) -> None:
+    run = elected_uncleanly(tmp_path, topic, at)
+    keys = {"worker_class": "transactional-bank", "txn_id": "x7"}
+    values = [run.send(sequence, 100 + sequence, key=f"acct:{1 - 2 * sequence}", **keys) for sequence in range(2)]
+    run.txn("info", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    run.final_read({0: values[0]}, isolation="read_committed")
+
+    rows = found(run.finish(), "atomicity", "bank")
+
+    assert ("torn", severity, None) in rows
+    assert ("unbalanced", "violation" if topic == "elsewhere" else "permitted", None) in rows
+
+
+@pytest.mark.parametrize(("topic", "at", "severity"), WHERE_ENDS_LIE)
+def test_a_transaction_whose_end_may_be_lost_may_hang(tmp_path: Path, topic: str, at: int, severity: str) -> None:
+    run = elected_uncleanly(tmp_path, topic, at)
+    value = run.send(0, 100, txn_id="x7")
+    run.txn("committed", 99, ("send", 0, value))
+    run.watermark(1, 20_000, epoch=0, last_stable_offset=0)
+
+    assert found(run.finish(), "hanging_transactions") == [("hanging", severity, 0)]
+
+
+@pytest.mark.parametrize(("api", "severity"), [("elect_leaders", "permitted"), ("list_topics", "violation")])
+def test_an_operator_may_order_what_takes_positions(tmp_path: Path, api: str, severity: str) -> None:
+    run = Transactions(tmp_path)
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED)
+    asked = {"arguments": '{"election_type": "unclean"}', "invoke_ns": 240 * MS, "complete_ns": 260 * MS}
+    run.recorder.row("admin", process=1, api=api, outcome="ok", **asked)
+    run.metadata("PartitionChangeRecord", 250, topic="__consumer_offsets", **UNCLEAN)
+    run.offsets("commit", 3, 100)
+    run.offsets("commit", 5, 110)
+    run.offsets("fetch", 3, 300)
+
+    assert found(run.finish(), "group_offsets") == [("offset_stale", severity, 3)]

@@ -1,5 +1,6 @@
 """Which anomalies are shown, and in which order, does not depend on the order in which an engine found them."""
 
+from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -15,7 +16,11 @@ KIND = next(iter(control_plane.KINDS))
 
 def judged(anomalies: list[dict[str, object]]) -> list[dict[str, object]]:
     found = Found(pa.Table.from_pylist(anomalies, schema=ANOMALY))
-    rows = [dict.fromkeys(ROW.names) | row for row in judged_of_run("control_plane", found) if row["kind"] != FIGURES]
+    rows = [
+        dict.fromkeys(ROW.names) | row
+        for row in judged_of_run("control_plane", Path(), found)
+        if row["kind"] != FIGURES
+    ]
     return in_order(rows)
 
 
