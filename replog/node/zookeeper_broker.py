@@ -13,6 +13,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 from replog.broker.isr import PartitionState
 from replog.config import Endpoint, NodeConfig
@@ -77,7 +78,7 @@ class ZooKeeperBroker(Broker):
         self.seat = ControllerSeat(world, config, self.zookeeper, self.tasks)
         self.assigned = AssignedHosting(config, self.replicas, self.directories, self.tasks)
         self.hosting = self.assigned
-        self.control = ControlledBroker(self.metadata, self._state_of)
+        self.control = ControlledBroker(self.metadata, self._state_of, self._topic_id_of)
         self.proposals.version = self.seat.protocol.of(Api.ALTER_PARTITION)
         self.fetching.tells_epoch = False
         cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
@@ -197,6 +198,7 @@ class ZooKeeperBroker(Broker):
             self.world.journal.probe("zookeeper_session_expired")
         self._session.set()
         self._configs_changed = True
+        self._control_came.set()
         self.seat.look_again()
         self.seat.brokers_changed()
 
@@ -261,7 +263,6 @@ class ZooKeeperBroker(Broker):
         self._registered_session = session_id
         self._is_registered.set()
         self.control.registered(epoch)
-        self.control.is_complete = False
         self.hosting.broker_epoch = epoch
         self.proposals.broker_epoch = epoch
         for replica in self.replicas:
@@ -287,8 +288,12 @@ class ZooKeeperBroker(Broker):
     async def _read_configs(self) -> None:
         """Take all dynamic configurations there are, and be told of the next change."""
         self._configs_changed = False
-        await self.zookeeper.children(paths.CONFIG_CHANGES, watch=True)
-        found = await read_configs(self.zookeeper)
+        try:
+            await self.zookeeper.children(paths.CONFIG_CHANGES, watch=True)
+            found = await read_configs(self.zookeeper)
+        except (ConnectionLoss, SessionExpired):
+            self._configs_changed = True
+            raise
         image = self.metadata.image
         records: list[r.MetadataRecord] = []
         for resource, values in image.configs.items():
@@ -314,9 +319,13 @@ class ZooKeeperBroker(Broker):
             try:
                 await self._read_configs()
             except (ConnectionLoss, SessionExpired):
+                if all(topic in self._configured for topic in topics):
+                    break  # what is known is in force until ZooKeeper is back
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             self._configured |= dict.fromkeys(topics)
+        if body.controller_epoch > self.control.standing.controller_epoch:
+            self.control.topic_ids.clear()  # we may have missed what the former one told: deletions
         await self._learn_ids(topics_without_id(body))
 
     async def _learn_ids(self, topics: list[str]) -> None:
@@ -408,6 +417,10 @@ class ZooKeeperBroker(Broker):
     def _state_of(self, name: TopicPartition) -> PartitionState | None:
         replica = self.replicas.find(name)
         return None if replica is None else replica.partition.state
+
+    def _topic_id_of(self, name: TopicPartition) -> UUID | None:
+        replica = self.replicas.find(name)
+        return None if replica is None else replica.key.topic_id
 
 
 def _config(resource: tuple[int, str], name: str, value: str | None) -> r.ConfigRecord:

@@ -86,12 +86,14 @@ class ControllerSeat:
         self._waiting: dict[int, ServerRequest] = {}
         self._next_token = 0
         self._changed = asyncio.Event()
+        self._is_doubtful = False  # whether the present reign is still ours
         self._brokers_changed = False
 
     # --- what others call --------------------------------------------------------------------
 
     def look_again(self) -> None:
         """See who is the controller: a watch or the session said something."""
+        self._is_doubtful = True
         self._changed.set()
 
     def brokers_changed(self) -> None:
@@ -149,10 +151,11 @@ class ControllerSeat:
             data, stat = await self.zookeeper.get(paths.CONTROLLER, watch=True)
         except NoNode:
             self.controller_id, self.endpoint = NO_NODE, None
-            if not self.may_stand:
-                await self._changed.wait()
-            elif (fence := await self._elected()) is not None:
-                await self._reign(*fence)
+            if self.may_stand:
+                if (fence := await self._elected()) is not None:
+                    await self._reign(*fence)
+            elif await self.zookeeper.exists(paths.CONTROLLER, watch=True) is None:
+                await self._changed.wait()  # whoever leaves has to know whom to ask
             return
         if stat.ephemeral_owner == self.zookeeper.session_id:
             # A reign of ours that ended with a write of unknown outcome: somebody has to begin anew.
@@ -185,7 +188,7 @@ class ControllerSeat:
             )
         except (NodeExists, NoNode):
             return None
-        except (ConnectionLoss, SessionExpired):
+        except (ConnectionLoss, SessionExpired, NoAuth):
             raise
         except ZooKeeperError:  # BadVersion: somebody was quicker
             return None
@@ -207,6 +210,7 @@ class ControllerSeat:
     async def _reign(self, epoch: int, fence_version: int) -> None:
         self._fence = Check(path=paths.CONTROLLER_EPOCH, version=fence_version)
         self._brokers_changed = False
+        await self._still_mine()  # and be told when it is not
         loaded = await self._load()
         self._events.clear()
         self.core = ZooKeeperController(
@@ -235,17 +239,22 @@ class ControllerSeat:
             except TimeoutError:
                 self._events.append((Tick(), None))
             self._changed.clear()
-            if not self._events:
-                await self._still_mine()
-                return
+        if self._is_doubtful:
+            await self._still_mine()
+        if not self._events:
+            return
         event, request = self._events.popleft()
         if isinstance(event, BrokersChanged):
             event = BrokersChanged(await self._registered())
+            # A broker that starts believes the first controller it hears, and who is started may need no write, which
+            # would be fenced. Who saw it registered sees who was elected before that.
+            await self._still_mine()
         version = 0 if request is None else request.version
         await self._perform(core.handle(event, self.world.clock.now_ms(), version))
 
     async def _still_mine(self) -> None:
-        """Look at `/controller`: its watch, or the session, said something."""
+        """Look at `/controller`; `Deposed` when it is another's."""
+        self._is_doubtful = False
         try:
             _, stat = await self.zookeeper.get(paths.CONTROLLER, watch=True)
         except NoNode:
@@ -356,7 +365,21 @@ class ControllerSeat:
             configs=await read_configs(self.zookeeper),
             deletions=await self.zookeeper.children(paths.DELETE_TOPICS),
             next_producer_id=await self._next_producer_id(),
+            left={
+                topic: await self._left(topic)
+                for topic in dict.fromkeys(key.topic for key in keys if paths.state(key) not in states)
+            },
         )
+
+    async def _left(self, topic: str) -> list[int] | None:
+        try:
+            names = await self.zookeeper.children(paths.partitions(topic))
+        except NoNode:
+            return None
+        for name in names:
+            if not name.isdecimal():
+                raise DamagedZnode(f"{paths.partitions(topic)}/{name}", "no partition")
+        return sorted(map(int, names))
 
     async def _next_producer_id(self) -> int | None:
         try:

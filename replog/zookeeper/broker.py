@@ -81,8 +81,13 @@ ControlRequestBody = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateM
 class ControlledBroker:
     """What one broker process makes of control requests."""
 
-    def __init__(self, metadata: BrokerMetadata, hosted: Callable[[TopicPartition], PartitionState | None]) -> None:
-        """`hosted` gives the state of a partition that is hosted now.
+    def __init__(
+        self,
+        metadata: BrokerMetadata,
+        hosted: Callable[[TopicPartition], PartitionState | None],
+        hosted_id: Callable[[TopicPartition], UUID | None] = lambda _: None,
+    ) -> None:
+        """`hosted` gives the state of a partition that is hosted now, `hosted_id` its topic's id.
 
         topic_ids:  what ZooKeeper says, for requests that name none.
         """
@@ -92,8 +97,14 @@ class ControlledBroker:
         self.standing = Standing(NO_BROKER_EPOCH, -1)
         self.controller_id: NodeId = NodeId(-1)
         self.has_metadata = False
-        self.is_complete = False  # all that this life hosts has been named
+        self._complete = NO_BROKER_EPOCH  # the latest life of which all that it hosts has been named
         self._hosted = hosted
+        self._hosted_id = hosted_id
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether all that this life hosts has been named."""
+        return self.standing.broker_epoch != NO_BROKER_EPOCH and self._complete >= self.standing.broker_epoch
 
     def registered(self, broker_epoch: BrokerEpoch) -> None:
         """Begin a life in ZooKeeper, the first or a later one of this process."""
@@ -129,15 +140,18 @@ class ControlledBroker:
             error, assigned = self._assigned(TopicIdPartition(known_id, name.partition), name, told)
             effects += assigned
             errors.append((topic, known_id, told.partition_index, error))
-        if not self.is_complete and self._is_first_of_this_life(request):
-            self.is_complete = True
+        if self._is_first_of_its_life(request):
+            self._complete = BrokerEpoch(request.broker_epoch)
             effects.append(KeepOnly(tuple(named)))
         effects.append(Answer(_leader_and_isr_answer(errors)))
         return effects
 
-    def _is_first_of_this_life(self, request: li.LeaderAndIsrRequest) -> bool:
-        """Tell whether the request surely names all that is hosted (SPEC 3.12.8): without an epoch nobody knows."""
-        return request.broker_epoch != NO_BROKER_EPOCH
+    def _is_first_of_its_life(self, request: li.LeaderAndIsrRequest) -> bool:
+        """Tell whether the request surely names all that is hosted (SPEC 3.12.8): without an epoch nobody knows.
+
+        It may come before we hear of our new life ourselves (3.12.3); the next one is then no longer the first.
+        """
+        return request.broker_epoch > self._complete
 
     def _assigned(
         self, key: TopicIdPartition, name: TopicPartition, told: li.LeaderAndIsrPartitionState
@@ -147,7 +161,7 @@ class ControlledBroker:
             return Error.UNKNOWN_TOPIC_OR_PARTITION, []
         state = _state(told)
         known = self._hosted(name)
-        if known is not None:
+        if known is not None and not self._is_of_former_topic(key, name):
             if state.leader_epoch < known.leader_epoch:
                 return Error.STALE_CONTROLLER_EPOCH, []
             # KIP-704, "Topic Partition Follower": "will not ignore request that have the same leader epoch".
@@ -155,13 +169,19 @@ class ControlledBroker:
                 return Error.NONE, []
         return Error.NONE, [Assign(key, name, state)]
 
+    def _is_of_former_topic(self, key: TopicIdPartition, name: TopicPartition) -> bool:
+        """Tell whether what is hosted by this name is of a topic that is gone: then its leader epoch says nothing."""
+        hosted, made = self._hosted_id(name), id_of_name(name.topic)
+        return hosted not in (None, made, key.topic_id) and key.topic_id != made
+
     def _topic_id(self, topic: str, told: UUID) -> tuple[UUID, list[Effect]]:
         """Return the id to call a topic by: requests before 2.8 name none, then one is made of the name."""
         known = self.metadata.image.topics_by_name.get(topic)
-        if told == ZERO_UUID:
-            return (known.topic_id if known else self.topic_ids.get(topic, id_of_name(topic))), []
         made = id_of_name(topic)
-        return told, [Rename(topic, told)] if told != made and known is not None and known.topic_id == made else []
+        true = self.topic_ids.get(topic) if told == ZERO_UUID else told
+        if true is None:
+            return (known.topic_id if known else made), []
+        return true, [Rename(topic, true)] if true != made and known is not None and known.topic_id == made else []
 
     # --- StopReplica -------------------------------------------------------------------------
 

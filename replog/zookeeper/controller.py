@@ -8,7 +8,7 @@ Brokers are told apart by epoch. One that bounced is first treated as failed, wi
 started: so it is told everything its new life hosts, and is nobody's choice in between.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -43,7 +43,7 @@ from replog.zookeeper import acceptance, broker_changes, paths
 from replog.zookeeper.broker_changes import Step
 from replog.zookeeper.control_queue import ControlRequest
 from replog.zookeeper.operations import ANY_VERSION, Create, Delete, Operation, Stat
-from replog.zookeeper.requests import DELETED, ControlRequests, Named, Stopped
+from replog.zookeeper.requests import DELETED, ControlRequests, Named, Stopped, deleted_by
 from replog.zookeeper.turn import Znodes, ZooKeeperTurn
 from replog.zookeeper.versions import ProtocolVersion
 from replog.zookeeper.znodes import PartitionStateZnode, Registered, TopicZnode
@@ -60,6 +60,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     states:      by partition: the state and its znode's Stat. A partition may have none yet.
     configs:     by (kind, name) as in the image.
     deletions:   topics that somebody asked to delete.
+    left:        by topic of which a state is missing (a creation or deletion ended midway, being several transactions):
+                 the partitions that have a znode; None: not even the parent of these.
     """
 
     registered: dict[NodeId, Registered]
@@ -68,6 +70,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     configs: dict[tuple[int, str], dict[str, str]]
     deletions: list[str]
     next_producer_id: int | None
+    left: dict[str, list[int] | None] = {}
 
 
 class BrokersChanged(msgspec.Struct, frozen=True):
@@ -141,6 +144,7 @@ class ZooKeeperController:
         self.requests = ControlRequests(node_id, epoch, protocol)
         self.deleting: dict[str, dict[tuple[int, NodeId], None]] = {}  # topic -> replicas that still exist
         self._znodes = Znodes()
+        self._left: dict[str, list[int] | None] = {}
         self._new_topic_id = new_topic_id
         self._random = random
         self._next_balance_ms = 0
@@ -152,9 +156,12 @@ class ZooKeeperController:
         self._next_balance_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
         self._restore(loaded)
         turn = self._turn(now_ms)
+        self._left = loaded.left
         for name in loaded.deletions:
             if name in self.image.topics_by_name:
                 self._begin_deletion(name)
+            else:  # all but the mark is gone; whoever is created by this name later is not meant
+                turn.also(Delete(path=paths.deletion(name)))
         self._create_missing(turn, loaded)
         for node in self.image.isr_members.nodes():
             if node not in self.image.brokers:
@@ -164,6 +171,7 @@ class ZooKeeperController:
             if not znode.topic_id:
                 turn.give_id(self.image.topics_by_name[name])
         turn.append(fencing.leaders_for_leaderless(self.policy))
+        self._end_deletions(turn)
         effects = self._written(turn)
         for broker in self._alive():
             effects.append(OpenChannel(broker))
@@ -185,6 +193,8 @@ class ZooKeeperController:
         for (kind, name), values in sorted(loaded.configs.items()):
             path = paths.topic_config(name) if kind == TOPIC_RESOURCE else paths.broker_config(name)
             self._znodes.configs[path] = None
+            if kind == TOPIC_RESOURCE and name not in loaded.topics:
+                continue  # left of a topic that is gone: nothing for the next of this name
             records += [
                 r.ConfigRecord(resource_type=kind, resource_name=name, name=setting, value=value)
                 for setting, value in sorted(values.items())
@@ -229,6 +239,8 @@ class ZooKeeperController:
         """Give partitions a state that have none: whoever created the topic died in between."""
         for name, znode in sorted(loaded.topics.items()):
             topic = self.image.topics_by_name[name]
+            if name in loaded.left and name not in self.deleting:
+                turn.complete(name, loaded.left[name])
             for index in sorted(map(int, znode.partitions)):
                 if index in topic.partitions or name in self.deleting:
                     continue
@@ -330,8 +342,10 @@ class ZooKeeperController:
         alive = self._alive()
         states = self._named(key for key, _ in self.image.partitions())
         own = [named for named in states if broker.broker_id in named.partition.replicas]
+        # A former controller may not have told everybody that topics are being deleted.
+        deleted = self._partitions_of(self.deleting)
         effects: list[Effect] = [
-            Command(broker.broker_id, self.requests.update_metadata(broker.epoch, states, [], alive)),
+            Command(broker.broker_id, self.requests.update_metadata(broker.epoch, states, deleted, alive)),
             Command(broker.broker_id, self.requests.leader_and_isr(broker.epoch, own, alive, is_full=True)),
         ]
         doomed = [
@@ -453,21 +467,34 @@ class ZooKeeperController:
         if event.response.error_code is not Error.NONE:
             return []
         turn = self._turn(now_ms)
+        deleted = dict.fromkeys(deleted_by(event.request.body))
         for told in event.response.partition_errors:
             replicas = self.deleting.get(told.topic_name)
-            if replicas is not None and told.error_code is Error.NONE:
+            is_gone = (
+                told.topic_name,
+                told.partition_index,
+            ) in deleted  # not merely stopped, because its broker leaves
+            if replicas is not None and is_gone and told.error_code is Error.NONE:
                 replicas.pop((told.partition_index, event.node), None)
+        self._end_deletions(turn)
+        return self._finish(turn)
+
+    def _end_deletions(self, turn: ZooKeeperTurn) -> None:
         for name in [name for name, replicas in self.deleting.items() if not replicas]:
             self._end_deletion(turn, name)
-        return self._finish(turn)
 
     def _end_deletion(self, turn: ZooKeeperTurn, name: str) -> None:
         topic = self.image.topics_by_name[name]
+        left = self._left.pop(name, [])
         for index in sorted(topic.partitions):
             key = TopicPartition(name, index)
             turn.also(Delete(path=paths.state(key), version=ANY_VERSION))
             turn.also(Delete(path=paths.partition(key)))
-        turn.also(Delete(path=paths.partitions(name)))
+        for index in left or []:
+            if index not in topic.partitions:
+                turn.also(Delete(path=paths.partition(TopicPartition(name, index))))
+        if left is not None:
+            turn.also(Delete(path=paths.partitions(name)))
         turn.also(Delete(path=paths.topic(name)))
         if self._znodes.configs.pop(paths.topic_config(name), "") is None:
             turn.also(Delete(path=paths.topic_config(name)))
@@ -501,12 +528,7 @@ class ZooKeeperController:
     def _commands(self, turn: "ControllerTurn", *, tells_brokers: bool, without: NodeId) -> list[Effect]:
         """Return what brokers have to know of an event, LeaderAndIsr before UpdateMetadata before StopReplica."""
         changed = self._named(key for key in turn.before if self.image.partition(*key) is not None)
-        deleted = [
-            Named(name, TopicIdPartition(topic.topic_id, index), partition)
-            for name in turn.deleted
-            if (topic := self.image.topics_by_name.get(name))
-            for index, partition in sorted(topic.partitions.items())
-        ]
+        deleted = self._partitions_of(turn.deleted)
         news = [named for named in changed if _is_news(turn, named)]
         effects: list[Effect] = []
         alive = self._alive()
@@ -527,6 +549,14 @@ class ZooKeeperController:
 
     def _stop(self, broker: Broker, stopped: Sequence[Stopped]) -> list[Effect]:
         return [Command(broker.broker_id, request) for request in self.requests.stop_replica(broker.epoch, stopped)]
+
+    def _partitions_of(self, topics: Iterable[str]) -> list[Named]:
+        return [
+            Named(name, TopicIdPartition(topic.topic_id, index), partition)
+            for name in topics
+            if (topic := self.image.topics_by_name.get(name))
+            for index, partition in sorted(topic.partitions.items())
+        ]
 
     def _named(self, keys: Any) -> list[Named]:
         found = []

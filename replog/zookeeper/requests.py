@@ -4,8 +4,10 @@ The version comes from `inter.broker.protocol.version`. Old ones repeat the topi
 broker epochs nor topic ids.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
+
+import msgspec
 
 from replog.controller.state import Broker, Partition
 from replog.types import BrokerEpoch, NodeId, TopicIdPartition
@@ -182,6 +184,20 @@ class ControlRequests:
             ungrouped_partitions=[] if by_topic else single,
         )
         return ControlRequest(body=body, version=version)
+
+
+def deleted_by(request: msgspec.Struct) -> Iterator[tuple[str, int]]:
+    """Yield the topic and partition of each replica whose log a StopReplica deletes, in whatever version."""
+    if not isinstance(request, sr.StopReplicaRequest):
+        return
+    for state in request.topic_states:
+        yield from (
+            (state.topic_name, each.partition_index) for each in state.partition_states if each.delete_partition
+        )
+    if request.delete_partitions:
+        for topic in request.topics:
+            yield from ((topic.name, index) for index in topic.partition_indexes)
+        yield from ((single.topic_name, single.partition_index) for single in request.ungrouped_partitions)
 
 
 def _live(broker: Broker) -> um.UpdateMetadataBroker:

@@ -14,7 +14,7 @@ from replog.controller import records as r
 from replog.controller.policy import Policy
 from replog.controller.state import BROKER_RESOURCE, TOPIC_RESOURCE, Partition, Topic
 from replog.controller.turn import Turn
-from replog.types import NodeId, TopicIdPartition, TopicPartition
+from replog.types import LeaderRecoveryState, NodeId, TopicIdPartition, TopicPartition
 from replog.zookeeper import paths
 from replog.zookeeper.operations import ANY_VERSION, Create, Operation, SetData
 from replog.zookeeper.versions import RECOVERY, ProtocolVersion
@@ -55,6 +55,7 @@ class ZooKeeperTurn(Turn):
         self.before: dict[TopicIdPartition, Partition | None] = {}  # partitions that change, as they were
         self._new_topics: dict[str, Topic] = {}
         self._assignments: dict[str, Topic] = {}
+        self._left: dict[str, None] = {}  # znodes of partitions that have no state
         self._states: list[Operation] = []
         self._configs: dict[str, tuple[int, str]] = {}
         self._last: list[Operation] = []
@@ -67,6 +68,13 @@ class ZooKeeperTurn(Turn):
     def give_id(self, topic: Topic) -> None:
         """Write a topic's id, which its znode lacks: it is of a version before ids."""
         self._assignments[topic.name] = topic
+
+    def complete(self, name: str, left: list[int] | None) -> None:
+        """Go on with a topic whose creation ended midway: `left` as in `Loaded`."""
+        if left is None:
+            self._states.append(Create(path=paths.partitions(name)))
+        else:
+            self._left |= {paths.partition(TopicPartition(name, index)): None for index in left}
 
     def also(self, operation: Operation) -> None:
         """Do this too, after everything else."""
@@ -88,8 +96,9 @@ class ZooKeeperTurn(Turn):
     def _adapted(self, record: r.MetadataRecord) -> r.MetadataRecord:
         if not isinstance(record, r.PartitionChangeRecord):
             return record
-        if not self.protocol.has(RECOVERY):
-            # KIP-704, "Compatibility": before its protocol version the state is not written, nor sent.
+        if not self.protocol.has(RECOVERY) and record.leader_recovery_state == LeaderRecoveryState.RECOVERING:
+            # KIP-704, "Compatibility": before its protocol version the state is not written, nor sent. That a leader
+            # has recovered is: a controller of the new version may have written RECOVERING during an upgrade.
             record = msgspec.structs.replace(record, leader_recovery_state=RECOVERY_UNCHANGED)
         if record.leader == LEADER_UNCHANGED and not self.by_leader:
             partition = self.image.partition(record.topic_id, record.partition_id)
@@ -124,7 +133,8 @@ class ZooKeeperTurn(Turn):
         topic = self.image.topics[key.topic_id]
         name = TopicPartition(topic.name, key.partition)
         self._assignments[topic.name] = topic
-        self._states.append(Create(path=paths.partition(name)))
+        if paths.partition(name) not in self._left:
+            self._states.append(Create(path=paths.partition(name)))
         self._states.append(Create(path=paths.state(name), data=self._state(key)))
 
     def _change(self, key: TopicIdPartition, record: r.PartitionChangeRecord) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_digest_acl
+from kazoo.security import make_acl, make_digest_acl
 
 from tests.contracts.test_zookeeper_contract import HOST, RealEnsemble, free_port
 from tests.contracts.test_zookeeper_contract import server as server
@@ -75,9 +75,10 @@ class Root:
         self._connect()
         return self.client.exists(f"{self.path}{path}") is not None
 
-    def shut(self, path: str) -> None:
+    def shut(self, path: str, *, may_read: bool) -> None:
         self._connect()
-        self.client.set_acls(f"{self.path}{path}", [make_digest_acl("somebody", "else", all=True)])
+        readers = [make_acl("world", "anyone", read=True)] if may_read else []
+        self.client.set_acls(f"{self.path}{path}", [make_digest_acl("somebody", "else", all=True), *readers])
 
     def _connect(self) -> None:
         if not self.client.connected:
@@ -149,13 +150,14 @@ def test_what_only_a_controller_reads_stops_it_and_is_named(root: Root, path: st
 
 
 @pytest.mark.nightly
-def test_an_acl_that_shuts_a_running_controller_out_is_named(root: Root) -> None:
+@pytest.mark.parametrize("may_read", [False, True])
+def test_an_acl_that_shuts_a_running_controller_out_is_named(root: Root, may_read: bool) -> None:
     root.make()
     config = node(root.folder, root.connect)
     running = subprocess.Popen(command("broker", config), stdout=-3, stderr=subprocess.PIPE, text=True)
     try:
         until(lambda: root.has("/controller"))
-        root.shut("/controller_epoch")
+        root.shut("/controller_epoch", may_read=may_read)
         root.client.delete(f"{root.path}/controller")
 
         words = running.communicate(timeout=60)[1]

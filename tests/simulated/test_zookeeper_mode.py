@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import subprocess
 import sys
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -16,6 +17,14 @@ from replog.wire.apis import Api
 from replog.wire.codec import decode_request
 from replog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from replog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from replog.zookeeper import paths
+from replog.zookeeper.operations import Create, Delete
+from replog.zookeeper.znodes import TopicZnode, encoded, id_text
 from tests.simulated.cluster_program import Trial, leader
 
 SPEC = ClusterSpec(mode="zookeeper", controllers=1)
@@ -151,6 +160,94 @@ def test_a_topic_created_again_is_not_known_by_its_former_id():
     assert None not in former + latter
 
 
+def test_a_setting_changed_after_a_short_loss_of_zookeeper_is_heard_of():
+    """Watches are lost with their connection, also where the session lives on."""
+    known = []
+
+    async def change(cluster):
+        (seat,) = seats(cluster)
+        apart = next(cluster.nodes[node].shell for node in BROKERS if cluster.nodes[node].shell.seat is not seat)
+        session = apart.zookeeper.session_id
+        apart.zookeeper._client.transport.abort()
+        await asyncio.sleep(1)
+        assert apart.zookeeper.session_id == session
+        client = cluster.clients._client("operator", 10_000)
+        changed = AlterableConfig(name="min.insync.replicas", value="2")
+        resource = AlterConfigsResource(resource_type=2, resource_name="produce-consume", configs=[changed])
+        await client.ask(Api.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
+        await asyncio.sleep(2)
+        known.append(apart.metadata.image.topic_config("produce-consume", "min.insync.replicas"))
+        await client.close()
+
+    Trial("zookeeper/setting", SPEC).run(change)
+
+    assert known == ["2"]
+
+
+def test_a_controller_whose_znode_is_deleted_steps_down_and_topics_left_halfway_are_seen_to():
+    """What an operator does to have another controller; and what a controller leaves that dies between transactions."""
+    reigns = []
+
+    async def depose(cluster):
+        (before,) = seats(cluster)
+        epoch = before.core.epoch
+        assignments = {
+            name: encoded(TopicZnode(partitions={"0": [1, 2, 3], "1": [2, 3, 1]}, topic_id=id_text(UUID(int=number))))
+            for number, name in enumerate(("assigned", "begun", "doomed"), start=77)
+        }
+        server = cluster.nodes[ZOOKEEPER].shell
+        halfway = [
+            *(Create(path=paths.topic(name), data=data) for name, data in assignments.items()),
+            *(Create(path=paths.partitions(name)) for name in ("begun", "doomed")),
+            Create(path=paths.partition(TopicPartition("begun", 0))),
+            Create(path=paths.partition(TopicPartition("doomed", 1))),
+            *(Create(path=paths.deletion(name)) for name in ("doomed", "gone")),
+            Delete(path=paths.CONTROLLER),
+        ]
+        server._tell(server.model.transact(halfway, 0)[1])
+        await until(lambda: any(seat.core.epoch > epoch for seat in seats(cluster)))
+        await asyncio.sleep(1)
+        reigns.extend(seat.core.epoch - epoch for seat in seats(cluster))
+        await until(lambda: all(hosts(cluster, name) == 3 for name in ("assigned", "begun")))
+        assert server.model.node(paths.DELETE_TOPICS).children == {}
+        assert list(server.model.node(paths.TOPICS).children) == ["produce-consume", "assigned", "begun"]
+
+    trial = Trial("zookeeper/deposed", SPEC).run(depose)
+
+    assert reigns == [1]
+    assert trial.lost() == []
+
+
+def test_who_leaves_learns_of_a_controller_elected_later():
+    """A get of a znode that is not there arms no watch."""
+    answered = []
+
+    async def leave_without_controller(cluster):
+        every = [cluster.nodes[node].shell.seat for node in BROKERS]
+        (leaving,) = seats(cluster)
+        for seat in every:
+            seat.may_stand = False  # as of one that registers anew while it leaves
+        server = cluster.nodes[ZOOKEEPER].shell
+        server._tell(server.model.transact([Delete(path=paths.CONTROLLER)], 0)[1])
+        await until(lambda: not seats(cluster))
+        await asyncio.sleep(1)
+        stopping = asyncio.ensure_future(cluster.stop(leaving.config.node_id))
+        await asyncio.sleep(1)
+        began = asyncio.get_running_loop().time()
+        for seat in every:
+            if seat is not leaving:
+                seat.may_stand = True
+                seat.look_again()
+        await stopping
+        answered.append(asyncio.get_running_loop().time() - began)
+        await cluster.start(leaving.config.node_id)
+
+    spec = msgspec.structs.replace(SPEC, settings={"controlled.shutdown.timeout.ms": 20_000})
+    Trial("zookeeper/alone", spec).run(leave_without_controller)
+
+    assert answered[0] < 5
+
+
 @pytest.mark.parametrize("protocol", ["2.2", "3.4"])
 def test_an_unclean_election_begins_anew_whether_or_not_it_is_written(protocol):
     """Found by a sweep (rotating-swarm, seed 240019): I4 knew it by RECOVERING only, which old protocols do not write."""
@@ -181,14 +278,23 @@ def isr(cluster):
     return cluster.state.partitions[PARTITION].isr
 
 
+def seats(cluster):
+    """Who takes itself for the controller."""
+    shells = [cluster.nodes[node].shell for node in BROKERS]
+    return [shell.seat for shell in shells if shell is not None and shell.seat.is_active]
+
+
 def hosts(cluster, topic):
     """How many brokers know a topic."""
     return sum(topic in cluster.nodes[node].shell.metadata.image.topics_by_name for node in BROKERS)
 
 
 async def until(condition):
-    while not condition():  # noqa: ASYNC110 - virtual time
+    for _ in range(3_000):  # five minutes of virtual time
+        if condition():
+            return
         await asyncio.sleep(0.1)
+    raise AssertionError("it did not come to that")
 
 
 # In an interpreter of its own: what a mutant replaces stays replaced.

@@ -41,3 +41,14 @@ def test_the_answer_says_what_is_in_force_now() -> None:
     assert answer.leader_recovery_state == 0
     assert answer.leader_epoch == before.leader_epoch
     assert answer.partition_epoch == before.partition_epoch + 1
+
+
+def test_that_a_leader_has_recovered_is_written_by_an_old_protocol_too() -> None:
+    """KIP-704, "Compatibility": in the second round of an upgrade a controller may find what a newer one has written."""
+    controller = a_controller({1: 10, 2: 20, 3: 30}, protocol="3.1", isr=(1,), recovery=1)
+
+    grown = answer_to(controller, proposal(4, 5, [1, 2], 0, leader=1, broker_epoch=10), 0)
+
+    assert grown.error_code is Error.NONE
+    partition = controller.image.topics_by_name["t"].partitions[0]
+    assert (partition.isr, partition.leader_recovery_state) == ((1, 2), 0)

@@ -1,0 +1,150 @@
+"""Topics whose creation or deletion ended midway: what is many operations is several transactions, and any may be the last."""
+
+from random import Random
+from uuid import UUID
+
+from replog.controller.policy import Settings
+from replog.controller.state import TOPIC_RESOURCE
+from replog.errors import Error
+from replog.types import NodeId, TopicPartition
+from replog.wire.messages import stop_replica as sr
+from replog.wire.messages import update_metadata as um
+from replog.zookeeper.control_queue import ControlRequest
+from replog.zookeeper.controller import ControlAnswered, Effect, Loaded, Write, ZooKeeperController
+from replog.zookeeper.operations import Create, Delete, Operation, Stat
+from replog.zookeeper.requests import DELETED
+from replog.zookeeper.versions import ProtocolVersion
+from replog.zookeeper.znodes import PartitionStateZnode, TopicZnode
+from tests.kips.test_kip_380_zookeeper import registered, told
+
+TOPIC = TopicZnode(partitions={"0": [1, 2], "1": [2, 1]}, topic_id="AAAAAAAAAAAAAAAAAAAABw")
+STATE = (
+    PartitionStateZnode(controller_epoch=6, leader=1, leader_epoch=4, isr=[1, 2]),
+    Stat(czxid=1, mzxid=90, version=5),
+)
+
+
+def activated(
+    *,
+    topics: dict[str, TopicZnode],
+    states: tuple[int, ...] = (),
+    left: dict[str, list[int] | None] | None = None,
+    deletions: tuple[str, ...] = (),
+    configs: dict[tuple[int, str], dict[str, str]] | None = None,
+    protocol: str = "3.4",
+) -> tuple[ZooKeeperController, list[Effect]]:
+    controller = ZooKeeperController(
+        Settings(cluster_id="c"),
+        node_id=NodeId(1),
+        epoch=7,
+        protocol=ProtocolVersion.parse(protocol),
+        new_topic_id=lambda: UUID(int=9),
+        random=Random(0),
+    )
+    loaded = Loaded(
+        registered=registered({1: 10, 2: 20}),
+        topics=topics,
+        states={TopicPartition("t", index): STATE for index in states},
+        configs=configs or {},
+        deletions=list(deletions),
+        next_producer_id=None,
+        left=left or {},
+    )
+    return controller, controller.activate(loaded, 0)
+
+
+def operations(effects: list[Effect]) -> list[Operation]:
+    return [operation for effect in effects if isinstance(effect, Write) for operation in effect.operations]
+
+
+def created(effects: list[Effect]) -> list[str]:
+    return [operation.path for operation in operations(effects) if isinstance(operation, Create)]
+
+
+def deleted(effects: list[Effect]) -> list[str]:
+    return [operation.path for operation in operations(effects) if isinstance(operation, Delete)]
+
+
+def test_a_partition_without_its_state_is_given_one() -> None:
+    _, effects = activated(topics={"t": TOPIC}, states=(0,), left={"t": [0, 1]})
+
+    assert created(effects) == ["/brokers/topics/t/partitions/1/state"]
+
+
+def test_a_topic_of_which_only_its_assignment_was_written_is_completed() -> None:
+    _, effects = activated(topics={"t": TOPIC}, left={"t": None})
+
+    assert created(effects) == [
+        "/brokers/topics/t/partitions",
+        "/brokers/topics/t/partitions/0",
+        "/brokers/topics/t/partitions/0/state",
+        "/brokers/topics/t/partitions/1",
+        "/brokers/topics/t/partitions/1/state",
+    ]
+
+
+def test_a_deletion_that_all_replicas_have_done_ends() -> None:
+    """The first transaction of it took partition 0 and the state of partition 1."""
+    controller, effects = activated(topics={"t": TOPIC}, left={"t": [1]}, deletions=("t",))
+
+    assert deleted(effects) == [
+        "/brokers/topics/t/partitions/1",
+        "/brokers/topics/t/partitions",
+        "/brokers/topics/t",
+        "/admin/delete_topics/t",
+    ]
+    assert controller.deleting == {}
+
+
+def test_a_deletion_of_which_only_the_topic_is_left_ends() -> None:
+    _, effects = activated(topics={"t": TOPIC}, left={"t": None}, deletions=("t",))
+
+    assert deleted(effects) == ["/brokers/topics/t", "/admin/delete_topics/t"]
+
+
+def test_the_mark_of_a_topic_that_is_gone_is_taken_away() -> None:
+    """Else the next topic of this name would be deleted by the next controller."""
+    _, effects = activated(topics={}, deletions=("t",))
+
+    assert deleted(effects) == ["/admin/delete_topics/t"]
+
+
+def test_the_configuration_of_a_topic_that_is_gone_is_not_inherited() -> None:
+    controller, _ = activated(topics={}, configs={(TOPIC_RESOURCE, "t"): {"min.insync.replicas": "2"}})
+
+    assert (TOPIC_RESOURCE, "t") not in controller.image.configs
+
+
+def test_brokers_are_told_again_what_a_former_controller_was_deleting() -> None:
+    _, effects = activated(topics={"t": TOPIC}, states=(0, 1), deletions=("t",))
+
+    for node in (1, 2):
+        (first, *_) = told(effects, node, um.UpdateMetadataRequest)
+        (topic,) = first.topic_states
+        assert [state.leader for state in topic.partition_states] == [DELETED, DELETED]
+
+
+def test_a_replica_that_was_only_stopped_is_not_taken_for_deleted() -> None:
+    """The broker was leaving when the deletion began; it may end before it has deleted anything."""
+    for protocol in ("2.1", "2.5", "3.4"):
+        controller, _ = activated(topics={"t": TOPIC}, states=(0, 1), deletions=("t",), protocol=protocol)
+        before = dict(controller.deleting["t"])
+        errors = [sr.StopReplicaPartitionError(topic_name="t", partition_index=0, error_code=Error.NONE)]
+        answer = sr.StopReplicaResponse(partition_errors=errors)
+
+        for delete in (False, True):
+            single = sr.StopReplicaPartitionState(partition_index=0, leader_epoch=4, delete_partition=delete)
+            body = sr.StopReplicaRequest(
+                delete_partitions=delete and protocol != "3.4",
+                topic_states=[sr.StopReplicaTopicState(topic_name="t", partition_states=[single])]
+                if protocol == "3.4"
+                else [],
+                topics=[sr.StopReplicaTopicV1(name="t", partition_indexes=[0])] if protocol == "2.5" else [],
+                ungrouped_partitions=[sr.StopReplicaPartitionV0(topic_name="t", partition_index=0)]
+                if protocol == "2.1"
+                else [],
+            )
+            request = ControlRequest(body=body, version=controller.protocol.versions.stop_replica)
+            controller.handle(ControlAnswered(node=NodeId(2), request=request, response=answer), 0)
+            gone = {} if not delete else {(0, 2): None}
+            assert controller.deleting["t"] == {key: None for key in before if key not in gone}
