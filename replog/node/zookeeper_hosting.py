@@ -46,10 +46,16 @@ class AssignedHosting(Hosting):
             self.directories.delete(given.name)
 
     def keep_only(self, kept: KeepOnly) -> None:
-        """Put logs aside that no partition claims, and with them their checkpoints."""
+        """Put logs aside that no partition claims, and with them their checkpoints.
+
+        What was hosted in a former life of this process in ZooKeeper, and was moved away meanwhile, is hosted no more.
+        """
         wanted = dict.fromkeys(kept.names)
+        moved = [replica.name for replica in self.replicas if replica.name not in wanted]
+        for name in moved:
+            self.give_up(GiveUp(name, delete=False))  # its log may be about to be deleted
         for name in list(self.directories.logs):
-            if name not in wanted and self.replicas.find(name) is None:
+            if name not in wanted and name not in moved:
                 self.directories.put_aside(name)
 
     def rename(self, renamed: Rename) -> None:

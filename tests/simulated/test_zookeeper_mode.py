@@ -15,6 +15,11 @@ from harness.catalog import faults
 from replog.client.connection import Connection
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request
+from replog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from replog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replog.wire.messages.incremental_alter_configs import (
@@ -215,6 +220,34 @@ def test_a_controller_whose_znode_is_deleted_steps_down_and_topics_left_halfway_
     trial = Trial("zookeeper/deposed", SPEC).run(depose)
 
     assert reigns == [1]
+    assert trial.lost() == []
+
+
+def test_what_was_moved_away_while_a_session_was_lost_is_hosted_no_more():
+    """A leader that nobody stops would take records with acks=1 for ever."""
+    hosting = []
+
+    async def move_away(cluster):
+        lost = cluster.state.partitions[PARTITION].leader
+        shell = cluster.nodes[lost].shell
+        module = faults()["isolate"]
+        async with module.fault(cluster, lost, module.Options()):
+            await until(lambda: (gone := cluster.state.brokers.get(lost)) is None or gone.fenced)
+            client = cluster.clients._client("operator", 10_000)
+            others = [node for node in BROKERS if node != lost]
+            moved = ReassignablePartition(partition_index=PARTITION.partition, replicas=others)
+            topic = ReassignableTopic(name=PARTITION.topic, partitions=[moved])
+            await client.ask(Api.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest(topics=[topic]))
+            await until(lambda: lost not in cluster.state.partitions[PARTITION].replicas)
+            hosting.append(shell.replicas.find(PARTITION) is not None)
+            await client.close()
+        await until(lambda: lost in cluster.state.brokers and not cluster.state.brokers[lost].fenced)
+        await asyncio.sleep(2)
+        hosting.append(shell.replicas.find(PARTITION) is not None)
+
+    trial = Trial("zookeeper/moved", SPEC).run(move_away)
+
+    assert hosting == [True, False]
     assert trial.lost() == []
 
 
