@@ -144,7 +144,7 @@ class ZooKeeperController:
         self.requests = ControlRequests(node_id, epoch, protocol)
         self.deleting: dict[str, dict[tuple[int, NodeId], None]] = {}  # topic -> replicas that still exist
         self._znodes = Znodes()
-        self._left: dict[str, list[int] | None] = {}
+        self._left: dict[str, list[int] | None] = {}  # as in `Loaded`, of topics that are being deleted
         self._new_topic_id = new_topic_id
         self._random = random
         self._next_balance_ms = 0
@@ -156,12 +156,12 @@ class ZooKeeperController:
         self._next_balance_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
         self._restore(loaded)
         turn = self._turn(now_ms)
-        self._left = loaded.left
         for name in loaded.deletions:
             if name in self.image.topics_by_name:
                 self._begin_deletion(name)
             else:  # all but the mark is gone; whoever is created by this name later is not meant
                 turn.also(Delete(path=paths.deletion(name)))
+        self._left = {name: left for name, left in loaded.left.items() if name in self.deleting}
         self._create_missing(turn, loaded)
         for node in self.image.isr_members.nodes():
             if node not in self.image.brokers:

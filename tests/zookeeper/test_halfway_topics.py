@@ -3,12 +3,14 @@
 from random import Random
 from uuid import UUID
 
+from replog.controller.events import Request
 from replog.controller.policy import Settings
 from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
 from replog.types import NodeId, TopicPartition
 from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
+from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replog.zookeeper.control_queue import ControlRequest
 from replog.zookeeper.controller import ControlAnswered, Effect, Loaded, Write, ZooKeeperController
 from replog.zookeeper.operations import Create, Delete, Operation, Stat
@@ -148,3 +150,28 @@ def test_a_replica_that_was_only_stopped_is_not_taken_for_deleted() -> None:
             controller.handle(ControlAnswered(node=NodeId(2), request=request, response=answer), 0)
             gone = {} if not delete else {(0, 2): None}
             assert controller.deleting["t"] == {key: None for key in before if key not in gone}
+
+
+def test_a_topic_that_was_completed_is_deleted_like_any_other() -> None:
+    controller, _ = activated(topics={"t": TOPIC}, left={"t": None}, protocol="2.5")
+    wanted = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+    controller.handle(Request(token=1, body=wanted, received_ms=0), 0)
+    body = sr.StopReplicaRequest(
+        delete_partitions=True, topics=[sr.StopReplicaTopicV1(name="t", partition_indexes=[0, 1])]
+    )
+    errors = [sr.StopReplicaPartitionError(topic_name="t", partition_index=index) for index in (0, 1)]
+
+    effects = [
+        effect
+        for node in (1, 2)
+        for effect in controller.handle(
+            ControlAnswered(
+                node=NodeId(node),
+                request=ControlRequest(body=body, version=2),
+                response=sr.StopReplicaResponse(partition_errors=errors),
+            ),
+            0,
+        )
+    ]
+
+    assert deleted(effects)[-3:] == ["/brokers/topics/t/partitions", "/brokers/topics/t", "/admin/delete_topics/t"]
