@@ -20,7 +20,7 @@ from replog.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from replog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from replog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -144,14 +144,17 @@ def test_a_topic_created_again_is_not_known_by_its_former_id():
 
     async def create_again(cluster):
         client = cluster.clients._client("creator", 10_000)
-        await client.create_topic("again", partitions=1, replication_factor=3)
+        # Placed, not left to chance: I10 knows topics by name, and has one leader in the first epoch of both.
+        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2, 3])
+        topic = CreatableTopic(name="again", num_partitions=-1, replication_factor=-1, assignments=[assignment])
+        await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
         await until(lambda: hosts(cluster, "again") == 3)
         learn(cluster, former)
         await client.ask(Api.DELETE_TOPICS, DeleteTopicsRequest(topics=[DeleteTopicState(name="again")]))
         await until(lambda: hosts(cluster, "again") == 0)
         await asyncio.sleep(1)
         learn(cluster, between)
-        await client.create_topic("again", partitions=1, replication_factor=3)
+        await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
         await until(lambda: hosts(cluster, "again") == 3)
         learn(cluster, latter)
         await client.close()
