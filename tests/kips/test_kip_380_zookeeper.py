@@ -7,13 +7,12 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from replog.broker.isr import PartitionState
 from replog.broker.metadata import BrokerMetadata
 from replog.controller.events import Reply, Request
 from replog.controller.policy import Settings
 from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT
 from replog.errors import Error
-from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch, TopicPartition
+from replog.types import BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, encode_request
 from replog.wire.messages import alter_partition as ap
@@ -234,53 +233,6 @@ class TestBroker:
             True,
             False,
         ]
-
-    def test_the_first_of_a_life_may_come_before_its_broker_knows_of_it(self) -> None:
-        """ "Equal or greater: continue" (SPEC 3.12.2): the next one, which need not be complete, is no longer the first."""
-        broker = self.a_broker()
-        broker.handle(self.request(50))
-
-        first = broker.handle(self.request(60))
-        broker.registered(BrokerEpoch(60))
-        second = broker.handle(self.request(60))
-
-        assert [any(isinstance(effect, KeepOnly) for effect in each) for each in (first, second)] == [True, False]
-
-    def test_a_topic_created_again_begins_with_its_own_leader_epochs(self) -> None:
-        """What is still hosted by its name is of the topic that is gone, and says nothing (KIP-516)."""
-        hosted = PartitionState(
-            leader=NodeId(1),
-            leader_epoch=LeaderEpoch(9),
-            partition_epoch=PartitionEpoch(9),
-            replicas=(NodeId(1), NodeId(2)),
-            isr=(NodeId(1),),
-            recovery=LeaderRecoveryState.RECOVERED,
-        )
-        for hosted_id, is_assigned in ((UUID(int=7), False), (UUID(int=8), True)):
-            broker = ControlledBroker(BrokerMetadata(NodeId(1)), lambda _: hosted, lambda _, known=hosted_id: known)
-            broker.registered(BrokerEpoch(50))
-
-            effects = broker.handle(self.request(50))
-
-            assert any(isinstance(effect, Assign) for effect in effects) is is_assigned
-            (answer,) = (effect.body for effect in effects if isinstance(effect, Answer))
-            error = Error.NONE if is_assigned else Error.STALE_CONTROLLER_EPOCH
-            assert answer.partition_errors[0].error_code is error  # type: ignore[attr-defined]
-
-    def test_what_zookeeper_says_of_an_id_counts_more_than_what_was_told_of_a_former_topic(self) -> None:
-        broker = self.a_broker()
-        state = um.UpdateMetadataPartitionState(leader=1, leader_epoch=5, isr=[1], replicas=[1, 2])
-        without_id = um.UpdateMetadataRequest(
-            controller_epoch=9,
-            broker_epoch=50,
-            topic_states=[um.UpdateMetadataTopicState(topic_name="t", partition_states=[state])],
-        )
-        for topic_id in (UUID(int=7), UUID(int=8)):
-            broker.topic_ids["t"] = topic_id
-
-            broker.handle(without_id)
-
-            assert broker.metadata.image.topics_by_name["t"].topic_id == topic_id
 
     def test_recovery_is_taken_whatever_the_own_protocol_version(self) -> None:
         (assigned, *_) = self.a_broker().handle(self.request(50, recovery=1))
