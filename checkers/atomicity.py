@@ -63,8 +63,10 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
 
 def _answered(rows: PartitionRows) -> Array:
-    sends = rows.columns("sends")
-    return np.asarray(sends["value"][sends["log_offset"] != UNKNOWN])
+    """Return the values that are known to have been written where the log still begins before them."""
+    sends, polls = rows.columns("sends"), rows.columns("polls")
+    start = int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0))
+    return np.asarray(sends["value"][(sends["log_offset"] != UNKNOWN) & (sends["log_offset"] >= start)])
 
 
 def fold(summaries: Sequence[Mapping[str, Any]], context: Context) -> Folded:
@@ -101,7 +103,11 @@ WITH readers AS (
   SEMI JOIN (SELECT DISTINCT run_id, topic, partition FROM sends WHERE txn_id IS NOT NULL) t
     ON s.run_id = t.run_id AND s.topic = t.topic AND s.partition = t.partition
   LEFT JOIN visible v ON s.run_id = v.run_id AND s.topic = v.topic AND s.partition = v.partition AND s.value = v.value
-  LEFT JOIN (SELECT run_id, topic, partition, value FROM sends WHERE log_offset IS NOT NULL) a
+  LEFT JOIN (SELECT s.run_id, s.topic, s.partition, s.value FROM sends s
+             JOIN (SELECT run_id, topic, partition, COALESCE(MAX(log_start_offset), 0) AS start_offset
+                   FROM polls WHERE phase = 'final' GROUP BY run_id, topic, partition) p
+               ON s.run_id = p.run_id AND s.topic = p.topic AND s.partition = p.partition
+             WHERE s.log_offset >= p.start_offset) a
     ON s.run_id = a.run_id AND s.topic = a.topic AND s.partition = a.partition AND s.value = a.value
   WHERE s.kind = 'send' AND s.outcome = 'info' AND s.value IS NOT NULL
 )

@@ -41,7 +41,7 @@ def judge_history(folder: Path) -> Iterator[Row]:
         yield from _judged(operations, model, origin.options)
     except HistoryError as problem:
         raise DamagedRecording("", None, str(problem)) from problem
-    except (TypeError, KeyError, ValueError, IndexError, AttributeError) as problem:
+    except (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
         # What others wrote may be of any shape: an operation that its model does not know.
         reason = f"an operation that the model does not know ({type(problem).__name__}: {str(problem)[:80]})"
         raise DamagedRecording("", None, reason) from problem

@@ -5,6 +5,7 @@ pyarrow, refuses what contradicts itself, runs the kernels, asks `guarantees` ab
 capped witnesses with counts, figures, damages.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from checkers.graphs.findings import Contradiction
 from checkers.guarantees import OF_MEMORY, RULES, VIOLATIONS
 from checkers.histories import judge_history
 from checkers.steps import committed_values, of_partition
-from checkers.timeline import History, Judgement, Record, Timeline
+from checkers.timeline import CONFIG_OF_TOPIC, History, Judgement, Record, Timeline
 from results.history import is_history
 from results.recording import NO_PARTITION, TABLES, DamagedRecording
 from results.store import Recording, partition_order
@@ -451,7 +452,9 @@ class PartitionJudge:
 def _log_start_may_move(recording: Recording, topic: str) -> bool:
     """Whether anything was ordered that deletes old records: nothing else makes them gone by order."""
     admin = recording.table("admin").to_pylist()
-    if any(row["api"] == "delete_records" and topic in (row["arguments"] or "") for row in admin):
+    if any(row["api"] == "delete_records" and _names(row["arguments"], topic) for row in admin):
+        return True
+    if any("retention" in name for name, _ in _configured(recording, topic)):
         return True
     settings = (recording.manifest or {}).get("settings") or {}
     texts = [
@@ -468,10 +471,23 @@ def _is_compacted(recording: Recording, topic: str) -> bool:
         return True
     rows = recording.table("admin", columns=["api", "arguments"]).to_pylist()
     ordered = [row["arguments"] or "" for row in rows if "config" in row["api"] or "create" in row["api"]]
+    if any("cleanup.policy" in text and "compact" in text and _names(text, topic) for text in ordered):
+        return True
+    return any(name == "cleanup.policy" and "compact" in value for name, value in _configured(recording, topic))
+
+
+def _configured(recording: Recording, topic: str) -> list[tuple[str, str]]:
+    """Return the settings (name, value) that the committed metadata gave the topic at any time."""
     metadata = recording.table("metadata", columns=["record_type", "body"])
     changes = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), "ConfigRecord"))
-    told = [*ordered, *changes["body"].to_pylist()]
-    return any("cleanup.policy" in text and "compact" in text and topic in text for text in told)
+    bodies = [msgspec.json.decode(body) for body in changes["body"].to_pylist()]
+    own = [body for body in bodies if body.get("resource_type") == CONFIG_OF_TOPIC and body["resource_name"] == topic]
+    return [(body["name"], str(body.get("value"))) for body in own]
+
+
+def _names(text: str | None, topic: str) -> bool:
+    """Whether a text names the topic, and not another one of which its name is a part; `topic-0` does."""
+    return re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.]|-\D)", text or "") is not None
 
 
 def _rows(module: ModuleType, found: Found, judgements: Mapping[int, Judgement]) -> Iterator[Row]:

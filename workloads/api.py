@@ -244,7 +244,7 @@ class PollLog:
             outcome="fail" if poll.error else "ok",
             error=poll.error,
             record_count=len(poll.records),
-            high_watermark=poll.high_watermark,
+            high_watermark=None if self._is_hearsay(poll) else poll.high_watermark,
             last_stable_offset=poll.last_stable_offset,
             log_start_offset=poll.log_start_offset,
         )
@@ -263,6 +263,15 @@ class PollLog:
         if poll.high_watermark is not None:
             self._record_watermark(poll, now_ns)
         self._poll_index += 1
+
+    def _is_hearsay(self, poll: PartitionPoll) -> bool:
+        """Tell whether only a client says that this is the end.
+
+        It says so of what its broker shows, and a new leader may show an old end, below min ISR for long (KIP-207). A final
+        read has come to the end where the leader states that: its workload says so with a poll of its own.
+        """
+        told_by_client = self.phase == "final" and not poll.records and poll.next_position is not None
+        return told_by_client and poll.position >= (poll.high_watermark or 0)
 
     def _record_watermark(self, poll: PartitionPoll, at_ns: int) -> None:
         self.stage.sink.row(

@@ -18,6 +18,7 @@ Integers = NDArray[np.int64]
 OK, FAIL, INFO = 0, 1, 2
 OUTCOMES: Final[dict[Outcome, int]] = {"ok": OK, "fail": FAIL, "info": INFO}
 WORDS: Final[tuple[Outcome, ...]] = ("ok", "fail", "info")
+LARGE: Final = 1 << 60
 
 
 class Transactions(msgspec.Struct):
@@ -55,7 +56,7 @@ class Transactions(msgspec.Struct):
 
 
 class Numbering:
-    """Numbers values by first sight: whole numbers stand for themselves, everything else gets one below them all."""
+    """Numbers values by first sight: whole numbers from 0 on stand for themselves, everything else gets one below."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -63,7 +64,7 @@ class Numbering:
 
     def number(self, value: Any) -> int:
         """Return the value's number."""
-        if type(value) is int:
+        if type(value) is int and 0 <= value < LARGE:
             return value
         if value not in self._numbers:
             self._numbers[value] = -2 - len(self._values)

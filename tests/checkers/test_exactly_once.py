@@ -335,3 +335,17 @@ def test_an_operator_may_order_what_takes_positions(tmp_path: Path, api: str, se
     run.offsets("fetch", 3, 300)
 
     assert found(run.finish(), "group_offsets") == [("offset_stale", severity, 3)]
+
+
+@pytest.mark.parametrize(("start", "expected"), [(0, [("torn", "violation", None)]), (1, [])])
+def test_what_lies_before_the_log_start_is_not_lacking(run: Transactions, start: int, expected: list[Any]) -> None:
+    values = [run.send(sequence, 100 + sequence, txn_id="x7") for sequence in range(2)]
+    run.txn("info", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    run.final_read({1: values[1]}, isolation="read_committed")
+    told = {"process": 99, "poll_index": run.polls, "position": 2, "record_count": 0, "high_watermark": 2}
+    times = {"invoke_ns": 950 * MS, "complete_ns": 950 * MS, "outcome": "ok"}
+    run.recorder.row(
+        "polls", **PLACE, **told, **times, isolation="read_committed", phase="final", log_start_offset=start
+    )  # fmt: skip
+
+    assert found(run.finish(), "atomicity") == expected

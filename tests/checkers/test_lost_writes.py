@@ -459,3 +459,38 @@ def test_a_final_read_that_did_not_come_to_the_end_does_not_say_what_stands_ther
     run.read({0: first}, 800, phase="final", process=98, epoch=0)
 
     assert [(kind, severity) for kind, severity, *_ in found(run.finish())] == [("lost", "violation")]
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "expected"),
+    [
+        pytest.param("t", "retention.ms", [("lost", "permitted", "gone_by_order", 0)], id="its own"),
+        pytest.param("other", "retention.ms", [("lost", "violation", "", 0)], id="another topic's"),
+        pytest.param("t", "segment.bytes", [("lost", "violation", "", 0)], id="another setting"),
+    ],
+)
+def test_retention_takes_what_lies_before_the_log_start(
+    run: Run, topic: str, name: str, expected: list[object]
+) -> None:
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name=topic, name=name, value="1000")
+    values = [run.send(sequence, 100 + sequence) for sequence in range(2)]
+    times = {"invoke_ns": 900_000_000, "complete_ns": 900_000_000, "outcome": "ok"}
+    final = {"process": 99, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
+    for number, (position, count) in enumerate([(1, 1), (2, 0)]):
+        told = {"poll_index": number, "position": position, "record_count": count}
+        run.recorder.row("polls", **final, **told, **times, high_watermark=2, log_start_offset=1)
+    read = {"poll_index": 0, "log_offset": 1, "value": values[1], "leader_epoch": 0}
+    run.recorder.row(
+        "reads", process=99, topic="t", partition=0, phase="final", **read
+    )  # fmt: skip
+
+    assert found(run.finish()) == expected
+
+
+def test_the_compaction_of_another_topic_whose_record_has_this_ones_name_in_it_says_nothing(run: Run) -> None:
+    """`t` is a part of nearly every text."""
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name="state", name="cleanup.policy", value="compact")
+    values = [run.send(sequence, 100 + sequence, key="a") for sequence in range(2)]
+    run.final_read({1: values[1]})
+
+    assert found(run.finish()) == [("lost", "violation", "", 0)]

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from checkers import engine
+from checkers.graphs import list_append
+from checkers.graphs.operations import Operation
 from tests.checkers.recorded import MS, Run
 
 Step = tuple[Any, ...]
@@ -132,3 +134,17 @@ def test_two_orders_of_a_list(tmp_path: Path, at: int, found: set[Any]) -> None:
     assert {
         (row["kind"], row["severity"], row["rule"]) for row in rows if row["kind"] in {k for k, *_ in found}
     } == found
+
+
+@pytest.mark.parametrize(
+    "elements", [pytest.param(["a", -2], id="texts and negative numbers"), pytest.param([1 << 70, 5], id="large ones")]
+)
+def test_elements_of_other_tools_are_told_apart(elements: list[Any]) -> None:
+    steps = [["append", "x", element] for element in elements] + [["r", "x", elements]]
+    operations = [
+        Operation(
+            index=0, process=0, outcome="ok", function="txn", invoked=0, completed=1, steps=tuple(map(tuple, steps))
+        )
+    ]  # fmt: skip
+
+    assert list_append.check(operations).anomalies == set()
