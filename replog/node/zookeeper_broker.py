@@ -384,10 +384,11 @@ class ZooKeeperBroker(Broker):
             await self._control_came.wait()
 
     def _forget_deleted_topics(self) -> None:
-        """Whoever is created by such a name later has an id of its own."""
-        deleted = [topic for topic in self.control.topic_ids if topic not in self.metadata.image.topics_by_name]
-        for topic in deleted:
-            del self.control.topic_ids[topic]
+        """Whoever is created by such a name later has an id and settings of its own, which may have been read too early."""
+        known = self.metadata.image.topics_by_name
+        for of_topics in (self.control.topic_ids, self._configured):
+            for topic in [topic for topic in of_topics if topic not in known]:
+                del of_topics[topic]
 
     def _carry_out(self, request: ServerRequest) -> None:
         body = request.body  # the request lets it go with its answer

@@ -18,6 +18,7 @@ from replog.broker.isr import PartitionState
 from replog.broker.metadata import BrokerMetadata
 from replog.controller import records as r
 from replog.controller.events import Probe
+from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
 from replog.types import (
     NO_BROKER_EPOCH,
@@ -217,9 +218,11 @@ class ControlledBroker:
             effects += renaming
             known = image.topics_by_name.get(topic)
             if topic not in new and (known is None or known.topic_id != known_id):
+                settings = self._settings(topic)
                 if known is not None:
                     records.append(r.RemoveTopicRecord(topic_id=known.topic_id))
                 records.append(r.TopicRecord(name=topic, topic_id=known_id))
+                records += settings  # they come from ZooKeeper, and went with the former id
             new[topic] = known_id
             records.append(_partition_record(known_id, told))
         for topic in doomed:
@@ -229,6 +232,13 @@ class ControlledBroker:
         self.metadata.replay(list(enumerate(records, start=image.last_offset + 1)))
         self.has_metadata = True
         return [*effects, Answer(um.UpdateMetadataResponse())]
+
+    def _settings(self, topic: str) -> list[r.ConfigRecord]:
+        values = self.metadata.image.configs.get((TOPIC_RESOURCE, topic), {})
+        return [
+            r.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
+            for name, value in values.items()
+        ]
 
     def _broker_records(self, request: um.UpdateMetadataRequest) -> Iterator[r.MetadataRecord]:
         alive = {NodeId(broker.id): broker for broker in request.live_brokers}

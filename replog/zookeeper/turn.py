@@ -82,8 +82,11 @@ class ZooKeeperTurn(Turn):
 
     @property
     def operations(self) -> list[Operation]:
-        """Everything that has to be written, parents before children."""
-        found: list[Operation] = []
+        """Everything that has to be written, parents before children; a topic's settings before the topic.
+
+        What is many operations may end midway: a topic that the next controller completes has them.
+        """
+        found = self._config_operations()
         for name, topic in self._new_topics.items():
             found.append(Create(path=paths.topic(name), data=encoded(_topic_znode(topic))))
             found.append(Create(path=paths.partitions(name)))
@@ -91,7 +94,7 @@ class ZooKeeperTurn(Turn):
             if name not in self._new_topics:
                 data = encoded(_topic_znode(topic))
                 found.append(SetData(path=paths.topic(name), data=data, version=ANY_VERSION))
-        return [*found, *self._states, *self._config_operations(), *self._last]
+        return [*found, *self._states, *self._last]
 
     def _adapted(self, record: r.MetadataRecord) -> r.MetadataRecord:
         if not isinstance(record, r.PartitionChangeRecord):

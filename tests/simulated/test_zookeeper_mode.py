@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from clusters.api import TopicPartition
+from clusters.api import CutMode, Link, TopicPartition
 from clusters.spec import ClusterSpec
 from harness.catalog import faults
 from replog.client.connection import Connection
@@ -20,7 +20,12 @@ from replog.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from replog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from replog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -252,6 +257,44 @@ def test_what_was_moved_away_while_a_session_was_lost_is_hosted_no_more():
 
     assert hosting == [True, False]
     assert trial.lost() == []
+
+
+def test_settings_read_before_the_end_of_a_former_topic_was_told_are_not_lost():
+    """What comes from ZooKeeper is no slower for a broker that the controller cannot reach."""
+    known = []
+
+    async def create_again(cluster):
+        (seat,) = seats(cluster)
+        slow, *others = [node for node in BROKERS if node != seat.config.node_id]
+        client = cluster.clients._client("creator", 10_000)
+
+        async def create(*replicas):
+            assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
+            settings = [CreatableTopicConfig(name="min.insync.replicas", value="2")]
+            topic = CreatableTopic(
+                name="again", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=settings
+            )
+            await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+
+        await create(seat.config.node_id, *others)
+        await until(lambda: hosts(cluster, "again") == 3)
+        links = [Link(seat.config.node_id, slow)]
+        await cluster.cut(links, CutMode.HOLD)
+        deleting = DeleteTopicsRequest(topics=[DeleteTopicState(name="again")], timeout_ms=500)
+        await client.ask(Api.DELETE_TOPICS, deleting)
+        await until(lambda: "again" not in seat.core.image.topics_by_name)
+        await create(seat.config.node_id, slow)
+        await asyncio.sleep(1)
+        await cluster.heal(links)
+        shell = cluster.nodes[slow].shell
+        await until(lambda: shell.replicas.find(TopicPartition("again", 0)) is not None)
+        await asyncio.sleep(5)
+        known.append(shell.metadata.image.topic_config("again", "min.insync.replicas"))
+        await client.close()
+
+    Trial("zookeeper/read-early", SPEC).run(create_again)
+
+    assert known == ["2"]
 
 
 def test_who_leaves_learns_of_a_controller_elected_later():

@@ -5,6 +5,8 @@ from uuid import UUID
 
 from replog.broker.isr import PartitionState
 from replog.broker.metadata import BrokerMetadata
+from replog.controller.records import ConfigRecord
+from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
 from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch
 from replog.wire.messages import leader_and_isr as li
@@ -71,3 +73,19 @@ def test_what_zookeeper_says_of_an_id_counts_more_than_what_was_told_of_a_former
         broker.handle(without_id)
 
         assert broker.metadata.image.topics_by_name["t"].topic_id == topic_id
+
+
+def test_a_topic_keeps_its_settings_when_its_true_id_is_told() -> None:
+    broker = a_broker()
+    for topic_id in (UUID(int=0), UUID(int=7)):
+        state = um.UpdateMetadataPartitionState(leader=1, leader_epoch=5, isr=[1], replicas=[1, 2])
+        topic = um.UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=[state])
+        broker.handle(um.UpdateMetadataRequest(controller_epoch=9, broker_epoch=50, topic_states=[topic]))
+        if topic_id == UUID(int=0):
+            setting = ConfigRecord(
+                resource_type=TOPIC_RESOURCE, resource_name="t", name="min.insync.replicas", value="2"
+            )
+            broker.metadata.replay([(broker.metadata.image.last_offset + 1, setting)])
+
+    assert broker.metadata.image.topics_by_name["t"].topic_id == UUID(int=7)
+    assert broker.metadata.image.topic_config("t", "min.insync.replicas") == "2"

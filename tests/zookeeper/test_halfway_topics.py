@@ -10,6 +10,7 @@ from replog.errors import Error
 from replog.types import NodeId, TopicPartition
 from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
+from replog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replog.zookeeper.control_queue import ControlRequest
 from replog.zookeeper.controller import ControlAnswered, Effect, Loaded, Write, ZooKeeperController
@@ -175,3 +176,19 @@ def test_a_topic_that_was_completed_is_deleted_like_any_other() -> None:
     ]
 
     assert deleted(effects)[-3:] == ["/brokers/topics/t/partitions", "/brokers/topics/t", "/admin/delete_topics/t"]
+
+
+def test_a_topic_has_its_settings_before_it_is_there() -> None:
+    """The next controller completes a topic, not its settings, which nobody else knows."""
+    controller, _ = activated(topics={})
+    topic = CreatableTopic(
+        name="t",
+        num_partitions=1,
+        replication_factor=2,
+        configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
+    )
+
+    effects = controller.handle(Request(token=1, body=CreateTopicsRequest(topics=[topic]), received_ms=0), 0)
+
+    paths = created(effects)
+    assert paths.index("/config/topics/t") < paths.index("/brokers/topics/t")
