@@ -276,7 +276,14 @@ class Ledger:
             self.lost[node] = None
 
     def _on_joined(self, node: int) -> None:
-        self.holders[node] = self.certain[node] = None
+        # A record of unknown fate may have been written by a late attempt: before the high watermark has passed it nobody
+        # is known to hold it (VERDICTS, holders).
+        if self.acks is not None or self.bound:
+            self.holders[node] = self.certain[node] = None
+        # Who joins has its leader's log: after an unclean election that may be one without the record (R4).
+        leader = self.election.leader if self.election is not None else node
+        if leader != node and leader not in self.certain:
+            self.certain.pop(node, None)
         for former in (self.unclean, self.lost, self.cut_live):
             former.pop(node, None)
 

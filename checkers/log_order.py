@@ -183,16 +183,9 @@ def _real_time_order(sends: Columns, log: _Log) -> pa.Table:
 def _is_acknowledged(sends: Columns, send: Array, offsets: Array) -> Array:
     """Tell of each record whether it stood where it stands when its send was acknowledged.
 
-    A retry without idempotence may be written long after another attempt was answered, and of one that moved an earlier
-    attempt is left. Of those whose answer did not say where, the first was there.
+    Another attempt may be written long after one was answered, behind it or where an unclean election has taken that one.
     """
-    told = sends["log_offset"][send]
-    here = told == offsets
-    if (told == UNKNOWN).any():
-        first = np.zeros(send.size, bool)
-        first[np.unique(send, return_index=True)[1]] = True
-        here |= first & (told == UNKNOWN)
-    return np.asarray(here & (sends["outcome"][send] == OK))
+    return np.asarray((sends["log_offset"][send] == offsets) & (sends["outcome"][send] == OK))
 
 
 def _gaps(logs: Columns, log: _Log, context: Context) -> pa.Table:
@@ -218,10 +211,8 @@ WITH readers AS (
   WHERE r.phase = 'final' GROUP BY r.run_id, r.topic, r.partition, r.log_offset
 ), sent AS (
   SELECT f.run_id, f.topic, f.partition, f.log_offset, f.value, s.process, s.acks, s.invoke_ns, s.outcome, s.worker_class,
-         CASE WHEN s.outcome = 'ok' AND f.log_offset = COALESCE(s.log_offset, f.first_offset) THEN s.complete_ns
-              END AS done_ns
-  FROM (SELECT *, MIN(log_offset) OVER (PARTITION BY run_id, topic, partition, value) AS first_offset FROM final_log) f
-  JOIN sends s
+         CASE WHEN s.outcome = 'ok' AND f.log_offset = s.log_offset THEN s.complete_ns END AS done_ns
+  FROM final_log f JOIN sends s
     ON f.run_id = s.run_id AND f.topic = s.topic AND f.partition = s.partition AND f.value = s.value
 ), fresh AS (
   SELECT run_id, topic, partition, value, MIN(process) AS process, MIN(worker_class) AS worker_class,

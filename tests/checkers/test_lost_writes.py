@@ -494,3 +494,27 @@ def test_the_compaction_of_another_topic_whose_record_has_this_ones_name_in_it_s
     run.final_read({1: values[1]})
 
     assert found(run.finish()) == [("lost", "violation", "", 0)]
+
+
+@pytest.mark.parametrize(
+    ("rejoins", "severity"),
+    [
+        pytest.param(True, "permitted", id="it was made like the leader without it"),
+        pytest.param(False, "violation", id="it kept its log"),
+    ],
+)
+def test_who_followed_a_leader_without_the_record_lacks_it(tmp_path: Path, rejoins: bool, severity: str) -> None:
+    """Leader 3 had nothing, 2 brought the record back, and 1 was elected last."""
+    run = Run(tmp_path, **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    values = [run.send(i, 1000 + i) for i in range(2)]
+    run.change(3000, isr=[3], leader=3, leader_recovery_state=1, eligible_leader_replicas=[])
+    if rejoins:
+        run.change(4000, isr=[3, 1], leader_recovery_state=0)
+    run.change(5000, isr=[2], leader=2, leader_recovery_state=1, eligible_leader_replicas=[])
+    run.poll(90, "tail", 1, 0, 6000, high_watermark=1)
+    run.read({1: values[1]}, 6100)
+    run.change(8000, isr=[1], leader=1, leader_recovery_state=1, eligible_leader_replicas=[])
+    run.final_read({0: values[0]}, at=9000)
+
+    assert [(kind, told) for kind, told, *_ in found(run.finish())] == [("lost", severity)]
