@@ -470,11 +470,9 @@ class ZooKeeperController:
         deleted = dict.fromkeys(deleted_by(event.request.body))
         for told in event.response.partition_errors:
             replicas = self.deleting.get(told.topic_name)
-            is_gone = (
-                told.topic_name,
-                told.partition_index,
-            ) in deleted  # not merely stopped, because its broker leaves
-            if replicas is not None and is_gone and told.error_code is Error.NONE:
+            if (told.topic_name, told.partition_index) not in deleted:
+                continue  # merely stopped, because its broker leaves
+            if replicas is not None and told.error_code is Error.NONE:
                 replicas.pop((told.partition_index, event.node), None)
         self._end_deletions(turn)
         return self._finish(turn)
