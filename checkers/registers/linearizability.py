@@ -133,9 +133,8 @@ class Search:
         self._available: list[int] = []
         self._configurations: set[Configuration] = {(model.initial, 0, ())}
         self.most = 1
-        self._tried = (
-            0  # effects of calls, over all completions: a thousand short searches take as long as one long one
-        )
+        # Effects of calls, over all completions: a thousand short searches take as long as one long one.
+        self._tried = 0
 
     def open(self, call: Call) -> None:
         """Note an invocation: from now on it may take effect."""
