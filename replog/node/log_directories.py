@@ -73,6 +73,7 @@ class LogDirectories:
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._prepared: dict[TopicPartition, str] = {}
+        self._gone: dict[str, dict[TopicPartition, None]] = {}  # by path: logs that its checkpoints may still name
 
     def open(self) -> None:
         """Open all logs there are; to be called once, before anything else (SPEC 3.11.1, 3.11.2).
@@ -157,6 +158,9 @@ class LogDirectories:
             # SPEC 3.5.7: a missing entry means that nothing above the log start is known to be committed.
             high_watermark = high_watermarks.get(name, log.log_start_offset)
             self._keep(name, StoredLog(directory=path, log=log, high_watermark=high_watermark))
+        for name in {**recovery_points, **log_starts, **high_watermarks}:
+            if name not in self.logs or self.logs[name].directory != path:
+                self._note_gone(path, name)
 
     def _clear_up(self, path: str, folder: str) -> None:
         """Remove what a move between directories left when this broker ended in the middle of it (KIP-113)."""
@@ -204,6 +208,7 @@ class LogDirectories:
             folders[path].append(NewFolder(f"{path}/{new.name}", files))
         for path, new_folders in folders.items():
             try:
+                self._forget_former(path, [new.name for new in wanted if self._prepared.get(new.name) == path])
                 await self.world.disk.create_in_background(new_folders)
             except OSError as problem:
                 self.fail(path, problem)
@@ -236,6 +241,7 @@ class LogDirectories:
         if path is None or path in self.offline:
             path = self._home(name, self._counts())
         try:
+            self._forget_former(path, [name])
             log = Log.open(
                 self.world.disk,
                 f"{path}/{name}",
@@ -255,10 +261,30 @@ class LogDirectories:
 
     def delete(self, name: TopicPartition) -> None:
         """Remove a log with its files."""
-        self.logs.pop(name).log.delete()
+        stored = self.logs.pop(name)
+        self._note_gone(stored.directory, name)
+        stored.log.delete()
+
+    def _note_gone(self, path: str, name: TopicPartition) -> None:
+        self._gone.setdefault(path, {})[name] = None
+
+    def _forget_former(self, path: str, names: Sequence[TopicPartition]) -> None:
+        """Take former logs of these names out of a directory's checkpoints, before others of the same names begin there.
+
+        Checkpoints know no topic ids: a crash before the next would leave the new log with the old one's start, high
+        watermark and recovery point. Raises the directory's `OSError`.
+        """
+        if any(name in self._gone.get(path, {}) for name in names):
+            self._written.pop(path, None)
+            self._write_checkpoints(next(directory for directory in self._directories() if directory.path == path))
+
+    def _write_checkpoints(self, directory: LogDirectory) -> None:
+        write_checkpoints(self.world.disk, directory)
+        self._gone.pop(directory.path, None)
 
     def begin_copy(self, name: TopicPartition, path: str) -> LogCopy:
         """Begin to copy a log into another directory. Raises that directory's `OSError`."""
+        self._forget_former(path, [name])
         log = self.logs[name].log
         return LogCopy(self.world.disk, log, f"{path}/{name}", self.world.clock.wall_ms())
 
@@ -271,6 +297,7 @@ class LogDirectories:
         stored = self.logs[name]
         log = copy.become_the_log(self.world.clock.wall_ms())
         former = msgspec.structs.replace(stored)
+        self._note_gone(former.directory, name)
         stored.log, stored.directory = log, copy.directory.rpartition("/")[0]
         try:
             left = put_away(self.world.disk, former.log)
@@ -285,6 +312,7 @@ class LogDirectories:
     def put_aside(self, name: TopicPartition) -> None:
         """Rename the folder of a log that no committed partition claims."""
         stored = self.logs.pop(name)
+        self._note_gone(stored.directory, name)
         stored.log.close_files()
         disk = self.world.disk
         number = 0
@@ -330,7 +358,7 @@ class LogDirectories:
                     self.fail_directory_of(name, problem)
         for directory in self._directories():
             try:
-                write_checkpoints(self.world.disk, directory)
+                self._write_checkpoints(directory)
             except OSError as problem:
                 self.fail(directory.path, problem)
 

@@ -1,0 +1,86 @@
+"""Checkpoints know logs by name: what one says of a topic that is gone must not be taken for its successor's."""
+
+import asyncio
+import random
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from clusters.simulated.disk import SimulatedDisk
+from replog.log.settings import LogSettings
+from replog.node.log_directories import LogDirectories, NewLog
+from replog.types import TopicPartition
+from tests.log.batches import append
+
+NAME = TopicPartition("t", 0)
+OTHER = TopicPartition("u", 0)
+SETTINGS = LogSettings()
+FORMER, LATTER = UUID(int=7), UUID(int=8)
+
+
+async def opened(disk: SimulatedDisk) -> LogDirectories:
+    journal = SimpleNamespace(log=lambda level, text: None, probe=lambda name: None)
+    world: Any = SimpleNamespace(disk=disk, journal=journal, clock=SimpleNamespace(wall_ms=lambda: 1))
+    directories = LogDirectories(world, ["/data/a"], SETTINGS)
+    directories.open()
+    return directories
+
+
+async def with_former(disk: SimulatedDisk) -> LogDirectories:
+    """A topic that was read, partly deleted, checkpointed; another one beside it."""
+    directories = await opened(disk)
+    for name in (NAME, OTHER):
+        stored = directories.create(name, SETTINGS)
+        stored.log.assign_topic_id(FORMER)
+        stored.log.begin_epoch(0)
+        for _ in range(12):
+            append(stored.log, epoch=0)
+        stored.log.flush()
+        stored.log.move_log_start(8)
+        directories.note_high_watermark(name, 12)
+    await directories.flush()
+    return directories
+
+
+def formatted() -> SimulatedDisk:
+    disk = SimulatedDisk(random.Random(1))
+    disk.make_directory("/data/a")
+    disk.replace_file("/data/a/meta.properties", f"version=1\ndirectory.id={UUID(int=1)}\n".encode())
+    disk.sync_directory("/data")
+    disk.sync_directory("/")
+    return disk
+
+
+def put_aside(directories: LogDirectories) -> None:
+    directories.put_aside(NAME)
+
+
+def delete(directories: LogDirectories) -> None:
+    directories.delete(NAME)
+
+
+@pytest.mark.parametrize("ends_between", [False, True])
+@pytest.mark.parametrize("go", [delete, put_aside])
+def test_a_topic_created_again_does_not_inherit_from_checkpoints(go: Any, ends_between: bool) -> None:
+    disk = formatted()
+
+    async def story() -> tuple[LogDirectories, list[int]]:
+        directories = await with_former(disk)
+        go(directories)
+        if ends_between:
+            directories = await opened(disk)
+        await directories.prepare([NewLog(NAME, LATTER, 0)])
+        latter = directories.create(NAME, SETTINGS)
+        for _ in range(10):
+            append(latter.log, epoch=0)
+        directories = await opened(disk)  # the process was killed, and comes again
+        found = directories.logs[NAME]
+        return directories, [found.log.log_start_offset, found.log.log_end_offset, found.high_watermark]
+
+    directories, figures = asyncio.run(story())
+
+    assert figures == [0, 10, 0]
+    other = directories.logs[OTHER]
+    assert (other.log.log_start_offset, other.log.log_end_offset, other.high_watermark) == (8, 12, 12)
