@@ -99,9 +99,10 @@ class OffsetsForgotten(msgspec.Struct, frozen=True):
 
 
 class GroupDeleted(msgspec.Struct, frozen=True):
-    """Ticket: tombstones of a group and all its offsets; without a token it was time that ended it."""
+    """Ticket: tombstones of a group and of these offsets of it; without a token it was time that ended it."""
 
     group_id: str
+    partitions: tuple[TopicPartition, ...]
     token: Token | None
 
 
@@ -626,27 +627,38 @@ class GroupCoordinator:
 
     def _ending(self, group_id: str, group: Group | None, offsets: GroupOffsets, token: Token | None) -> Write:
         """Return the write that ends a group; nobody may join it meanwhile."""
-        entries: list[Entry] = [offset_tombstone(group_id, partition) for partition in offsets.committed]
+        gone = offsets.partitions
+        entries: list[Entry] = [offset_tombstone(group_id, partition) for partition in gone]
         if group is not None:
             group.die(Error.COORDINATOR_NOT_AVAILABLE)
         consumer_group = self.consumer.groups.get(group_id)
         if consumer_group is not None:
             consumer_group.is_ending = True
             entries += self.consumer.tombstones(group_id)
-        return Write(entries=[*entries, group_tombstone(group_id)], ticket=GroupDeleted(group_id, token))
+        return Write(entries=[*entries, group_tombstone(group_id)], ticket=GroupDeleted(group_id, gone, token))
 
     def _group_deleted(self, ticket: GroupDeleted) -> list[Effect]:
-        self.groups.pop(ticket.group_id, None)
-        self.consumer.groups.pop(ticket.group_id, None)
-        self.offsets.pop(ticket.group_id, None)
+        # Where there were offsets only, somebody may have joined meanwhile, or committed: that is no part of what goes.
+        if self._is_dead(ticket.group_id):
+            del self.groups[ticket.group_id]
+        consumer_group = self.consumer.groups.get(ticket.group_id)
+        if consumer_group is not None and consumer_group.is_ending:
+            del self.consumer.groups[ticket.group_id]
+        offsets = self.offsets.get(ticket.group_id)
+        for partition in ticket.partitions if offsets is not None else ():
+            offsets.forget(partition)  # type: ignore[union-attr]
+        if not offsets:
+            self.offsets.pop(ticket.group_id, None)
         if ticket.token is None:
             return []
         return [Reply(ticket.token, DeletableGroupResult(group_id=ticket.group_id))]
 
+    def _is_dead(self, group_id: str) -> bool:
+        return group_id in self.groups and self.groups[group_id].state is GroupState.DEAD
+
     def _deletion_refused(self, ticket: GroupDeleted, error: Error) -> list[Effect]:
-        group = self.groups.get(ticket.group_id)
-        if group is not None:
-            group.state = GroupState.EMPTY
+        if self._is_dead(ticket.group_id):
+            self.groups[ticket.group_id].state = GroupState.EMPTY
         if ticket.group_id in self.consumer.groups:
             self.consumer.groups[ticket.group_id].is_ending = False
         if ticket.token is None:

@@ -31,9 +31,18 @@ class GroupOffsets:
         if known is None or known.log_offset <= committed.log_offset:
             self.committed[partition] = committed
 
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """All partitions of which the log has an offset, of open transactions too."""
+        return tuple(dict.fromkeys([*self.committed, *(name for held in self._pending.values() for name in held)]))
+
     def forget(self, partition: TopicPartition) -> None:
-        """Note a tombstone."""
+        """Note a tombstone; what open transactions wrote before it goes, too (as in Apache Kafka)."""
         self.committed.pop(partition, None)
+        for producer_id, held in list(self._pending.items()):
+            held.pop(partition, None)
+            if not held:
+                del self._pending[producer_id]
 
     def offer(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
         """Note that offsets of a transaction are on their way to the log."""

@@ -237,3 +237,83 @@ def test_a_group_with_members_cannot_be_deleted() -> None:
     driver.perform(driver.core.delete("unknown", 1001))
 
     assert (replies[1000].error_code, replies[1001].error_code) == (Error.NON_EMPTY_GROUP, Error.GROUP_ID_NOT_FOUND)
+
+
+def replayed(driver: Driver) -> Driver:
+    """Return the next coordinator, loaded from the log."""
+    heir = a_coordinator()
+    for index, write in enumerate(driver.log):
+        for entry in write.entries:
+            producer_id = write.producer.producer_id if write.producer is not None else None
+            heir.core.replay(entry.key, entry.value, 10 * index, producer_id)
+    heir.perform(heir.core.on_loaded(heir.now))
+    return heir
+
+
+def test_who_joins_while_a_group_without_members_is_being_deleted_stays() -> None:
+    """What is deleted were offsets only; the joiner was never answered, for its group was gone."""
+    driver = a_coordinator()
+    driver.send(commit(5))
+    driver.hold()
+    driver.perform(driver.core.delete("g", 1000))
+    joining = driver.send(join(), version=3)
+    driver.release()
+
+    assert driver.replies[1000].error_code is Error.NONE
+    assert driver.replies[joining].error_code is Error.NONE
+    member_id = driver.replies[joining].member_id
+    assert driver.send(sync(member_id, 1, {member_id: b"all"})) in driver.replies
+    assert committed(driver) == (-1, Error.NONE)
+    assert list(replayed(driver).core.groups["g"].members) == [member_id]
+
+
+def test_a_refused_deletion_leaves_those_who_joined_meanwhile() -> None:
+    driver = a_coordinator()
+    driver.send(commit(5))
+    driver.hold()
+    driver.perform(driver.core.delete("g", 1000))
+    driver.send(join(), version=3)
+    state = driver.core.groups["g"].state
+
+    refused = NotWritten(driver.log[-1].ticket, Error.NOT_ENOUGH_REPLICAS)
+    driver.perform(driver.core.on_not_written(refused, driver.now))
+
+    assert driver.core.groups["g"].state is state is not GroupState.EMPTY
+
+
+def test_offsets_on_their_way_outlive_a_deletion_that_does_not_know_them() -> None:
+    """One written before the tombstones that do not name it, and one of a transaction behind them."""
+    driver = a_coordinator()
+    driver.send(commit_in_transaction(3, producer_id=6))  # named by the deletion: gone, whatever becomes of it
+    driver.hold()
+    first = driver.send(commit(5))
+    driver.perform(driver.core.delete("g", 1000))
+    second = driver.send(commit_in_transaction(9, producer_id=7))
+    driver.release()
+
+    assert {driver.replies[token].topics[0].partitions[0].error_code for token in (first, second)} == {Error.NONE}
+    heir = replayed(driver)
+    for one in (driver, heir):
+        one.core.on_marker(6, committed=True)
+        assert committed(one) == (-1, Error.NONE)
+        one.core.on_marker(7, committed=True)
+        assert committed(one, stable=True) == (9, Error.NONE)
+    assert heir.core.offsets["g"].committed == driver.core.offsets["g"].committed
+
+
+def test_an_offset_written_before_a_deletion_that_does_not_name_it_stays() -> None:
+    driver = a_coordinator()
+    driver.send(commit_in_transaction(9, producer_id=7))
+    driver.core.on_marker(7, committed=False)  # leaves an empty book
+    driver.send(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=_other(4)))
+    driver.hold()
+    driver.send(commit(5))
+    driver.perform(driver.core.delete("g", 1000))
+    driver.release()
+
+    assert committed(driver) == committed(replayed(driver)) == (5, Error.NONE)
+
+
+def _other(offset: int) -> list[OffsetCommitRequestTopic]:
+    asked = OffsetCommitRequestPartition(partition_index=1, committed_offset=offset)
+    return [OffsetCommitRequestTopic(name="t", partitions=[asked])]
