@@ -1,6 +1,7 @@
 """What DescribeQuorum answers: how far each replica of the metadata log is, as its leader sees it."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from replog.config import Voter
 from replog.errors import Error
@@ -15,6 +16,8 @@ from replog.wire.messages.describe_quorum import (
     Node,
     ReplicaState,
 )
+
+OBSERVER_SILENT_MS_MAX: Final = 300_000  # the released software forgets an observer that has not fetched for so long
 
 
 def description(
@@ -59,11 +62,12 @@ def _partition(quorum: Quorum, now_ms: int, wall_ms_of_zero: int) -> DescribeQuo
             last_caught_up_timestamp=-1 if caught_up_ms < 0 else wall_ms_of_zero + caught_up_ms,
         )
 
+    observers = [one for one in status.observers if now_ms - one.last_fetch_ms < OBSERVER_SILENT_MS_MAX]
     return DescribeQuorumResponsePartitionData(
         error_message=None,
         leader_id=status.leader_id,
         leader_epoch=status.epoch,
         high_watermark=status.high_watermark,
         current_voters=[state(one) for one in status.voters],
-        observers=[state(one) for one in sorted(status.observers, key=lambda one: one.replica.node_id)],
+        observers=[state(one) for one in sorted(observers, key=lambda one: one.replica.node_id)],
     )

@@ -101,7 +101,9 @@ class Membership:
             role.progress[voter.node_id] = role.observers.pop(voter)
         else:
             members = voter_set(one for one in standing.voters.members if one.node_id != voter.node_id)
-            del role.progress[voter.node_id]
+            progress = role.progress.pop(voter.node_id)
+            if progress.last_fetch_ms >= 0:  # it goes on fetching, as an observer, perhaps to be added back
+                role.observers.setdefault(voter, progress)
             role.fetched_voters.pop(voter.node_id, None)
         offset = standing.append_voters(members.members)
         standing.note(f"{request.change.value} voter {voter.node_id}: {_shown(members)}")

@@ -100,6 +100,23 @@ def test_a_voter_is_removed_and_the_others_go_on_without_it() -> None:
     assert "by three" in world.committed()
 
 
+def test_the_leader_knows_of_a_removed_voter_what_it_knew_before() -> None:
+    """As the released software's leader: it is shown as an observer, also before it has fetched as one."""
+    world = Quorum(3)
+    leader, (gone, other) = world.leader(), world.followers()
+    world.isolate(gone)
+
+    removed = world.outcome(VoterChange.REMOVE, world.key(gone))
+    status = world.core(leader).status()
+    assert status is not None
+    observers = {one.replica: one for one in status.observers}
+
+    assert removed is Error.NONE
+    assert observers[world.key(gone)].last_fetch_ms >= 0
+    assert observers[world.key(gone)].log_end_offset > 0
+    assert world.key(other) not in observers
+
+
 def test_a_removed_voter_becomes_an_observer_and_asks_for_no_votes() -> None:
     """SPEC D20."""
     world = Quorum(2)
