@@ -5,11 +5,15 @@ Pure: from what is known to the next `Transaction`, or the error to answer with.
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from replog.coordinators.transaction import (
     COMPLETE,
     EPOCH_EXHAUSTED,
+    EPOCH_MAX,
     NO_PRODUCER_ID,
     PREPARED,
+    PROTOCOL_1,
     PROTOCOL_2,
     State,
     Transaction,
@@ -20,7 +24,8 @@ from replog.errors import Error
 def end(known: Transaction, *, committed: bool, now_ms: int) -> Transaction | Error:
     """Return the decided transaction under version 1; the caller has checked id and epoch."""
     if known.state is State.ONGOING:
-        return known.prepared(now_ms, committed=committed)
+        # Its partitions may have been added the way of version 2; its markers do not raise the epoch for all that.
+        return replace(known.prepared(now_ms, committed=committed), protocol=PROTOCOL_1)
     if known.state in (*PREPARED, *COMPLETE) and known.will_commit == committed:
         return Error.CONCURRENT_TRANSACTIONS if known.state in PREPARED else Error.NONE
     return Error.INVALID_TXN_STATE
@@ -52,8 +57,10 @@ def end_with_bump(
     if known.state in PREPARED:
         return Error.CONCURRENT_TRANSACTIONS if known.will_commit == committed else Error.INVALID_TXN_STATE
     if repeated:
-        if known.state is State.ONGOING:
-            return Error.PRODUCER_FENCED  # the one who begun it is a transaction ahead
+        if known.state in (State.ONGOING, State.EMPTY):
+            return Error.PRODUCER_FENCED  # the one who begun it is a transaction ahead, or has just taken over
+        if known.producer_epoch == EPOCH_MAX:
+            return Error.PRODUCER_FENCED  # it was fenced at the end of its epochs: this one is nobody's
         return Error.NONE if known.state in COMPLETE and known.will_commit == committed else Error.INVALID_TXN_STATE
     if known.state is not State.ONGOING and committed:
         return Error.INVALID_TXN_STATE

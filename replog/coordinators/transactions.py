@@ -234,6 +234,8 @@ class TransactionCoordinator:
             return Error.CONCURRENT_TRANSACTIONS
         known = slot.known
         names_producer = body.producer_id != NO_PRODUCER_ID
+        if names_producer and _is_early(known, body.producer_id, body.producer_epoch):
+            return Error.CONCURRENT_TRANSACTIONS
         if names_producer and not _may_recover(known, body.producer_id, body.producer_epoch):
             return Error.PRODUCER_FENCED
         if known.state in PREPARED:
@@ -299,6 +301,8 @@ class TransactionCoordinator:
         if not transactional_id:
             return Error.INVALID_REQUEST
         slot = self.slots.get(transactional_id)
+        if slot is not None and slot.known is not None and _is_early(slot.known, producer_id, producer_epoch):
+            return Error.CONCURRENT_TRANSACTIONS
         if slot is None or slot.known is None or slot.known.producer_id != producer_id:
             return Error.INVALID_PRODUCER_ID_MAPPING
         if slot.known.producer_epoch != producer_epoch:
@@ -488,6 +492,15 @@ def _may_recover(known: Transaction, producer_id: int, producer_epoch: int) -> b
     if producer_id == known.producer_id:
         return True
     return producer_id == known.previous_producer_id and producer_epoch >= EPOCH_EXHAUSTED
+
+
+def _is_early(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
+    """Tell whether a producer comes with the id that it was given with the decision, before that is carried out."""
+    return (
+        known.state in PREPARED
+        and known.next_producer_id != NO_PRODUCER_ID
+        and (producer_id, producer_epoch) == (known.next_producer_id, 0)
+    )
 
 
 def _init_error(error: Error, version: int) -> Error:
