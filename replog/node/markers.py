@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from replog.coordinators.events import MarkersWritten, SendMarkers
+from replog.coordinators.transaction import PROTOCOL_2
 from replog.errors import Error
 from replog.log.batch import end_transaction_marker
 from replog.log.log import Appended
@@ -66,8 +67,9 @@ class MarkerSender:
         by_leader: dict[NodeId, list[TopicPartition]] = {}
         image = self.replicas.metadata.image
         for partition in list(missing):
-            if partition.topic not in image.topics_by_name:
-                del missing[partition]  # deleted: nobody reads it any more
+            topic = image.topics_by_name.get(partition.topic)
+            if topic is None or partition.partition not in topic.partitions:
+                del missing[partition]  # deleted, perhaps created again with fewer: nobody reads it any more
                 continue
             leader = self.topics.leader_of(partition.topic, partition.partition)
             if leader != NO_NODE:
@@ -130,6 +132,10 @@ class MarkerApi:
             error = self.replicas.missing_error(name.topic, ZERO_UUID, name.partition)
             gathering.take(index, name, error)
             return
+        if _is_repeated(marker, replica):
+            self._refused(marker, name, Error.INVALID_PRODUCER_EPOCH)
+            gathering.take(index, name, Error.INVALID_PRODUCER_EPOCH)
+            return
         clock = self.replicas.world.clock
         wall_ms = clock.wall_ms()
         batch = end_transaction_marker(
@@ -164,6 +170,22 @@ class MarkerApi:
     def _refused(self, marker: wtm.WritableTxnMarker, name: TopicPartition, error: Error) -> None:
         who = f"producer {marker.producer_id} epoch {marker.producer_epoch}, coordinator {marker.coordinator_epoch}"
         self.replicas.world.journal.log("info", f"{name}: end marker of {who} refused: {error.name}")
+
+
+def _is_repeated(marker: wtm.WritableTxnMarker, replica: Replica) -> bool:
+    """Tell whether it comes late, to end the transaction behind its own (KIP-1228).
+
+    In protocol version 2 a marker has a later epoch than what it ends; in the same epoch is what came after it.
+    """
+    if marker.transaction_version < PROTOCOL_2 or replica.partition.leadership is None:
+        return False
+    producers = replica.partition.log.producers
+    producer = producers.get(marker.producer_id)
+    return (
+        producer is not None
+        and producer.epoch == marker.producer_epoch
+        and producers.has_open_transaction(marker.producer_id)
+    )
 
 
 class Gathering:

@@ -126,7 +126,12 @@ class TransactionApi:
         if not transactions:
             request.reply(apt.AddPartitionsToTxnResponse())
         for index, wanted in enumerate(transactions):
-            self._add(request, wanted, lambda result, index=index: done(index, result))  # type: ignore[misc]
+            # What we have not heard of yet would be taken for deleted when its marker is due.
+            unknown = None if wanted.verify_only else self._unknown(wanted)
+            if unknown is not None:
+                done(index, unknown)
+            else:
+                self._add(request, wanted, lambda result, index=index: done(index, result))  # type: ignore[misc]
 
     def _add(self, request: ServerRequest, wanted: Wanted, answer: Callable[[Result], None]) -> None:
         found = self.shards.find(wanted.transactional_id)
