@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
@@ -107,6 +108,10 @@ class MetadataView:
             )
             for key, partition in self._image.partitions()
         }
+
+    def topic_ids(self) -> dict[str, UUID]:
+        """Return the ids of the topics that there are."""
+        return {name: topic.topic_id for name, topic in self._image.topics_by_name.items()}
 
     def setting(self, topic: str, name: str) -> str | None:
         """Return what the committed metadata say of a topic's setting; None: what the nodes were started with."""

@@ -6,6 +6,7 @@ committed record is held against the invariants of SPEC 7 that speak of metadata
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 from clusters.api import ClusterState, MetadataEntry, PartitionState
 from clusters.metadata import MetadataView
@@ -61,6 +62,8 @@ class CommittedMetadata:
         self.state = ClusterState()
         self.unclean: dict[TopicPartition, int] = {}  # the leader epoch of the last unclean election
         self.changed: dict[TopicPartition, None] = {}  # partitions, until somebody has looked at them
+        self.topic_ids: dict[str, UUID] = {}
+        self.ended: dict[str, None] = {}  # topics deleted, or created again with another id, until somebody has looked
         self._disks = disks
         self._view = MetadataView(self.state, wall_start_ms)
         self._marks: list[BatchMark] = []
@@ -164,6 +167,7 @@ class CommittedMetadata:
     def _hold(self, mark: BatchMark) -> None:
         """Hold the state after a committed batch against what must hold of it."""
         state = self.state
+        self._begin_topics_anew()
         for broker, registration in state.brokers.items():
             if registration.broker_epoch < self._broker_epochs.get(broker, -1):
                 raise Violated("I2", f"broker epoch of {broker} went back to {registration.broker_epoch}")
@@ -176,6 +180,18 @@ class CommittedMetadata:
                 self._hold_partition(partition, before, now, min_isr)
             self._remember(partition, IsrState(mark.last_offset + 1, now.leader_epoch, len(now.isr), min_isr))
         self._partitions = dict(state.partitions)
+
+    def _begin_topics_anew(self) -> None:
+        """Forget what a name stood for once it stands for nothing, or for another topic."""
+        topic_ids = self._view.topic_ids()
+        if topic_ids == self.topic_ids:
+            return
+        ended = {name: None for name, topic_id in self.topic_ids.items() if topic_ids.get(name) != topic_id}
+        for known in (self._partitions, self._isr_states, self.unclean):
+            for partition in [partition for partition in known if partition.topic in ended]:
+                del known[partition]
+        self.ended |= ended
+        self.topic_ids = topic_ids
 
     def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
         configured = int(self._view.setting(partition.topic, MIN_ISR) or self._min_insync_replicas)

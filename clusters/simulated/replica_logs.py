@@ -19,6 +19,7 @@ import msgspec
 from crc32c import crc32c
 
 from clusters.simulated.disk import LOG_SUFFIX, Inode, SimulatedDisk
+from replog.log.creation import PARTITION_METADATA_FILE
 from replog.log.recovery import CLEANER_FILE
 from replog.types import TopicPartition
 
@@ -49,6 +50,7 @@ class ReplicaLog:
         self.ends: list[tuple[str, int]] = []  # file and end position of each batch
         self.lowest_change = 0  # index of the first batch that is new since somebody last set it
         self.start_offset: int | None = None  # where it begins, if it was read from its beginning
+        self.owner = b""  # whose log it is: what `partition.metadata` says, empty until it says something
 
     @property
     def end_offset(self) -> int:
@@ -88,6 +90,7 @@ class ReplicaLogs:
 
     def __init__(self, disk: SimulatedDisk, data_directory: str) -> None:
         self.logs: dict[TopicPartition, ReplicaLog] = {}
+        self.owners: dict[TopicPartition, bytes] = {}  # as last seen, also of logs that are gone
         self._disk = disk
         self._data_directory = data_directory
         self._grown: dict[str, None] = {}
@@ -129,7 +132,9 @@ class ReplicaLogs:
         for path in sorted(self._grown):
             partition = self.partition_of(path)
             if partition is not None:
-                self._read(self.logs.setdefault(partition, ReplicaLog()), path)
+                log = self.logs.setdefault(partition, ReplicaLog())
+                self._read(log, path)
+                self._identify(partition, log, path)
                 touched[partition] = None
         self._grown.clear()
         return list(touched)
@@ -146,9 +151,15 @@ class ReplicaLogs:
                 log = self.logs.setdefault(partition, ReplicaLog())
                 if log.start_offset is None:
                     log.start_offset = first_offset_of(path)
+                    self._identify(partition, log, path)
                 if partition not in ended and not self._read(log, path, suspicious=not self.is_damaged):
                     ended[partition] = None
         return list(dict.fromkeys([*before, *self.logs]))
+
+    def _identify(self, partition: TopicPartition, log: ReplicaLog, path: str) -> None:
+        if not log.owner:
+            log.owner = bytes(self._disk.content(f"{path.rpartition('/')[0]}/{PARTITION_METADATA_FILE}") or b"")
+            self.owners[partition] = log.owner
 
     def _read(self, log: ReplicaLog, path: str, *, suspicious: bool = False) -> bool:
         """Read what a file has more; return whether that is whole batches to its end.

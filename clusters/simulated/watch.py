@@ -34,6 +34,7 @@ from clusters.simulated.stable_offsets import StableOffset, StableOffsets
 from clusters.simulated.violation import Violated
 from clusters.simulated.world import Machine, Simulation, Told
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from replog.log.creation import partition_metadata
 from replog.types import METADATA_TOPIC, TopicPartition
 
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
@@ -70,7 +71,7 @@ class Watch:
         self.violation: Violated | None = None
         self._scheduled = False
         self._told: list[Told] = []
-        self._batches: dict[TopicPartition, Batches] = {}
+        self._batches: dict[tuple[TopicPartition, bytes], Batches] = {}  # by whose log it is, too
         self._prefixes: dict[TopicPartition, CommittedPrefix] = {}
         self._sequences: dict[tuple[int, TopicPartition], Sequences] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
@@ -79,6 +80,7 @@ class Watch:
         self._taken: list[tuple[int, TopicPartition, list[BatchMark]]] = []  # while the partition recovers
         self._behind: dict[TopicPartition, None] = {}  # a replica's log ends before what is committed
         self._exposures: dict[tuple[TopicPartition, int], tuple[int, int]] = {}  # high watermark, metadata known then
+        self._former: dict[TopicPartition, dict[bytes, None]] = {}  # owners of logs of topics that are gone
         self._accused: list[Violated] = []
         self.keeps_hosted = False  # a hosted replica's log may not vanish (Z3)
         for node, machine in machines.items():
@@ -144,6 +146,8 @@ class Watch:
                     self._log_changed(node, partition)
         seats = self._seats()
         self.committed.advance(self.replicas, seats)
+        if self.committed.ended:
+            self._begin_topics_anew()
         if self.committed.changed or self._behind:
             self._changed_by_commits()
         if self._taken:
@@ -154,6 +158,27 @@ class Watch:
             self._judge(one)
         if self._accused:
             raise self._accused[0]
+
+    def _begin_topics_anew(self) -> None:
+        """Forget what was known of topics that are gone: another of the same name has other leaders and another log."""
+        ended, self.committed.ended = self.committed.ended, {}
+        for partition in [partition for partition in self._prefixes if partition.topic in ended]:
+            topic_id = self.committed.topic_ids.get(partition.topic)
+            latter = b"" if topic_id is None else partition_metadata(topic_id)
+            for logs in self.replicas.values():
+                if logs.owners.get(partition, latter) not in (b"", latter):
+                    self._former.setdefault(partition, {})[logs.owners[partition]] = None
+            del self._prefixes[partition]
+            self._stable.pop(partition, None)
+            self._behind.pop(partition, None)
+            for known in (self._leaders, self._exposures):
+                for key in [key for key in known if key[0] == partition]:
+                    del known[key]
+
+    def _log_of(self, node: int, partition: TopicPartition) -> ReplicaLog | None:
+        """Return a replica's log; None where there is none, or still that of a topic that is gone."""
+        log = self.replicas[node].logs.get(partition)
+        return None if log is None or log.owner in self._former.get(partition, ()) else log
 
     def _changed_by_commits(self) -> None:
         """Hold who is committed to be in ISR and ELR against what is committed, where one of these changed, or a log."""
@@ -189,7 +214,7 @@ class Watch:
             return
         first, log.lowest_change = log.lowest_change, len(log.batches)
         if node not in self._damaged:  # what a flipped bit made of a header proves nothing
-            batches = self._batches.setdefault(partition, Batches(partition))
+            batches = self._batches.setdefault((partition, log.owner), Batches(partition))
             for mark in log.batches[first:]:
                 batches.see(node, mark)
         if partition != METADATA:
@@ -217,6 +242,8 @@ class Watch:
     def _hosted_vanished(self, node: int, partition: TopicPartition) -> None:
         """Z3: nobody but a fault takes a replica's log, and its checkpoints, from the broker it is assigned to."""
         state = self.committed.state.partitions.get(partition)
+        if self.replicas[node].owners.get(partition) in self._former.get(partition, ()):
+            return  # it was the log of a topic that is gone
         lossy = node in self._prefix(partition).lossy or node in self._damaged
         if state is not None and node in state.replicas and self._machines[node].running and not lossy:
             raise Violated("Z3", f"{partition}: {node} hosts it, and its log with its checkpoints is gone")
@@ -248,6 +275,9 @@ class Watch:
         fields = told.fields
         partition = TopicPartition(fields["topic"], fields["partition"])
         epoch, high_watermark = fields["leader_epoch"], fields["high_watermark"]
+        log = self._log_of(node, partition)
+        if log is None and partition in self._former:
+            return  # it has not heard that its topic is gone
         self._one_leader(partition, epoch, node)
         prefix = self._prefix(partition)
         may_have_lost = epoch > prefix.leader_epoch and self._may_have_lost(node, partition, prefix)
@@ -255,7 +285,6 @@ class Watch:
             stable = self._stable.setdefault(partition, StableOffsets(partition))
             stable.show(StableOffset(epoch, high_watermark, last_stable_offset), may_have_lost=may_have_lost)
         self._moved_by_right(node, partition, epoch, high_watermark)
-        log = self.replicas[node].logs.get(partition)
         if log is None:
             return
         if may_have_lost:
@@ -301,7 +330,7 @@ class Watch:
         for member in state.isr:
             if member in prefix.doubtful:
                 continue  # it lost data, and the controller may not know yet
-            log = self.replicas[member].logs.get(partition)
+            log = self._log_of(member, partition)
             end_offset = log.end_offset if log is not None else 0
             if end_offset < prefix.end_offset:
                 raise Violated(
@@ -315,7 +344,7 @@ class Watch:
         """I8: who is in the committed ELR holds what is committed."""
         state = self.committed.state.partitions.get(partition)
         for member in state.elr if state is not None else ():
-            log = self.replicas[member].logs.get(partition)
+            log = self._log_of(member, partition)
             end_offset = log.end_offset if log is not None else 0
             if member not in prefix.doubtful and end_offset < prefix.end_offset:
                 raise Violated(

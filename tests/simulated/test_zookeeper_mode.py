@@ -149,9 +149,7 @@ def test_a_topic_created_again_is_not_known_by_its_former_id():
 
     async def create_again(cluster):
         client = cluster.clients._client("creator", 10_000)
-        # Placed, not left to chance: I10 knows topics by name, and has one leader in the first epoch of both.
-        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2, 3])
-        topic = CreatableTopic(name="again", num_partitions=-1, replication_factor=-1, assignments=[assignment])
+        topic = CreatableTopic(name="again", num_partitions=1, replication_factor=3)
         await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
         await until(lambda: hosts(cluster, "again") == 3)
         learn(cluster, former)
