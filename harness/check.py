@@ -38,7 +38,7 @@ def check(
     prepared:     a Spark session that is starting already.
     """
     try:
-        rows = engine.findings(run_dirs, engine_name, master, prepared)
+        rows = engine.findings(list(dict.fromkeys(run_dirs)), engine_name, master, prepared)  # one named twice is one
     except (NoJava, NoSpark) as error:
         return [_not_judged(run_dir, engine_name, str(error)) for run_dir in run_dirs]
     by_run: dict[str, list[Row]] = {str(run_dir): [] for run_dir in run_dirs}

@@ -7,6 +7,7 @@ what the run's kind of cluster has left running, proves that nothing is left, an
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import msgspec
@@ -102,6 +103,8 @@ def _entries(out: Path) -> list[tuple[Path, Entry]]:
     for path in sorted(out.glob(f"*/{FILE}")):
         try:
             found.append((path, msgspec.json.decode(path.read_bytes(), type=Entry)))
+        except FileNotFoundError:
+            continue  # that run has just ended
         except (msgspec.DecodeError, msgspec.ValidationError) as problem:
             raise ClusterError(f"{path}: not a fault journal ({problem}); remove it by hand") from None
     return found
@@ -112,28 +115,37 @@ def refuse_unless_healed(out: Path) -> None:
     dead = unhealed(out)
     if dead:
         raise NotHealed(
-            f"the harness of {dead[0].title()} was killed: first undo what it left with: tribunal heal --out {out}"
+            f"the harness of {dead[0].title()} was killed: first undo what it left with: tribunal heal --out {quote(str(out))}"
         )
 
 
 def heal(out: Path) -> list[str]:
     """Undo what dead runs left; return what was done. `NotHealed` if something cannot be undone."""
-    done = []
+    done: list[str] = []
+    problems = []
     for path, entry in _entries(out):
         if entry.harness_lives():
             done.append(f"{entry.title()}: is running, left alone")
             continue
         run_dir = Path(entry.run_dir)
-        done += [f"{run_dir.name}: {action}" for action in sweep(entry.cluster, run_dir)]
-        path.unlink()
+        try:
+            done += [f"{run_dir.name}: {action}" for action in sweep(entry.cluster, run_dir)]
+        except NotHealed as problem:  # the others are
+            problems.append(str(problem))
+            continue
+        path.unlink(missing_ok=True)
         done.append(f"{entry.title()}: healed")
+    if problems:
+        raise NotHealed("; ".join(problems))
     return done
 
 
 def sweep(kind: str, run_dir: Path) -> list[str]:
     """End what a run of this kind left; `NotHealed` if something remains."""
     module = all_clusters().get(kind)
-    if module is None or not hasattr(module, "sweep"):
+    if module is None:
+        raise NotHealed(f"{run_dir.name}: no cluster {kind!r} is known here: heal it where its plugin is")
+    if not hasattr(module, "sweep"):
         return []  # a simulation leaves nothing outside its process
     done: list[str] = module.sweep(run_dir)
     left: list[str] = module.leftovers(run_dir)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import yaml
 
 from clusters.api import ClusterError
 from harness.catalog import all_clusters, mutant_named, one_of, scenario_file
@@ -28,7 +27,7 @@ from harness.findings import KnownFinding, Rerun, all_findings, rerun
 from harness.plan import Plan, made
 from harness.power import power
 from harness.run import commit, lock_sha256
-from harness.schedule import LINES_MAX, BadScenario, Scenario
+from harness.schedule import BadScenario, Scenario, read_yaml
 from harness.schedule import load as load_scenario
 from harness.sweep import Keeper, SeedResult, Sweep, swept, upper_bound
 from results.night import Canary, Confirmation, FoundTonight, Night, Past, Swept, save
@@ -93,14 +92,8 @@ class Shard(msgspec.Struct, frozen=True):
 def read_config(path: Path) -> Config:
     """Read and check a nightly file; `BadScenario` in one line says what is wrong with it."""
     try:
-        text = path.read_text()
-    except OSError as problem:
-        raise BadScenario(f"{path}: {problem.strerror}") from None
-    if len(text.splitlines()) > LINES_MAX:
-        raise BadScenario(f"{path}: more than {LINES_MAX} lines")
-    try:
-        config = msgspec.convert(yaml.safe_load(text), Config)
-    except (yaml.YAMLError, msgspec.ValidationError) as problem:
+        config = msgspec.convert(read_yaml(path), Config)
+    except msgspec.ValidationError as problem:
         raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
     _check(config, path)
     return config

@@ -15,7 +15,7 @@ import msgspec
 from clusters.spec import ZOOKEEPER, ClusterSpec
 from harness.affordable import affordable
 from harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
-from harness.schedule import BadScenario, Scenario, Step
+from harness.schedule import BadScenario, Scenario, Step, usable
 from harness.swarm import drawn_cluster, drawn_load, with_points
 from nemesis.targets import BadTarget, Target, draw, parse
 
@@ -213,6 +213,7 @@ def read_plan(path: Path) -> Plan:
         raise BadScenario(f"{path}: {problem.strerror}") from None
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadScenario(f"{path}: not a plan: {problem}") from None
+    usable(plan.scenario)
     if plan.workload not in all_workloads():
         raise BadScenario(f"{path}: {nearest('workload', plan.workload, all_workloads())}")
     return plan

@@ -38,7 +38,9 @@ TIMEOUTS: Final[Mapping[str, str]] = {
     "election": "controller.quorum.election.timeout.ms",
     "fetch": "controller.quorum.fetch.timeout.ms",
 }
-DURATION: Final = re.compile(r"([\d.]+?)(?:\.\.([\d.]+))?\s*(ms|s|m|x\s+\w+)")
+NUMBER: Final = r"\d+(?:\.\d*)?|\.\d+"
+DURATION: Final = re.compile(rf"({NUMBER})(?:\.\.({NUMBER}))?\s*(ms|s|m|x\s+\w+)")
+NAME_BYTES: Final = 100  # it becomes part of folders' names
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
 
 
@@ -100,13 +102,7 @@ KNOWN: Final = (
 
 def load(path: Path, overrides: Mapping[str, str]) -> Scenario:
     """Read a scenario file and check all of it; `overrides` are `--set` values by dotted name."""
-    text = path.read_text()
-    if len(text.splitlines()) > LINES_MAX:
-        raise BadScenario(f"{path.name}: more than {LINES_MAX} lines")
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as problem:
-        raise BadScenario(f"{path.name}: not YAML: {' '.join(str(problem).split())}") from None
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise BadScenario(f"{path.name}: a scenario is a mapping")
     try:
@@ -115,11 +111,41 @@ def load(path: Path, overrides: Mapping[str, str]) -> Scenario:
         raise BadScenario(f"{path.name}: {problem}") from None
 
 
+def read_yaml(path: Path) -> Any:
+    """Read a short YAML file; `BadScenario` in one line when it is none."""
+    try:
+        text = path.read_text()
+    except OSError as problem:
+        raise BadScenario(f"{path}: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        raise BadScenario(f"{path.name}: not text: {problem}") from None
+    if len(text.splitlines()) > LINES_MAX:
+        raise BadScenario(f"{path.name}: more than {LINES_MAX} lines")
+    return parsed(text, path.name)
+
+
+def parsed(text: str, where: str) -> Any:
+    """Return what YAML text means; `BadScenario` when it means nothing, also for a date that no calendar has."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        raise BadScenario(f"{where}: not YAML: {' '.join(str(problem).split())}") from None
+
+
+def usable(name: str) -> str:
+    """Return a scenario's name; `BadScenario` when no folder of a run could be called by it."""
+    if not name.strip() or name.startswith(".") or set(name) & {"/", "\0"} or len(name.encode()) > NAME_BYTES:
+        raise BadScenario(
+            f"scenario {name[:NAME_BYTES]!r}: a name of at most {NAME_BYTES} bytes, without / and no dot first"
+        )
+    return name
+
+
 def overridden(content: dict[str, Any], overrides: Mapping[str, str]) -> dict[str, Any]:
     """Return the scenario with `--set` values put in; a setting of nodes is `cluster.settings.NAME`."""
     result: dict[str, Any] = dict(content)
     for name, text in overrides.items():
-        value = yaml.safe_load(text)
+        value = parsed(text, f"--set {name}")
         head, _, rest = name.partition(".")
         if not rest:
             result[head] = value
@@ -154,7 +180,7 @@ def scenario(content: Mapping[str, Any]) -> Scenario:
     if order == "shuffled" and any(isinstance(one, dict) and one.get("meanwhile") for one in content["steps"]):
         raise ValueError("steps that are shuffled have no meanwhile: use order fixed")
     return Scenario(
-        name=str(content["scenario"]),
+        name=usable(str(content["scenario"])),
         about=str(content.get("about", "")),
         spec=spec,
         workload=workload,

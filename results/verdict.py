@@ -104,6 +104,13 @@ def save(verdict: RunVerdict, path: Path) -> None:
     temporary.replace(path)
 
 
+class NoVerdict(msgspec.ValidationError):
+    """A verdict.json that is none; names the file."""
+
+
 def load(path: Path) -> RunVerdict:
-    """Read verdict.json; `msgspec.DecodeError` or `msgspec.ValidationError` when it is not one."""
-    return msgspec.json.decode(path.read_bytes(), type=RunVerdict)
+    """Read verdict.json; `NoVerdict` when it is not one."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunVerdict)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise NoVerdict(f"{path}: not a verdict: {problem}") from None

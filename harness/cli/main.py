@@ -33,7 +33,7 @@ from harness.cli.simulate import demo, power, replay, shrink, simulation_figures
 from harness.plan import Plan, made, read_plan, read_schedule
 from harness.schedule import BadScenario, duration, load
 from results.recording import DamagedRecording
-from results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, RunVerdict, worst
+from results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, NoVerdict, RunVerdict, worst
 
 # (typer brings its own click: its usage errors are reached through what it exports.)
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
@@ -241,7 +241,7 @@ def exit_code(arguments: Sequence[str]) -> int:
         return _failed(problem.format_message() or "try tribunal --help", EXIT_USAGE)
     except (Unknown, BadScenario) as problem:
         return _failed(str(problem), EXIT_USAGE)
-    except (ClusterError, DamagedRecording) as problem:
+    except (ClusterError, DamagedRecording, NoVerdict) as problem:
         return _failed(str(problem), EXIT_ERROR)
     except OSError as problem:
         return _failed(f"{problem.filename or 'the system'}: {problem.strerror or problem}", EXIT_ERROR)

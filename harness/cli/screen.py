@@ -1,6 +1,7 @@
 """A verdict on one screen, and what to do next."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from harness.plan import Plan
@@ -53,4 +54,4 @@ def _coverage(verdict: RunVerdict) -> list[str]:
 
 def again(plan: Plan, run_dir: Path) -> str:
     """Return the line to paste that runs the same plan again."""
-    return f"tribunal run --plan {run_dir / 'plan.json'}   (scenario {plan.scenario}, seed {plan.seed})"
+    return f"tribunal run --plan {quote(str(run_dir / 'plan.json'))}   (scenario {plan.scenario}, seed {plan.seed})"

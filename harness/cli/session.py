@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import msgspec
@@ -46,7 +47,7 @@ def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool
         spark = prepared if engine == "spark" else None
         ending = _on_loop(plan, run_dir, progress if spark is None else StartsSpark(progress, spark))
         if ending.interrupted:
-            progress.say(f"interrupted; what was recorded can be judged: tribunal check {run_dir}")
+            progress.say(f"interrupted; what was recorded can be judged: tribunal check {quote(str(run_dir))}")
             return None
         progress.phase("check", 0)
         verdict = judged(ending, engine, spark)

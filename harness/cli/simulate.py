@@ -3,8 +3,10 @@
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -47,6 +49,8 @@ def sweep(  # noqa: PLR0917 - options
 ) -> None:
     """Run many seeds in the simulator, and group what they found."""
     wanted = [load(scenario_file(name), {} if mode is None else {"cluster.mode": mode}) for name in scenarios]
+    if twice := [name for name, count in Counter(one.name for one in wanted).items() if count > 1]:
+        raise BadScenario(f"scenario {twice[0]} is named twice: runs are told apart by scenario and seed")
     plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
     budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
     board, keeper, account = Board(", ".join(scenarios)), Keeper(out), Sweep()
@@ -136,11 +140,12 @@ def replay(
 
     plan = _plan_to_replay(run, tuple(mutant_named(name) for name in mutant or []))
     if until is not None or trace:
-        moment = replays.shown(plan, until=until, trace=replays.Trace(trace) if trace else None, tell=typer.echo)
+        tell = _say if json else typer.echo  # stdout is one JSON document
+        moment = replays.shown(plan, until=until, trace=replays.Trace(trace) if trace else None, tell=tell)
         for line in [msgspec.json.encode(moment).decode()] if json else _moment_lines(moment):
             typer.echo(line)
         raise typer.Exit(0)
-    recorded = Path(run) if Path(run).is_dir() else replays.recorded_run(plan, out or Path("runs"))
+    recorded = Path(run) if Path(run).is_dir() else replays.recorded_run(plan, Path("runs"))
     if recorded is None:
         raise BadScenario(
             f"{run} was never recorded: record it with `tribunal run`, or look at it with --until or --trace"
@@ -161,7 +166,7 @@ def _plan_to_replay(run: str, mutants: tuple[str, ...]) -> Plan:
             raise BadScenario(f"{run} ran on {plan.cluster}: only simulated runs can be repeated bit by bit")
         return plan
     scenario, _, seed = run.rpartition(":")
-    if not seed.isdigit():
+    if not seed.isdecimal():
         raise BadScenario(f"{run}: no folder of a run, and no seed: write SCENARIO:SEED, e.g. produce-consume:7")
     wanted = load(scenario_file(scenario or "produce-consume"), {})
     return made(wanted, seed=int(seed), cluster="simulated", time_ms=None, mutants=mutants)
@@ -233,7 +238,7 @@ def shrink(
         typer.echo(f"{name:<14} {' -> '.join(map(str, value)) if isinstance(value, list) else value}")
     for fault in small.plan.faults:
         typer.echo(f"  {fault.kind} {fault.target.text} for {fault.lasts_ms} ms after {fault.after_ms} ms")
-    typer.echo(f"again          tribunal run --plan {target}")
+    typer.echo(f"again          tribunal run --plan {quote(str(target))}")
     raise typer.Exit(code)
 
 
@@ -259,7 +264,7 @@ def demo(
     for sentence in shown.story:
         typer.echo(f"  {sentence}")
     typer.echo(f"report {shown.run_dir / 'report.html'}")
-    typer.echo(f"again  tribunal run --plan {shown.run_dir / 'plan.json'}")
+    typer.echo(f"again  tribunal run --plan {quote(str(shown.run_dir / 'plan.json'))}")
     typer.echo(f"{shown.seconds} s in all")
 
 
@@ -358,7 +363,7 @@ def _plans(
 
 def _seeds(text: str) -> range:
     first, colon, end = text.partition(":")
-    if not first.isdigit() or (colon and not end.isdigit()):
+    if not first.isdecimal() or (colon and not end.isdecimal()):
         raise BadScenario(f"seeds {text!r}: write first:end, e.g. 0:5000, or one number")
     return range(int(first), int(end) if colon else int(first) + 1)
 

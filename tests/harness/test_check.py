@@ -164,3 +164,12 @@ def test_many_runs_get_their_verdicts_in_order(tmp_path: Path) -> None:
     verdicts = check([bad.finish(), good.finish()], "inline")
 
     assert [verdict.verdict for verdict in verdicts] == [Verdict.VIOLATION, Verdict.PASS]
+
+
+def test_a_run_that_is_named_twice_is_judged_once(tmp_path: Path) -> None:
+    run = Run(tmp_path / "good")
+    run.final_read(dict(enumerate(a_good_run(run))))
+    folder = run.finish()
+    (once,) = check([folder], "inline")
+
+    assert check([folder, folder], "inline") == [once, once]

@@ -1,10 +1,15 @@
 """The command line: exit codes, and one clear line for what is wrong."""
 
+import shlex
+
 import msgspec
 import pytest
 
+from harness.catalog import scenario_file
 from harness.cli.main import exit_code
-from harness.cli.screen import one_screen
+from harness.cli.screen import again, one_screen
+from harness.plan import made
+from harness.schedule import load
 from results.verdict import Finding, RunVerdict, Verdict
 
 
@@ -25,6 +30,12 @@ from results.verdict import Finding, RunVerdict, Verdict
         pytest.param(["check", "/nowhere"], "no run in", id="run"),
         pytest.param(["list", "fault"], "did you mean faults", id="list"),
         pytest.param(["chek"], "check", id="command"),
+        pytest.param(["run", "produce-consume", "--set", "time=[1"], "--set time: not YAML", id="set without an end"),
+        pytest.param(["run", "produce-consume", "--time", "1.2.3s"], "duration '1.2.3s'", id="time of three parts"),
+        pytest.param(["sweep", "produce-consume", "--budget", "..s"], "duration '..s'", id="budget without a digit"),
+        pytest.param(["sweep", "produce-consume", "--seeds", "²:³"], "seeds '²:³'", id="seeds raised to a power"),
+        pytest.param(["replay", "produce-consume:²"], "no seed", id="seed raised to a power"),
+        pytest.param(["sweep", "produce-consume", "produce-consume"], "named twice", id="one scenario twice"),
     ],
 )
 def test_wrong_usage_is_64_and_one_line(arguments, line, capsys):
@@ -35,6 +46,38 @@ def test_wrong_usage_is_64_and_one_line(arguments, line, capsys):
     assert line in said
     assert said.startswith("tribunal: ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        pytest.param(b"scenario: \xff\xfe", "not text", id="bytes"),
+        pytest.param(b"about: 2026-02-30", "day is out of range", id="no such day"),
+        pytest.param(b"[" * 5000, "not YAML", id="too deep"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "sweep", "nightly"])
+def test_a_file_that_is_no_yaml_is_64_and_one_line(command, content, line, tmp_path, capsys):
+    path = tmp_path / "odd.yaml"
+    path.write_bytes(content)
+
+    code = exit_code([command, str(path)])
+
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (64, 1)
+    assert line in said
+
+
+@pytest.mark.parametrize("command", ["report", "explain", "bundle"])
+def test_a_verdict_that_cannot_be_read_is_named_in_one_line(command, tmp_path, capsys):
+    (tmp_path / "recording").mkdir()
+    (tmp_path / "verdict.json").write_text('{"')
+
+    code = exit_code([command, str(tmp_path)])
+
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (3, 1)
+    assert "verdict.json: not a verdict" in said
 
 
 @pytest.mark.parametrize("kind", ["scenarios", "faults", "workloads", "checkers", "mutants", "clusters"])
@@ -66,3 +109,21 @@ def test_a_verdict_fits_one_screen(tmp_path):
     assert lines[0] == "VIOLATION  9 x lost (acks=all)"
     assert "t-0@803 value 41 acks=all acked 34.118 s" in lines[1]
     assert len(lines) <= 10
+
+
+def test_a_replay_that_is_traced_prints_one_json_document(capsys):
+    code = exit_code(["replay", "produce-consume:1", "--until", "60", "--trace", "all", "--json"])
+
+    shown = capsys.readouterr()
+    assert code == 0
+    assert msgspec.json.decode(shown.out)["event"] == 60
+    assert len(shown.err.splitlines()) > 10  # the trace
+
+
+def test_the_line_to_paste_names_a_folder_with_spaces_as_one_word(tmp_path):
+    plan = made(load(scenario_file("produce-consume"), {}), seed=1, cluster="simulated", time_ms=None, mutants=())
+    folder = tmp_path / "my runs"
+
+    line = again(plan, folder)
+
+    assert shlex.split(line.partition("   (")[0])[-1] == str(folder / "plan.json")

@@ -111,6 +111,23 @@ def test_a_damaged_journal_is_named(tmp_path, capsys):
     assert FILE in capsys.readouterr().err
 
 
+def test_a_run_on_a_kind_of_cluster_that_is_not_known_here_is_not_called_healed(tmp_path, capsys):
+    foreign = a_dead_run(tmp_path, "a", cluster="of-a-plugin")
+    ours = a_dead_run(tmp_path, "b", cluster="simulated")
+
+    assert exit_code(["heal", "--out", str(tmp_path)]) == 3
+    assert "of-a-plugin" in capsys.readouterr().err
+    assert (foreign / FILE).exists()
+    assert not (ours / FILE).exists()  # what can be healed is
+
+
+def test_a_run_that_ends_while_others_are_listed_is_no_obstacle(tmp_path, monkeypatch):
+    gone = tmp_path / "run" / FILE
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: iter([gone]))
+
+    refuse_unless_healed(tmp_path)
+
+
 def test_clean_keeps_the_newest_and_refuses_before_heal(tmp_path, capsys):
     for number in range(4):
         (tmp_path / f"run-{number}").mkdir()

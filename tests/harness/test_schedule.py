@@ -69,6 +69,9 @@ def test_durations(text, expected):
         ),
         pytest.param("steps:", "order: random\nsteps:", "use fixed or shuffled", id="order"),
         pytest.param("scenario: small", "scenario: [", "not YAML", id="not YAML"),
+        pytest.param("scenario: small", "scenario: ../small", "without /", id="name with a way in it"),
+        pytest.param("scenario: small", "scenario: " + "ö" * 60, "at most 100 bytes", id="name too long"),
+        pytest.param("scenario: small", "scenario: ''", "a name of", id="no name"),
         pytest.param("scenario: small\n", "scenario: small\n" + "# \n" * 25, "more than 25 lines", id="too long"),
     ],
 )
