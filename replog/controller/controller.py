@@ -72,8 +72,8 @@ class Controller:
         self._next_balance_ms = 0
         self._next_unclean_scan_ms = 0
         self._last_written_ms = 0
-        # The atomic group in the log whose end is not committed yet, with offsets (SPEC 2.1.6).
-        self._open_group: list[tuple[int, r.MetadataRecord]] = []
+        # Atomic groups in the log whose ends are not committed yet, with offsets, oldest first (SPEC 2.1.6).
+        self._open_groups: list[list[tuple[int, r.MetadataRecord]]] = []
 
     # --- a standby follows ----------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Controller:
         assert not self.is_active
         self.is_active = True
         self.image.undoable = True
-        self._open_group = []
+        self._open_groups = []
         self.sessions.activate(self.image, now_ms)
         self._finished_before = self.recoveries_finished
         self.recoveries = Recoveries()
@@ -119,18 +119,19 @@ class Controller:
         assert self.is_active
         self._committed_offset = max(self._committed_offset, offset)
         self.image.commit(self._committed_offset)
-        if self._open_group and self._open_group[-1][0] <= offset:
-            self._open_group = []
+        while self._open_groups and self._open_groups[0][-1][0] <= offset:
+            del self._open_groups[0]
 
     def deactivate(self) -> None:
         """Stop deciding: take back what was not committed (SPEC 1.8.7); others decide on it now."""
         self.is_active = False
         self.image.undo_to(self._committed_offset)
         self.image.undoable = False
-        begun = [(offset, record) for offset, record in self._open_group if offset <= self._committed_offset]
+        first = self._open_groups[0] if self._open_groups else []  # later ones begin behind its end
+        begun = [(offset, record) for offset, record in first if offset <= self._committed_offset]
         if begun:
             self.image.resume_transaction(begun[1:])  # without the marker that began it
-        self._open_group = []
+        self._open_groups = []
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class Controller:
         batches = [effect.records for effect in effects if isinstance(effect, Append)]
         if len(batches) > 1:
             group = [record for batch in batches for record in batch]
-            self._open_group = list(enumerate(group, start=turn.first_offset))
+            self._open_groups.append(list(enumerate(group, start=turn.first_offset)))
         return effects
 
     def _on_tick(self, turn: Turn) -> None:

@@ -122,6 +122,8 @@ class Recoveries:
                 timeout_ms=turn.policy.settings.unclean_recovery_timeout_ms,
             )
             turn.probe("unclean_recovery_started")
+        else:
+            running.strategy = strategy  # the topic's may have changed, or an operator asked for another
 
     def _try_to_finish(self, turn: Turn, key: TopicIdPartition) -> None:
         topic = turn.image.topics[key.topic_id]

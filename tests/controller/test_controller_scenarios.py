@@ -227,6 +227,38 @@ def test_a_long_group_is_bracketed_and_taken_back_whole(monkeypatch: pytest.Monk
     assert not controller.image.in_transaction
 
 
+def test_two_long_groups_are_taken_back_when_half_of_the_first_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next leader may have had both: what was committed of the first must be there when its end comes."""
+    monkeypatch.setattr(r, "BATCH_RECORDS_MAX", 4)
+    box = cluster()
+    many_topics(box, 9)
+    box.activate()
+    start = box.offset
+    controller: Controller = box.controller
+    follower = Box(min_insync_replicas=2).controller
+    for record in box.image.snapshot():
+        follower.image.replay(record, start - 1)
+
+    log: list[r.MetadataRecord] = []
+    for node in (1, 2):
+        broker = box.image.brokers[NodeId(node)]
+        controller.sessions.touch(broker.broker_id, broker.epoch, 0).last_contact_ms = 0
+        effects = controller.handle(Tick(), box.now_ms, start + len(log))
+        batches = [effect.records for effect in effects if isinstance(effect, Append)]
+        assert len(batches) > 1
+        log += [record for batch in batches for record in batch]
+    controller.committed(start + 5)
+    controller.deactivate()
+    for offset, record in enumerate(log, start):
+        follower.replay(offset, record)
+        if offset > start + 5:
+            controller.replay(offset, record)
+
+    assert dict(follower.image.partitions()) == dict(controller.image.partitions())
+    assert controller.image.brokers == follower.image.brokers
+    assert not controller.image.in_transaction
+
+
 @pytest.mark.parametrize(("metadata_version", "batches"), [(12, [10]), (13, [4, 4, 4]), (25, [4, 4, 4])])
 def test_before_there_were_transactions_a_long_group_is_one_batch(
     monkeypatch: pytest.MonkeyPatch, metadata_version: int, batches: list[int]
@@ -500,6 +532,24 @@ def recovering_cluster(strategy: str = "Balanced") -> Box:
     box.topic().config("unclean.recovery.strategy", strategy)
     lost = partition({"replicas": [1, 2, 3], "isr": [], "last_known": [1, 2], "leader": -1, "leader_epoch": 4})
     return box.replay(r.partition_record(TOPIC_ID, 0, lost))
+
+
+def test_a_strategy_changed_while_a_recovery_runs_holds_for_it() -> None:
+    """KIP-966 part 2: who sets Aggressive because a recovery waits for a broker that is gone does not wait for ever."""
+    box = recovering_cluster().activate()
+    tell_log(box, 3, last_epoch=2, end=500)
+    resource = iac.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE,
+        resource_name=TOPIC,
+        configs=[iac.AlterableConfig(name="unclean.recovery.strategy", config_operation=0, value="Aggressive")],
+    )
+    box.send(iac.IncrementalAlterConfigsRequest(resources=[resource]))
+    beat(box, 2, want_fence=True)
+    tell_log(box, 1, last_epoch=3, end=90)
+    before = box.partition().leader
+    box.tick(after_ms=300_000)
+
+    assert (before, box.partition().leader) == (NO_NODE, 1)
 
 
 def test_the_longest_log_is_found_and_elected() -> None:
