@@ -28,11 +28,13 @@ class Change(msgspec.Struct, kw_only=True):
 
     partitions:  created, changed or gone, in the order of the records, each once.
     topics:      whose settings changed; None for those of all topics.
+    deleted:     ids of topics that were deleted, with their names; others of these names may be there by now.
     """
 
     partitions: dict[TopicIdPartition, None]
     topics: dict[str, None] | None
     brokers: bool
+    deleted: dict[UUID, str] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -81,6 +83,7 @@ class BrokerMetadata:
             self.image.replay(record, last_offset)
         for image in (before, self.image):
             self._change.partitions.update(dict.fromkeys(key for key, _ in image.partitions()))
+        self._change.deleted.update((topic.topic_id, topic.name) for topic in before.topics.values())
         self._change.topics = ALL_TOPICS
         self._note_brokers()
 
@@ -89,6 +92,7 @@ class BrokerMetadata:
         if self.image.in_transaction or self._change.is_empty:
             return None
         change, self._change = self._change, Change(partitions={}, topics={}, brokers=False)
+        change.deleted = {key: name for key, name in change.deleted.items() if key not in self.image.topics}
         return change
 
     def actions(self, keys: Iterable[TopicIdPartition]) -> Iterator[Action]:
@@ -129,7 +133,10 @@ class BrokerMetadata:
 
     def _note_topic(self, topic_id: UUID) -> None:
         topic = self.image.topics.get(topic_id)
-        for index in sorted(topic.partitions) if topic else ():
+        if topic is None:
+            return
+        self._change.deleted[topic_id] = topic.name
+        for index in sorted(topic.partitions):
             self._change.partitions[TopicIdPartition(topic_id, index)] = None
 
     def _note_config(self, record: r.ConfigRecord) -> None:

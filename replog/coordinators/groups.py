@@ -6,7 +6,7 @@ by the shell, which asks `describe`, `fetch`, `listed` and `delete` group by gro
 Groups of the classic protocol are kept here, those of the new one (KIP-848) in `consumer`; an id belongs to one of them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, assert_never
 from uuid import UUID
 
@@ -558,6 +558,16 @@ class GroupCoordinator:
             return [Reply(request.token, answer)]
         ticket = OffsetsForgotten(body.group_id, tuple(gone), request.token, answer)
         return [Write(entries=[offset_tombstone(body.group_id, partition) for partition in gone], ticket=ticket)]
+
+    def on_topics_deleted(self, names: Mapping[str, None]) -> list[Effect]:
+        """Forget the offsets of topics that are gone, as Apache Kafka does: who reads others of these names begins anew."""
+        effects: list[Effect] = []
+        for group_id, offsets in self.offsets.items():
+            gone = tuple(partition for partition in offsets.partitions if partition.topic in names)
+            if gone:
+                entries = [offset_tombstone(group_id, partition) for partition in gone]
+                effects.append(Write(entries=entries, ticket=OffsetsForgotten(group_id, gone, None, None)))
+        return effects
 
     def _offsets_forgotten(self, ticket: OffsetsForgotten) -> list[Effect]:
         offsets = self.offsets.get(ticket.group_id)

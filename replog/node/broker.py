@@ -95,6 +95,7 @@ class Broker:
         self.coordinators = Coordinators(
             config, self.replicas, self.link, self.tasks, lambda: self.hosting.broker_epoch
         )
+        self.hosting.on_deleted = self.coordinators.topics_deleted
         cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
         self.gate = cluster.gate
         self.handlers = self._handlers(cluster)

@@ -109,6 +109,7 @@ class Coordinator:
         self.core = core
         self.leader_epoch = replica.partition.leader_epoch
         self.is_ended = False
+        self.deleted: dict[str, None] = {}  # topics, while this is being loaded
         self.waiting: dict[Token, Waiting] = {}
         self._gathered: list[Write] = []  # of this turn of the loop
         self._last_token = 0
@@ -373,6 +374,16 @@ class Shards:
             seat.is_loaded = True
             self.replicas.world.journal.log("info", f"coordinates {coordinator.replica.name}")
             coordinator.perform(coordinator.core.on_loaded(coordinator.now()))
+            if coordinator.deleted:
+                coordinator.perform(coordinator.core.on_topics_deleted(coordinator.deleted))
+
+    def topics_deleted(self, names: dict[str, None]) -> None:
+        """Tell the coordinators that these topics are gone; those that are being loaded hear of it when they are."""
+        for _, seat in sorted(self.seats.taken.items()):
+            if seat.is_loaded:
+                seat.core.perform(seat.core.core.on_topics_deleted(names))
+            else:
+                seat.core.deleted.update(names)
 
     def on_marker(self, replica: Replica, producer_id: int, *, committed: bool) -> None:
         """Tell the coordinator of this partition that an end marker on it is committed."""

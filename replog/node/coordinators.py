@@ -1,6 +1,6 @@
 """A broker's part in coordinating groups and transactions: which requests go where, and who is told of elections."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import UUID
 
@@ -133,6 +133,10 @@ class Coordinators:
         shards = self.by_topic.get(replica.name.topic)
         if shards is not None:
             shards.resigned(replica)
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """Forget what groups have read of topics that are gone: others of these names begin anew."""
+        self.groups.topics_deleted(dict.fromkeys(names))
 
     def stop(self) -> None:
         """Stop all of it."""

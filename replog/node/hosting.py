@@ -42,6 +42,7 @@ class Hosting:
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
         self.has_begun = False
         self.on_hosted: Callable[[Replica], None] | None = None  # told of each whose metadata changed
+        self.on_deleted: Callable[[Iterable[str]], None] | None = None  # told of topics, before anything is done
         self._earlier: dict[
             TopicIdPartition, None
         ] = {}  # partitions of former lives, kept while a directory is offline
@@ -55,7 +56,11 @@ class Hosting:
             if not self._knows_this_life():
                 return
             self._begin()
-        change = self.metadata.take_change()
+            change = self.metadata.take_change()
+            if change is not None:
+                change.deleted.clear()  # history: groups may have committed offsets of others of these names since
+        else:
+            change = self.metadata.take_change()
         if change is not None:
             self._apply(change)
 
@@ -86,6 +91,8 @@ class Hosting:
         return key is not None and self.directories.logs[name].log.topic_id in (None, key.topic_id)
 
     def _apply(self, change: Change) -> None:
+        if change.deleted and self.on_deleted is not None:
+            self.on_deleted(change.deleted.values())
         self._apply_settings(change)
         self._act(change.partitions)
         if change.brokers:

@@ -78,6 +78,7 @@ class ZooKeeperBroker(Broker):
         self.seat = ControllerSeat(world, config, self.zookeeper, self.tasks)
         self.assigned = AssignedHosting(config, self.replicas, self.directories, self.tasks)
         self.hosting = self.assigned
+        self.hosting.on_deleted = self.coordinators.topics_deleted
         self.control = ControlledBroker(self.metadata, self._state_of, self._topic_id_of)
         self.proposals.version = self.seat.protocol.of(Api.ALTER_PARTITION)
         self.fetching.tells_epoch = False

@@ -20,6 +20,10 @@ class AssignedHosting(Hosting):
         change = self.metadata.take_change()
         if change is None:
             return
+        # One that is there again was given its true id, or is told of again: what groups read of it counts.
+        gone = [name for name in change.deleted.values() if name not in self.metadata.image.topics_by_name]
+        if gone and self.on_deleted is not None:
+            self.on_deleted(gone)
         self._apply_settings(change)
         if change.brokers:
             now_ms = self.world.clock.now_ms()

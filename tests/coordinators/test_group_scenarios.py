@@ -317,3 +317,17 @@ def test_an_offset_written_before_a_deletion_that_does_not_name_it_stays() -> No
 def _other(offset: int) -> list[OffsetCommitRequestTopic]:
     asked = OffsetCommitRequestPartition(partition_index=1, committed_offset=offset)
     return [OffsetCommitRequestTopic(name="t", partitions=[asked])]
+
+
+def test_offsets_of_a_deleted_topic_are_forgotten_also_those_of_open_transactions() -> None:
+    driver, first, _ = a_stable_pair()
+    driver.send(commit(5, first, 2))
+    driver.send(commit_in_transaction(9, producer_id=7))
+
+    driver.perform(driver.core.on_topics_deleted({"other": None}))
+    assert committed(driver) == (5, Error.NONE)
+    driver.perform(driver.core.on_topics_deleted({"t": None}))
+    driver.core.on_marker(7, committed=True)
+
+    assert committed(driver, stable=True) == (-1, Error.NONE)
+    assert committed(replayed(driver), stable=True) == (-1, Error.NONE)
