@@ -11,7 +11,7 @@ import hashlib
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -105,7 +105,11 @@ class Run:
             interrupted = True
         except ClusterError as problem:
             self.failure = str(problem)
-        self.recorder.finish(self._manifest(interrupted=interrupted))
+        except Exception as problem:  # a bug, a full disk: said by who called, but what was seen stays
+            self.failure = f"{type(problem).__name__}: {problem}"
+            raise
+        finally:
+            self.recorder.finish(self._manifest(interrupted=interrupted))
         return Ending(run_dir=self.run_dir, failure=self.failure, interrupted=interrupted)
 
     async def _whole_run(self) -> None:
@@ -123,7 +127,7 @@ class Run:
             await self._phases(cluster, stage)
         finally:
             status.cancel()
-            await asyncio.shield(self._put_down(cluster, stage, collector))
+            await to_its_end(self._put_down(cluster, stage, collector))
 
     # --- the phases ------------------------------------------------------------------------
 
@@ -378,6 +382,18 @@ class Run:
         while True:
             self.progress.update(self._elapsed_ms(), _state_line(cluster), _load_line(stage))
             await asyncio.sleep(STATUS_MS / 1000)
+
+
+async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Do work that must not be left half-way: who is cancelled meanwhile is so only when it is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # the cancellation is what is told
+        raise
 
 
 async def _nothing_more(cluster: Cluster) -> None:

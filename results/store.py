@@ -79,15 +79,27 @@ class Recorder:
             self._write_by_partition(schema, rows.add_column(0, "run_id", run_id).cast(schema.arrow))
 
     def close_segment(self) -> None:
-        """Make all rows so far survive this process."""
+        """Make all rows so far survive this process; those of a table that cannot be written go with the next segment."""
         with self._closing:
             with self._lock:
                 closing, self._rows = self._rows, {name: [] for name in TABLES}
                 self._row_count = 0
             self._segment += 1
-            for name, rows in closing.items():
-                if rows:
-                    self._write_by_partition(TABLES[name], self._columns(TABLES[name], rows))
+            for name in [name for name, rows in closing.items() if rows]:
+                try:
+                    self._write_by_partition(TABLES[name], self._columns(TABLES[name], closing[name]))
+                except OSError:
+                    self._take_back(name, closing)
+                    raise
+                del closing[name]
+
+    def _take_back(self, half_written: str, rows: Mapping[str, list[Row]]) -> None:
+        for path in (self.run_dir / "recording" / half_written).glob(f"tp=*/part-{self._segment:05}.parquet"):
+            path.unlink()
+        with self._lock:
+            for name, former in rows.items():
+                self._rows[name] = former + self._rows[name]
+                self._row_count += len(former)
 
     def finish(self, manifest_fields: Mapping[str, Any]) -> dict[str, Any]:
         """Close the last segment and write manifest.json: the recording is complete.

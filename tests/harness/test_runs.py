@@ -107,7 +107,7 @@ def test_a_mutant_is_a_violation_that_names_the_records(tmp_path):
     assert all(found.value is not None and found.acknowledged_ns is not None for found in lost)
 
 
-@pytest.mark.parametrize("moment", ["start", "warm-up", "kill broker"])
+@pytest.mark.parametrize("moment", ["start", "warm-up", "kill broker", "collect"])
 def test_an_interrupted_run_leaves_a_recording_and_nothing_else(tmp_path, moment):
     process, nodes = begun(tmp_path, scenario(tmp_path, "kill: leader(p0)"), until=moment)
 
@@ -118,7 +118,10 @@ def test_an_interrupted_run_leaves_a_recording_and_nothing_else(tmp_path, moment
     assert process.returncode == 130
     all_end(nodes)
     (made,) = tmp_path.glob("runs/*")
-    assert Recording.open(made).manifest["interrupted"]
+    recording = Recording.open(made)
+    assert recording.manifest["interrupted"]
+    if moment == "collect":
+        assert recording.table("logs").num_rows > 0  # what was under way came to its end
     judged = [sys.executable, "-m", "harness.cli.main", "check", "--engine", "inline", str(made)]
     assert subprocess.run(judged, cwd=ROOT, capture_output=True, check=False).returncode == 2
 

@@ -1,0 +1,83 @@
+"""What goes wrong in the middle: a run that a bug ends, work that is cancelled, a segment that cannot be written."""
+
+import asyncio
+import errno
+
+import pytest
+
+from harness.catalog import scenario_file
+from harness.plan import made
+from harness.progress import Silent
+from harness.run import to_its_end
+from harness.schedule import load
+from harness.simulated import conduct_simulated
+from results.store import Recorder, Recording
+from workloads import produce_consume
+
+
+def test_a_run_that_a_bug_ends_keeps_what_was_recorded(tmp_path, monkeypatch):
+    async def broken(stage, plan):
+        await asyncio.sleep(0.1)
+        raise ZeroDivisionError("a bug of a workload")
+
+    monkeypatch.setattr(produce_consume, "run", broken)
+    plan = made(load(scenario_file("produce-consume"), {}), seed=1, cluster="simulated", time_ms=1000, mutants=())
+
+    with pytest.raises(ZeroDivisionError):
+        conduct_simulated(plan, tmp_path, Silent())
+
+    recording = Recording.open(tmp_path)
+    assert recording.manifest["failure"] == "ZeroDivisionError: a bug of a workload"
+    assert recording.table("metadata").num_rows > 0
+
+
+def test_work_that_must_end_ends_before_the_cancellation_goes_on():
+    done = []
+
+    async def work():
+        await asyncio.sleep(0.01)
+        done.append("work")
+
+    async def cancelled():
+        try:
+            await to_its_end(work())
+        finally:
+            done.append("after it")
+
+    async def scene():
+        task = asyncio.create_task(cancelled())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scene())
+
+    assert done == ["work", "after it"]
+
+
+def test_rows_of_a_segment_that_could_not_be_written_are_in_the_next_one(tmp_path, monkeypatch):
+    recorder = Recorder(tmp_path, "run")
+    write = Recorder._write
+
+    def full(self, table, topic_partition, rows):
+        if topic_partition == "t-1":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, table, topic_partition, rows)
+
+    for partition in (0, 1):
+        recorder.row(
+            "watermarks", observer="node-1", source="node", topic="t", partition=partition, at_ns=1, log_end_offset=5
+        )
+    recorder.row("phases", name="warm-up", start_ns=0, end_ns=1, load=[])
+    monkeypatch.setattr(Recorder, "_write", full)
+    with pytest.raises(OSError, match="No space"):
+        recorder.close_segment()
+    monkeypatch.setattr(Recorder, "_write", write)
+
+    recorder.finish({})
+
+    recording = Recording.open(tmp_path)
+    assert recording.table("watermarks")["partition"].to_pylist() == [0, 1]
+    assert recording.table("phases")["name"].to_pylist() == ["warm-up"]
