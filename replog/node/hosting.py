@@ -75,6 +75,8 @@ class Hosting:
         if self.directories.offline:
             self._earlier = dict.fromkeys(assigned.values())
         for name in list(self.directories.logs):
+            key = assigned.get(name)
+            self.directories.choose(name, None if key is None else key.topic_id)
             if name in self.directories.logs and not self._belongs(name, assigned.get(name)):
                 self._put_aside(name)
         self._act(assigned.values())

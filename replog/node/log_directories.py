@@ -73,6 +73,7 @@ class LogDirectories:
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._prepared: dict[TopicPartition, str] = {}
+        self._rivals: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
         self._gone: dict[str, dict[TopicPartition, None]] = {}  # by path: logs that its checkpoints may still name
 
     def open(self) -> None:
@@ -172,15 +173,37 @@ class LogDirectories:
                     self.unfinished[name] = path
 
     def _keep(self, name: TopicPartition, found: StoredLog) -> None:
-        """Keep a log; of two of one name, which a move that was not finished leaves, the one that goes further."""
+        """Keep a log; of two of one name, which a move that was not finished leaves, the one that goes further.
+
+        A directory that was offline may hold the log of a topic that was deleted meanwhile, and created again in another
+        directory: which of them is wanted is said by the metadata (`choose`).
+        """
         other = self.logs.get(name)
         if other is None:
             self.logs[name] = found
             return
         first, second = (found, other) if goes_further(found.log, other.log) else (other, found)
-        self.logs[name] = second
-        self.put_aside(name)
         self.logs[name] = first
+        if first.log.topic_id != second.log.topic_id and None not in (first.log.topic_id, second.log.topic_id):
+            self._rivals.setdefault(name, []).append(second)
+        else:
+            self._put_aside(name, second)
+
+    def choose(self, name: TopicPartition, topic_id: UUID | None) -> None:
+        """Of several topics' logs of one name keep that of this topic, and put the others aside."""
+        for rival in self._rivals.pop(name, []):
+            if rival.directory in self.offline:
+                continue
+            other = rival
+            if rival.log.topic_id == topic_id and name in self.logs:
+                other, self.logs[name] = self.logs[name], rival
+            elif rival.log.topic_id == topic_id:
+                self.logs[name] = rival
+                continue
+            try:
+                self._put_aside(name, other)
+            except OSError as problem:
+                self.fail(other.directory, problem)
 
     def _offsets(self, path: str, file: str) -> dict[TopicPartition, int]:
         try:
@@ -311,7 +334,9 @@ class LogDirectories:
 
     def put_aside(self, name: TopicPartition) -> None:
         """Rename the folder of a log that no committed partition claims."""
-        stored = self.logs.pop(name)
+        self._put_aside(name, self.logs.pop(name))
+
+    def _put_aside(self, name: TopicPartition, stored: StoredLog) -> None:
         self._note_gone(stored.directory, name)
         stored.log.close_files()
         disk = self.world.disk

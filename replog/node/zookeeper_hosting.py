@@ -60,6 +60,7 @@ class AssignedHosting(Hosting):
             self.give_up(GiveUp(name, delete=False))  # its log may be about to be deleted
         for name in list(self.directories.logs):
             if name not in wanted and name not in moved:
+                self.directories.choose(name, None)
                 self.directories.put_aside(name)
 
     def rename(self, renamed: Rename) -> None:
@@ -75,6 +76,7 @@ class AssignedHosting(Hosting):
             self._assign(Assigned(key, replica.name, state))
 
     def _put_foreign_aside(self, assigned: Assign) -> None:
+        self.directories.choose(assigned.name, assigned.key.topic_id)
         stored = self.directories.find(assigned.name)
         if stored is None or assigned.key.topic_id == id_of_name(assigned.name.topic):
             return

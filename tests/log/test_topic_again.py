@@ -20,10 +20,10 @@ SETTINGS = LogSettings()
 FORMER, LATTER = UUID(int=7), UUID(int=8)
 
 
-async def opened(disk: SimulatedDisk) -> LogDirectories:
+async def opened(disk: SimulatedDisk, *paths: str) -> LogDirectories:
     journal = SimpleNamespace(log=lambda level, text: None, probe=lambda name: None)
     world: Any = SimpleNamespace(disk=disk, journal=journal, clock=SimpleNamespace(wall_ms=lambda: 1))
-    directories = LogDirectories(world, ["/data/a"], SETTINGS)
+    directories = LogDirectories(world, list(paths or ["/data/a"]), SETTINGS)
     directories.open()
     return directories
 
@@ -84,3 +84,30 @@ def test_a_topic_created_again_does_not_inherit_from_checkpoints(go: Any, ends_b
     assert figures == [0, 10, 0]
     other = directories.logs[OTHER]
     assert (other.log.log_start_offset, other.log.log_end_offset, other.high_watermark) == (8, 12, 12)
+
+
+@pytest.mark.parametrize("wanted", [FORMER, LATTER])
+def test_of_two_topics_logs_of_one_name_the_committed_topics_is_kept(wanted: UUID) -> None:
+    """A directory was offline while a topic was deleted and created again in another one: then it comes back."""
+    disk = formatted()
+    disk.make_directory("/data/b")
+    disk.replace_file("/data/b/meta.properties", f"version=1\ndirectory.id={UUID(int=2)}\n".encode())
+
+    async def story() -> LogDirectories:
+        await with_former(disk)
+        directories = await opened(disk, "/data/b")
+        latter = directories.create(NAME, SETTINGS)
+        latter.log.assign_topic_id(LATTER)
+        for _ in range(3):
+            append(latter.log, epoch=0)
+        both = await opened(disk, "/data/a", "/data/b")
+        both.choose(NAME, wanted)
+        return both
+
+    directories = asyncio.run(story())
+
+    kept = directories.logs[NAME]
+    assert (kept.log.topic_id, kept.log.log_end_offset) == (wanted, 12 if wanted == FORMER else 3)
+    assert kept.directory == ("/data/a" if wanted == FORMER else "/data/b")
+    other = "/data/b" if wanted == FORMER else "/data/a"
+    assert f"{NAME}.0-stray" in disk.list_directory(other)
