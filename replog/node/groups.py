@@ -90,6 +90,9 @@ class GroupApi:
             error = (await self.verifier.ask(body.transactional_id, [wanted], adds=adds))[partition.name]
             if request.is_answered:
                 return
+            if coordinator.is_ended:  # no fault of the producer's: the guards went with the leadership
+                request.reply(refused_commit_in_transaction(body, Error.NOT_COORDINATOR))
+                return
             is_open = not partition.needs_verification(body.producer_id, body.producer_epoch)
             if error is Error.NONE and not is_open and not partition.verifications.holds(body.producer_id, guard):
                 error = Error.INVALID_TXN_STATE  # ended while we asked
