@@ -227,7 +227,9 @@ class Hosting:
             lag_ms_max=self.config.integer("replica.lag.time.max.ms"),
             refuses_while_recovering=self.config.text("leader.recovery") != "off",
         )
-        partition.disk_failed = lambda problem: self.directories.fail_directory_of(assigned.name, problem)
+        partition.disk_failed = lambda problem: self.directories.fail_directory_of_log(
+            assigned.name, partition.log, problem
+        )
         partition.verifies_transactions = self.config.flag("transaction.partition.verification.enable")
         partition.min_insync_replicas = self.settings.min_insync_replicas(self.metadata.image, assigned.name.topic)
         replica = Replica(assigned.key, partition)

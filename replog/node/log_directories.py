@@ -135,6 +135,12 @@ class LogDirectories:
         if stored is not None:
             self.fail(stored.directory, problem)
 
+    def fail_directory_of_log(self, name: TopicPartition, log: Log, problem: OSError) -> None:
+        """Take the directory offline that this log lies in; the files of one that was deleted are closed, not broken."""
+        stored = self.logs.get(name)
+        if stored is not None and stored.log is log:
+            self.fail(stored.directory, problem)
+
     def _open_directory(self, path: str, *, recover: bool) -> None:
         recovery_points = self._offsets(path, RECOVERY_POINTS)
         log_starts = self._offsets(path, LOG_STARTS)

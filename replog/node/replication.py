@@ -251,7 +251,9 @@ class SourceLoop:
         """Ask for the leader's offsets and come back into its range (SPEC 3.3)."""
         latest = await self._list_offset(connection, replica, leader_epoch, LATEST_TIMESTAMP)
         earliest = await self._list_offset(connection, replica, leader_epoch, EARLIEST_TIMESTAMP)
-        if not self.source.is_current(replica.name, leader_epoch) or replica.partition.leadership is not None:
+        if not replica.is_hosted or replica.partition.leadership is not None:
+            return
+        if not self.source.is_current(replica.name, leader_epoch):
             return
         if latest is None or earliest is None:
             self.source.back_off(replica.name, self.world.clock.now_ms())

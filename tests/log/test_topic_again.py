@@ -111,3 +111,21 @@ def test_of_two_topics_logs_of_one_name_the_committed_topics_is_kept(wanted: UUI
     assert kept.directory == ("/data/a" if wanted == FORMER else "/data/b")
     other = "/data/b" if wanted == FORMER else "/data/a"
     assert f"{NAME}.0-stray" in disk.list_directory(other)
+
+
+def test_what_fails_on_the_closed_files_of_a_former_log_says_nothing_of_its_directory() -> None:
+    """A late truncation or compaction of a deleted replica finds its files closed; its successor's are fine."""
+    disk = formatted()
+
+    async def story() -> list[list[str]]:
+        directories = await with_former(disk)
+        former = directories.logs[NAME].log
+        directories.delete(NAME)
+        latter = directories.create(NAME, SETTINGS)
+        seen = []
+        for log in (former, latter.log):
+            directories.fail_directory_of_log(NAME, log, OSError(9, "Bad file descriptor"))
+            seen.append(list(directories.offline))
+        return seen
+
+    assert asyncio.run(story()) == [[], ["/data/a"]]
