@@ -1,6 +1,7 @@
 """M10: an AlterPartition from before a follower's restart lets the restarted one in (PITFALLS M10, `ap.no_broker_epoch`).
 
-Evidence: a replica with an emptied disk is in the ISR and leads from offset 0. KIP-903, KAFKA-14139.
+Evidence: a replica that lost records is in the ISR and leads without them. KIP-903, KAFKA-14139. (One with a new disk is
+noticed in any case: the id of its directory raises the partition epoch.)
 """
 
 from replog.controller import alter_partition
