@@ -7,6 +7,7 @@ publishes its own sha256 beside it: that alone says that it is the one that was 
 """
 
 import hashlib
+import lzma
 import sys
 import zipfile
 import zlib
@@ -137,7 +138,13 @@ def unpacked(archive_path: Path, folder: Path) -> Bundle:
             folder.mkdir(parents=True)
             for file in content.files:
                 _unpack(archive, file, folder)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as problem:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        RuntimeError,
+    ) as problem:  # or encrypted, or of another kind
         raise Tampered(f"{archive_path}: not a whole archive: {problem}") from None
     return content
 

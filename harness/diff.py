@@ -98,7 +98,15 @@ def _made_with(run_dir: Path) -> dict[str, str]:
 def _schedule(run_dir: Path) -> dict[str, str]:
     path = run_dir / "schedule.jsonl"
     lines = path.read_bytes().splitlines() if path.is_file() else []
-    return _flat({f"fault {index}": msgspec.json.decode(line) for index, line in enumerate(lines) if line})
+    return _flat({f"fault {index}": _decoded(line) for index, line in enumerate(lines) if line})
+
+
+def _decoded(line: bytes) -> object:
+    """Return a line of a schedule; as text where its harness was killed while it wrote it."""
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return line.decode(errors="replace")
 
 
 def _said(run_dir: Path) -> dict[str, str]:
@@ -115,7 +123,9 @@ def _traces(runs: tuple[Path, Path], plans: tuple[Plan, Plan]) -> tuple[str, dic
     difference = first_difference(*(trace_of(run) for run in runs))
     if difference is None:
         return "the same history, event by event", {}
-    lines = {run.name: _lines(plan, difference) for run, plan in zip(runs, plans, strict=True)}
+    is_told_apart = runs[0].name != runs[1].name
+    names = [run.name if is_told_apart else str(run) for run in runs]
+    lines = {name: _lines(plan, difference) for name, plan in zip(names, plans, strict=True)}
     return f"two histories from number {difference} of the trace on", lines
 
 

@@ -157,6 +157,8 @@ class Nightly:
         self._kept_findings: list[KnownFinding] = []
         self._scenarios: dict[str, Scenario] = {name: load_scenario(scenario_file(name), {}) for name in config.sweeps}
         self._counts = {one.name: Swept(scenario=one.name) for one in self._scenarios.values()}
+        if len(self._counts) < len(self._scenarios):
+            raise BadScenario("sweeps: two scenarios of one name: runs are told apart by scenario and seed")
         self.night = Night(
             name=config.nightly,
             began=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -307,11 +309,11 @@ class Nightly:
     def _confirmation(self, run: RealRun, seed: int) -> Confirmation:
         began = time.monotonic()
         scenario = load_scenario(scenario_file(run.scenario), {})
-        plan = made(scenario, seed=seed, cluster=run.cluster, time_ms=None, mutants=())
         self._told(f"real nodes   {run.scenario} on {run.cluster}, seed {seed}")
         try:
+            plan = made(scenario, seed=seed, cluster=run.cluster, time_ms=None, mutants=())
             judged = self._conduct(plan, self._out / "runs")
-        except ClusterError as problem:
+        except (ClusterError, BadScenario) as problem:  # also a fault that this machine cannot do
             return Confirmation(
                 scenario=run.scenario, cluster=run.cluster, seed=seed, verdict="ERROR", claim="could not be run",
                 reasons=[str(problem)], seconds=round(time.monotonic() - began, 1), run_dir="",

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -35,9 +36,9 @@ def published(folder: Path, statement_file: Path, out: Path, most_evidence: int)
     (out / BUNDLES).mkdir(parents=True)
     evidence = {}
     for run in telling(found.runs, folder, most_evidence):
-        target = out / BUNDLES / f"{run.run_id}.zip"
+        target = unused(out / BUNDLES / f"{run.run_id}.zip")  # runs of one name in two folders are two runs
         bundle(folder / run.place, target)
-        evidence[run.run_id] = (f"{BUNDLES}/{target.name}", sha256_of(target))
+        evidence[run.place] = (f"{BUNDLES}/{target.name}", sha256_of(target))
     made_with = {
         "tribunal": commit(), "lock file": lock_sha256(), "Python": sys.version.split()[0], "platform": sys.platform,
     }  # fmt: skip
@@ -47,13 +48,19 @@ def published(folder: Path, statement_file: Path, out: Path, most_evidence: int)
     )  # fmt: skip
 
 
+def unused(path: Path) -> Path:
+    """Return a path, with a number in its name where there is something already."""
+    places = (path if number == 1 else path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
+    return next(place for place in places if not place.exists())
+
+
 def read_statement(path: Path) -> Statement:
     """Read campaign.yaml; `BadScenario` in one line says what is wrong with it."""
     try:
         return msgspec.convert(yaml.safe_load(path.read_text()), Statement)
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
-    except (yaml.YAMLError, msgspec.ValidationError) as problem:
+    except (yaml.YAMLError, ValueError) as problem:  # also text that is none, a date that no calendar has
         raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
 
 

@@ -68,7 +68,7 @@ def nightly(  # noqa: PLR0917 - options
 
 def _shard(text: str) -> Shard:
     index, slash, count = text.partition("/")
-    if not (slash and index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+    if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
         raise BadScenario(f"shard {text!r}: write i/n, e.g. 2/4")
     return Shard(int(index), int(count))
 

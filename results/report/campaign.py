@@ -63,7 +63,7 @@ def write(
 
     folder:    the runs.
     claims:    property -> what it checks, in words; `faults`: kind of fault -> what it does, in words.
-    evidence:  run id -> (bundle's path below the page's folder, its sha256).
+    evidence:  run's place -> (bundle's path below the page's folder, its sha256).
     bound:     the 95 % bound over these runs.
     """
     content = campaign(folder, statement, claims, faults, evidence, bound, made_with)

@@ -181,6 +181,27 @@ def test_runs_of_two_seeds_differ_in_plan_and_from_some_event_on(runs):
     assert all(result.first_event.values())
 
 
+def test_runs_of_one_name_in_two_folders_are_told_apart(runs, tmp_path):
+    copies = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    for source, copy in zip(runs, copies, strict=True):
+        shutil.copytree(source, copy)
+    with (copies[1] / "schedule.jsonl").open("ab") as schedule:
+        schedule.write(b'{"index":')  # its harness was killed
+
+    assert set(compared(*copies).first_event) == {str(copy) for copy in copies}
+
+
+def test_an_encrypted_archive_is_refused(archive, tmp_path):
+    content = bytearray(archive.read_bytes())
+    content[6] |= 1
+    entry = content.index(b"PK\x01\x02")
+    content[entry + 8] |= 1
+    (tmp_path / "x.zip").write_bytes(content)
+
+    with pytest.raises(Tampered, match="encrypted"):
+        verified(tmp_path / "x.zip", "inline")
+
+
 def test_a_run_does_not_differ_from_itself(runs):
     result = compared(runs[0], runs[0])
 

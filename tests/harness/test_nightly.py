@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.cli.main import exit_code
-from harness.nightly import Nightly, Shard, Terms, first_seed_of, read_config
+from harness.nightly import Nightly, RealRun, Shard, Terms, first_seed_of, read_config
 from harness.schedule import BadScenario
 from results.night import load
 from results.verdict import RunVerdict, Verdict
@@ -137,3 +137,24 @@ def test_no_former_night(tmp_path, capsys):
         read_config(tmp_path / "nowhere.yaml")
     assert exit_code(["nightly", str(written(tmp_path)), "--last", str(tmp_path / "last.json")]) == 64
     assert "not a nightly.json" in capsys.readouterr().err
+
+
+def test_a_fault_that_this_cluster_cannot_do_is_one_run_of_the_night_not_its_end(tmp_path):
+    (tmp_path / "odd.yaml").write_text(
+        "scenario: odd\nworkload: produce-consume\nsteps: [{late-news: random broker}]\n"
+    )
+    night = night_in(tmp_path, budget_s=30, shard=Shard(1, 1), first_seed=5, jobs=1)
+
+    told = night._confirmation(RealRun(scenario=str(tmp_path / "odd.yaml"), cluster="containers"), 5)
+
+    assert told.verdict == "ERROR"
+    assert "late-news" in told.reasons[0]
+
+
+def test_two_scenarios_of_one_name_are_refused(tmp_path, capsys):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text("scenario: same\nworkload: produce-consume\nsteps: []\n")
+    text = f"nightly: x\nsweeps: {{{tmp_path}/one.yaml: 1, {tmp_path}/two.yaml: 1}}\n"
+
+    assert exit_code(["nightly", str(written(tmp_path, text)), "--out", str(tmp_path / "out")]) == 64
+    assert "two scenarios of one name" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """A campaign's page: what is counted agrees with the runs, what is not said is said to be unsaid, others can verify."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,17 @@ def test_what_we_have_published_can_be_verified(archive):
 
 def test_we_have_published_our_own_system_and_a_real_kafka():
     assert {archive.parents[1].name for archive in PUBLISHED} == {"apache-kafka", "replog"}
+
+
+def test_runs_of_one_name_in_two_folders_both_have_their_evidence(runs, statement, tmp_path):
+    (run, *_) = sorted(runs.glob("*/"))
+    for night in ("one", "two"):
+        shutil.copytree(run, tmp_path / "nights" / night / run.name)
+    site = tmp_path / "site"
+
+    code = exit_code(["publish", str(tmp_path / "nights"), "--statement", str(statement), "-o", str(site)])
+
+    assert code == 0
+    archives = sorted(path.name for path in (site / "evidence").iterdir())
+    assert archives == [f"{run.name}.2.zip", f"{run.name}.zip"]
+    assert all(name in (site / "index.html").read_text() for name in archives)
