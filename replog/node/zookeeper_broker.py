@@ -325,8 +325,9 @@ class ZooKeeperBroker(Broker):
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             self._configured |= dict.fromkeys(topics)
-        if body.controller_epoch > self.control.standing.controller_epoch:
-            self.control.topic_ids.clear()  # we may have missed what the former one told: deletions
+        standing = self.control.standing
+        if body.controller_epoch > standing.controller_epoch or body.broker_epoch > standing.broker_epoch:
+            self.control.topic_ids.clear()  # we may have missed what was told before: deletions
         await self._learn_ids(topics_without_id(body))
 
     async def _learn_ids(self, topics: list[str]) -> None:

@@ -36,7 +36,7 @@ from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
 from replog.zookeeper import acceptance
 from replog.zookeeper.acceptance import Standing
-from replog.zookeeper.requests import DELETED, NO_EPOCH
+from replog.zookeeper.requests import DELETED, FULL, NO_EPOCH
 
 LISTENER: Final = "PLAINTEXT"
 
@@ -99,6 +99,8 @@ class ControlledBroker:
         self.controller_id: NodeId = NodeId(-1)
         self.has_metadata = False
         self._complete = NO_BROKER_EPOCH  # the latest life of which all that it hosts has been named
+        self._complete_reign = -1  # the latest controller epoch in which it has been
+        self._told_all = Standing(NO_BROKER_EPOCH, -1)  # the latest life and reign that were told all metadata
         self._hosted = hosted
         self._hosted_id = hosted_id
 
@@ -110,6 +112,7 @@ class ControlledBroker:
     def registered(self, broker_epoch: BrokerEpoch) -> None:
         """Begin a life in ZooKeeper, the first or a later one of this process."""
         self.standing = Standing(broker_epoch, self.standing.controller_epoch)
+        self.topic_ids.clear()  # topics may have been deleted since the last life
 
     def handle(self, request: ControlRequestBody) -> list[Effect]:
         """Take one control request; return what has to be done about it, in order."""
@@ -141,18 +144,23 @@ class ControlledBroker:
             error, assigned = self._assigned(TopicIdPartition(known_id, name.partition), name, told)
             effects += assigned
             errors.append((topic, known_id, told.partition_index, error))
-        if self._is_first_of_its_life(request):
-            self._complete = BrokerEpoch(request.broker_epoch)
+        if self._names_all(request):
+            self._complete = max(self._complete, BrokerEpoch(request.broker_epoch))
+            self._complete_reign = request.controller_epoch
             effects.append(KeepOnly(tuple(named)))
         effects.append(Answer(_leader_and_isr_answer(errors)))
         return effects
 
-    def _is_first_of_its_life(self, request: li.LeaderAndIsrRequest) -> bool:
+    def _names_all(self, request: li.LeaderAndIsrRequest) -> bool:
         """Tell whether the request surely names all that is hosted (SPEC 3.12.8): without an epoch nobody knows.
 
-        It may come before we hear of our new life ourselves (3.12.3); the next one is then no longer the first.
+        It may come before we hear of our new life ourselves (3.12.3); the next one is then no longer the first. So does
+        the first of a new controller, which says so: the former one may have ended before it took from us what a
+        reassignment moved away. Another copy of it may be late, and no longer name all.
         """
-        return request.broker_epoch > self._complete
+        if request.broker_epoch > self._complete:
+            return True
+        return request.type == FULL and request.controller_epoch > self._complete_reign
 
     def _assigned(
         self, key: TopicIdPartition, name: TopicPartition, told: li.LeaderAndIsrPartitionState
@@ -225,6 +233,8 @@ class ControlledBroker:
                 records += settings  # they come from ZooKeeper, and went with the former id
             new[topic] = known_id
             records.append(_partition_record(known_id, told))
+        if self._tells_all(request):
+            doomed |= {topic: None for topic in image.topics_by_name if topic not in new}
         for topic in doomed:
             known = image.topics_by_name.get(topic)
             if known is not None:
@@ -232,6 +242,15 @@ class ControlledBroker:
         self.metadata.replay(list(enumerate(records, start=image.last_offset + 1)))
         self.has_metadata = True
         return [*effects, Answer(um.UpdateMetadataResponse())]
+
+    def _tells_all(self, request: um.UpdateMetadataRequest) -> bool:
+        """Tell whether this is the first of a life or a reign: what it does not name was deleted while nobody told us."""
+        told = self._told_all
+        self._told_all = Standing(
+            max(told.broker_epoch, BrokerEpoch(request.broker_epoch)),
+            max(told.controller_epoch, request.controller_epoch),
+        )
+        return self._told_all != told
 
     def _settings(self, topic: str) -> list[r.ConfigRecord]:
         values = self.metadata.image.configs.get((TOPIC_RESOURCE, topic), {})

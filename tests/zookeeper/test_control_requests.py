@@ -3,6 +3,8 @@
 from typing import Any
 from uuid import UUID
 
+from msgspec import structs
+
 from replog.broker.isr import PartitionState
 from replog.broker.metadata import BrokerMetadata
 from replog.controller.records import ConfigRecord
@@ -12,6 +14,7 @@ from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, 
 from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import update_metadata as um
 from replog.zookeeper.broker import Answer, Assign, ControlledBroker, KeepOnly
+from replog.zookeeper.requests import FULL, INCREMENTAL
 
 
 def request(broker_epoch: int) -> li.LeaderAndIsrRequest:
@@ -89,3 +92,43 @@ def test_a_topic_keeps_its_settings_when_its_true_id_is_told() -> None:
 
     assert broker.metadata.image.topics_by_name["t"].topic_id == UUID(int=7)
     assert broker.metadata.image.topic_config("t", "min.insync.replicas") == "2"
+
+
+def test_what_a_former_controller_did_not_take_away_is_given_up_once_the_next_names_all() -> None:
+    """A reassignment is written before the replica that goes is told; a late copy of the request names all no more."""
+    broker = a_broker()
+    broker.handle(request(50))
+    full = structs.replace(request(50), controller_epoch=10, type=FULL)
+
+    names_all = [
+        any(isinstance(effect, KeepOnly) for effect in broker.handle(each))
+        for each in (structs.replace(full, type=INCREMENTAL, controller_epoch=9), full, full)
+    ]
+
+    assert names_all == [False, True, False]
+
+
+def test_a_topic_that_was_deleted_while_nobody_told_this_broker_is_known_no_more() -> None:
+    """Its session was lost meanwhile, or the controller's reign ended; what comes later tells changes only."""
+    for broker_epoch, controller_epoch, is_known in ((50, 9, True), (60, 9, False), (50, 10, False)):
+        broker = a_broker()
+        state = um.UpdateMetadataPartitionState(leader=1, leader_epoch=5, isr=[1], replicas=[1, 2])
+        for topics, life, reign in ((("t", "u"), 50, 9), (("u",), broker_epoch, controller_epoch)):
+            named = [
+                um.UpdateMetadataTopicState(topic_name=topic, topic_id=UUID(int=ord(topic)), partition_states=[state])
+                for topic in topics
+            ]
+            broker.handle(um.UpdateMetadataRequest(controller_epoch=reign, broker_epoch=life, topic_states=named))
+
+        assert ("t" in broker.metadata.image.topics_by_name) is is_known
+        assert "u" in broker.metadata.image.topics_by_name
+
+
+def test_what_zookeeper_said_of_ids_does_not_outlive_a_registration() -> None:
+    """Topics may have been deleted and created again since; requests before 2.8 would give the new one the old id."""
+    broker = a_broker()
+    broker.topic_ids["t"] = UUID(int=7)
+
+    broker.registered(BrokerEpoch(60))
+
+    assert broker.topic_ids == {}
