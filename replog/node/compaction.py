@@ -37,7 +37,8 @@ class Compaction:
                     try:
                         await self._compact(replica)
                     except OSError as problem:
-                        replica.partition.go_offline(problem)
+                        if replica.partition.log is log:  # else it has moved away from the disk that says no
+                            replica.partition.go_offline(problem)
                     except CorruptBatch as problem:
                         self.world.journal.log("warning", f"{replica.name}: not compacted: {problem}")
         finally:

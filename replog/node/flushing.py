@@ -88,16 +88,17 @@ class Flushing:
 
     async def _flush(self, replicas: Sequence[Replica]) -> None:
         """Sync the logs of one directory; if that fails, none of them is durable and none is asked again."""
-        flushes = [
-            (replica, replica.partition.log.begin_flush()) for replica in replicas if not replica.partition.is_offline
-        ]
+        logs = [(replica, replica.partition.log) for replica in replicas if not replica.partition.is_offline]
+        flushes = [(replica, log, log.begin_flush()) for replica, log in logs]
         try:
-            await self.disk.sync_in_background([file for _, flush in flushes for file in flush.files])
+            await self.disk.sync_in_background([file for _, _, flush in flushes for file in flush.files])
             await linger(self.replicas.world, "flush is noticed late")
-            for replica, flush in flushes:
-                if replica.is_hosted and not replica.partition.is_offline:
-                    replica.partition.log.complete_flush(flush)
+            for replica, log, flush in flushes:
+                # One that has moved to another directory meanwhile is durable there, and that one has not failed.
+                if replica.is_hosted and not replica.partition.is_offline and replica.partition.log is log:
+                    log.complete_flush(flush)
                     self.replicas.flushed(replica)
         except OSError as problem:
-            for replica, _ in flushes:
-                replica.partition.go_offline(problem)
+            for replica, log, _ in flushes:
+                if replica.partition.log is log:
+                    replica.partition.go_offline(problem)

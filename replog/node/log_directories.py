@@ -370,11 +370,16 @@ class LogDirectories:
                     self.fail(directory.path, problem)
 
     def write_recovery_points(self) -> None:
-        """Checkpoint how far logs are durable: after a truncation at once, for what is written next may be new below it."""
+        """Checkpoint how far logs are durable: after a truncation at once, for what is written next may be new below it.
+
+        With where they begin: a log that was cut below its start begins there, and the next start would hide what comes then.
+        """
         for directory in self._directories():
-            offsets = {name: log.flushed_offset for name, log in directory.logs.items()}
+            recovery_points = {name: log.flushed_offset for name, log in directory.logs.items()}
+            log_starts = {name: log.log_start_offset for name, log in directory.logs.items()}
             try:
-                write_offsets(self.world.disk, f"{directory.path}/{RECOVERY_POINTS}", offsets)
+                write_offsets(self.world.disk, f"{directory.path}/{RECOVERY_POINTS}", recovery_points)
+                write_offsets(self.world.disk, f"{directory.path}/{LOG_STARTS}", log_starts)
             except OSError as problem:
                 self.fail(directory.path, problem)
 
@@ -382,22 +387,25 @@ class LogDirectories:
         """Make durable what is not yet, without holding up the event loop, and checkpoint how far that is."""
         for name, stored in list(self.logs.items()):
             if self.logs.get(name) is stored:
+                path = stored.directory  # of what is synced: the log may lie elsewhere when the disk says no
                 try:
-                    await self._flush(stored)
+                    await self._flush(name, stored)
                 except OSError as problem:
                     # Never a second try: Linux forgets what it could not write, and the next fsync says yes.
-                    self.fail_directory_of(name, problem)
+                    self.fail(path, problem)
         for directory in self._directories():
             try:
                 self._write_checkpoints(directory)
             except OSError as problem:
                 self.fail(directory.path, problem)
 
-    async def _flush(self, stored: StoredLog) -> None:
-        flush = stored.log.begin_flush()
+    async def _flush(self, name: TopicPartition, stored: StoredLog) -> None:
+        log = stored.log
+        flush = log.begin_flush()
         if flush.files:
             await self.world.disk.sync_in_background(flush.files)
-            stored.log.complete_flush(flush)
+            if self.logs.get(name) is stored and stored.log is log:  # neither deleted nor moved meanwhile
+                log.complete_flush(flush)
 
     def close_in_order(self, broker_epoch: BrokerEpoch) -> None:
         """Close everything and say so for the next start; a directory that fails gets no such word."""
