@@ -16,7 +16,7 @@ from replog.controller.placement import placements
 from replog.controller.policy import Policy
 from replog.controller.state import TOPIC_RESOURCE, Nodes, Partition, Topic
 from replog.errors import Error
-from replog.types import ZERO_UUID, LeaderEpoch, NodeId, PartitionEpoch
+from replog.types import METADATA_TOPIC, ZERO_UUID, LeaderEpoch, NodeId, PartitionEpoch
 from replog.wire.messages.create_partitions import CreatePartitionsTopic
 from replog.wire.messages.create_topics import CreatableTopic
 from replog.wire.messages.delete_topics import DeleteTopicState
@@ -66,6 +66,8 @@ def create(policy: Policy, wanted: CreatableTopic, new_topic_id: Callable[[], UU
     wrong = invalid_name(image, wanted.name)
     if wrong:
         return refused(Error.INVALID_TOPIC_EXCEPTION, wrong)
+    if wanted.name == METADATA_TOPIC:  # its folder is that of the metadata log; the error is Kafka's
+        return refused(Error.TOPIC_AUTHORIZATION_FAILED, f"Topic {METADATA_TOPIC} is the metadata log itself.")
     if wanted.name in image.topics_by_name:
         return refused(Error.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
     for config in wanted.configs:

@@ -21,7 +21,7 @@ from replog.node.gate import Gate
 from replog.node.replicas import Replicas
 from replog.node.server import ServerRequest
 from replog.node.tasks import Tasks
-from replog.types import NO_NODE, ZERO_UUID
+from replog.types import METADATA_TOPIC, NO_NODE, ZERO_UUID
 from replog.wire.apis import Api
 from replog.wire.messages import api_versions as av
 from replog.wire.messages import create_topics as ct
@@ -31,6 +31,7 @@ from replog.wire.messages import describe_topic_partitions as dtp
 from replog.wire.messages import metadata as md
 
 FIRST_VERSION_WITH_EMPTY_FOR_NONE: Final = 1  # of Metadata: v0 says "all topics" by naming none
+FIRST_VERSION_WITH_IDS: Final = 12  # v10 and v11 can ask by id, and have no answer without a name
 CREATION_TIMEOUT_MS: Final = 10_000
 BROKERS: Final = 1  # DescribeCluster's endpoint type
 
@@ -83,6 +84,11 @@ class ClusterApi:
         if wants_all:
             names = [name for name in sorted(self.image.topics_by_name) if self.gate.may_describe(name)]
             topics = [self._topic(self.image.topics_by_name[name]) for name in names]
+        elif request.version < FIRST_VERSION_WITH_IDS and not all(map(_is_by_name, body.topics or [])):
+            topics = [
+                md.MetadataResponseTopic(error_code=Error.INVALID_REQUEST, name=wanted.name or "")
+                for wanted in body.topics or []
+            ]
         else:
             may_create = body.allow_auto_topic_creation and self.config.flag("auto.create.topics.enable")
             topics = [self._wanted_topic(wanted, may_create=may_create) for wanted in body.topics or []]
@@ -125,7 +131,7 @@ class ClusterApi:
     def _missing(self, name: str, *, may_create: bool) -> Error:
         if invalid_name(self.image, name) is not None:
             return Error.INVALID_TOPIC_EXCEPTION
-        if not may_create or name in INTERNAL_TOPICS:
+        if not may_create or name in INTERNAL_TOPICS or name == METADATA_TOPIC:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
         if not self.gate.may_create(name):
             return Error.TOPIC_AUTHORIZATION_FAILED
@@ -234,3 +240,7 @@ class ClusterApi:
         body: dconf.DescribeConfigsRequest = request.body
         results = [configs.describe(self.image, self.config.values, resource) for resource in body.resources]
         request.reply(dconf.DescribeConfigsResponse(results=results))
+
+
+def _is_by_name(wanted: md.MetadataRequestTopic) -> bool:
+    return wanted.name is not None and wanted.topic_id == ZERO_UUID

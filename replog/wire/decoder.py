@@ -21,7 +21,7 @@ import msgspec
 from replog.errors import Error
 from replog.ports import Buffer
 from replog.types import ZERO_UUID
-from replog.wire.encoder import FIXED, SHORT_ARRAY
+from replog.wire.encoder import FIXED, SHORT_ARRAY, STRING_BYTES_MAX
 from replog.wire.layout import Field, fields_of, layout_of
 
 Decode = Callable[[Buffer, int, int, list[int]], tuple[Any, int]]
@@ -109,6 +109,14 @@ def _unsigned_varint(b: Buffer, p: int) -> tuple[int, int]:
     raise MalformedMessage("a varint without an end")
 
 
+def _string_length(b: Buffer, p: int) -> tuple[int, int]:
+    """Read a compact string's length, plus one: the varint would have room for more than a string may have."""
+    length, p = _unsigned_varint(b, p)
+    if length > STRING_BYTES_MAX + 1:
+        raise MalformedMessage(f"a string of {length - 1} bytes")
+    return length, p
+
+
 @lru_cache(maxsize=1 << 14)
 def _uuid(raw: bytes) -> UUID:
     return UUID(bytes=raw) if any(raw) else ZERO_UUID
@@ -135,6 +143,7 @@ def _refuse(what: str) -> None:
 CONVERSIONS: Final = {"uuid": "uuid({})", "error": "errors[{}]"}
 RUNTIME: Final[dict[str, Any]] = {
     "uv": _unsigned_varint,
+    "string_length": _string_length,
     "uuid": _uuid,
     "errors": ERRORS,
     "skip_tags": _skip_tags,
@@ -216,7 +225,7 @@ class DecoderSource:
     def _length(self, kind: str, indent: str) -> None:
         """Read a length into `n`; null is -1."""
         if self.flexible:
-            self._number("n", indent)
+            self._number("n", indent, "string_length" if kind == "string" else "uv")
             self._line(indent, "n -= 1")
         elif kind == "string":
             self._line(indent, "n, = h(b, p); p += 2")
@@ -328,10 +337,10 @@ class DecoderSource:
         self._line(inner, "if p != end: refuse('a tagged field of another length than it says')")
         self._line(indent, "end = whole")
 
-    def _number(self, name: str, indent: str) -> None:
+    def _number(self, name: str, indent: str, longer: str = "uv") -> None:
         """Read a varint, which mostly is one byte."""
         self._line(indent, f"{name} = b[p]; p += 1")
-        self._line(indent, f"if {name} > 127: {name}, p = uv(b, p - 1)")
+        self._line(indent, f"if {name} > 127: {name}, p = {longer}(b, p - 1)")
 
 
 @cache

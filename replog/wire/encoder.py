@@ -31,6 +31,8 @@ FIXED: Final = {
     "uuid": "16s",
 }
 SHORT_ARRAY: Final = 16
+WORDS: Final = "error_message"  # the field's name in every answer
+STRING_BYTES_MAX: Final = 32767  # of compact strings too: Kafka's readers take no longer ones
 SMALL_VARINTS: Final = tuple(bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(1 << 14))
 
 
@@ -44,6 +46,14 @@ def unsigned_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def cut_words(text: str) -> bytes:
+    """Return words for people, which may quote what a stranger sent, as far as a string can hold them."""
+    encoded = text.encode()
+    if len(encoded) <= STRING_BYTES_MAX:
+        return encoded
+    return encoded[:STRING_BYTES_MAX].decode(errors="ignore").encode()
 
 
 @cache
@@ -68,7 +78,12 @@ class EncoderSource:
         self.version = version
         self.flexible = flexible
         self.lines = ["def encode(m, append):"]
-        self.names: dict[str, Any] = {"uv": unsigned_varint, "small": SMALL_VARINTS, "pack": struct.pack}
+        self.names: dict[str, Any] = {
+            "uv": unsigned_varint,
+            "small": SMALL_VARINTS,
+            "pack": struct.pack,
+            "cut": cut_words,
+        }
         self.run: list[tuple[str, str]] = []  # (struct format, expression) of fixed-size fields in a row
 
     def compile(self) -> Encode:
@@ -119,20 +134,20 @@ class EncoderSource:
             else:
                 self._line(indent, f"{encode}(v, append)")
         else:
-            self._sized(field.kind, indent, nullable=field.nullable)
+            self._sized(field.kind, indent, nullable=field.nullable, is_words=field.name == WORDS)
 
     def _struct(self, field: Field) -> str:
         assert field.struct is not None
         return self._name("encode", compiled_encoder(field.struct, self.version, self.flexible))
 
-    def _sized(self, kind: str, indent: str, *, nullable: bool) -> None:
-        """Write a string, bytes or records in `v`, behind its length."""
+    def _sized(self, kind: str, indent: str, *, nullable: bool, is_words: bool = False) -> None:
+        """Write a string, bytes or records in `v`, behind its length. is_words: too long a text is cut."""
         if nullable:
             self._line(indent, f"if v is None: append({self._null(kind)})")
             self._line(indent, "else:")
             indent += "    "
         if kind == "string":
-            self._line(indent, "v = v.encode()")
+            self._line(indent, "v = cut(v)" if is_words else "v = v.encode()")
         if self.flexible:
             self._line(indent, "n = len(v) + 1")
             self._line(indent, "append(small[n] if n < 16384 else uv(n)); append(v)")

@@ -5,7 +5,11 @@ import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import UUID
+
+import msgspec
+import pytest
 
 from replog.__main__ import ClientWorld
 from replog.client.client import Client
@@ -15,11 +19,12 @@ from replog.errors import Error
 from replog.log.batch import NewRecord, build, crc32c
 from replog.types import ZERO_UUID
 from replog.wire.apis import Api
-from replog.wire.codec import encode_request
+from replog.wire.codec import decode_response, encode_request
+from replog.wire.messages import create_topics as ct
 from replog.wire.messages import list_offsets as lo
 from replog.wire.messages import offset_for_leader_epoch as oe
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from replog.wire.messages.metadata import MetadataRequest
+from replog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from replog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.loopback import running
 
@@ -67,6 +72,17 @@ class Broker:
         answer = await self.connection.send(Api.OFFSET_FOR_LEADER_EPOCH, body, timeout_ms=5000)
         found = answer.topics[0].partitions[0]
         return found.error_code, found.leader_epoch, found.end_offset
+
+    async def ask(self, api: Api, version: int, body: msgspec.Struct) -> Any:
+        """Send one request in this version over a connection of its own."""
+        reader, writer = await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
+        try:
+            async with asyncio.timeout(10):
+                writer.write(encode_request(api, version, 1, "x", body))
+                length = int.from_bytes(await reader.readexactly(4), "big")
+                return decode_response(api, version, await reader.readexactly(length))[1]
+        finally:
+            writer.transport.abort()
 
     async def shout(self, data: bytes, *, leave: bool = False) -> bytes:
         """Send bytes over a connection of their own; return what comes back until it is closed."""
@@ -208,5 +224,52 @@ def test_what_is_no_request_costs_its_sender_the_connection(tmp_path: Path) -> N
         assert await broker.shout(torn) == b""
 
         assert await broker.produce(batch(b"still there")) is Error.NONE
+
+    on_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_metadata_by_id_where_answers_must_name_topics_is_refused(tmp_path: Path, version: int) -> None:
+    """Kafka: "Topic IDs are not supported in requests for version" 10 and 11, nor are topics without a name."""
+
+    async def scenario(broker: Broker) -> None:
+        known, nobody = MetadataRequestTopic(topic_id=broker.topic_id), MetadataRequestTopic(topic_id=FOREIGN)
+        for wanted in (
+            known,
+            nobody,
+            MetadataRequestTopic(name=None, topic_id=FOREIGN),
+            MetadataRequestTopic(name=None),
+        ):
+            body = MetadataRequest(topics=[wanted, MetadataRequestTopic(name="t")])
+            answer = await broker.ask(Api.METADATA, version, body)
+            assert [(told.name, told.error_code) for told in answer.topics] == [
+                (wanted.name or "", Error.INVALID_REQUEST),
+                ("t", Error.INVALID_REQUEST),
+            ]
+        answer = await broker.ask(Api.METADATA, version, MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
+        assert [told.error_code for told in answer.topics] == [Error.NONE]
+
+    on_broker(tmp_path, scenario)
+
+
+def test_a_legal_request_with_a_very_long_name_ends_nobody(tmp_path: Path) -> None:
+    async def scenario(broker: Broker) -> None:
+        topic = ct.CreatableTopic(name="x" * 32_767, num_partitions=1, replication_factor=1)
+        answer = await broker.ask(Api.CREATE_TOPICS, 4, ct.CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+        assert [told.error_code for told in answer.topics] == [Error.INVALID_TOPIC_EXCEPTION]
+
+    on_broker(tmp_path, scenario)
+
+
+def test_nobody_creates_a_topic_over_the_metadata_log(tmp_path: Path) -> None:
+    """Its partition 0 would lie in the folder of the broker's metadata log; deleted, it took that with it."""
+
+    async def scenario(broker: Broker) -> None:
+        wanted = MetadataRequestTopic(name="__cluster_metadata")
+        answer = await broker.ask(Api.METADATA, 9, MetadataRequest(topics=[wanted]))
+        assert [told.error_code for told in answer.topics] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+        topic = ct.CreatableTopic(name="__cluster_metadata", num_partitions=1, replication_factor=1)
+        made = await broker.ask(Api.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+        assert [told.error_code for told in made.topics] == [Error.TOPIC_AUTHORIZATION_FAILED]
 
     on_broker(tmp_path, scenario)

@@ -89,6 +89,7 @@ BAD = {
     "topic: no name": (topic(name=""), Error.INVALID_TOPIC_EXCEPTION),
     "topic: name too long": (topic(name="x" * 250), Error.INVALID_TOPIC_EXCEPTION),
     "topic: name with a slash": (topic(name="../x"), Error.INVALID_TOPIC_EXCEPTION),
+    "topic: the metadata log": (topic(name="__cluster_metadata"), Error.TOPIC_AUTHORIZATION_FAILED),
     "topic: duplicate replicas": (manual((0, [1, 1])), Error.INVALID_REPLICA_ASSIGNMENT),
     "topic: unknown replicas": (manual((0, [1, 9])), Error.INVALID_REPLICA_ASSIGNMENT),
     "topic: a gap": (manual((1, [1])), Error.INVALID_REPLICA_ASSIGNMENT),

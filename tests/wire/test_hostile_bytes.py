@@ -22,6 +22,7 @@ from replog.wire.codec import (
 from replog.wire.decoder import MAX_ITEMS, read_unsigned_varint
 from replog.wire.encoder import unsigned_varint
 from replog.wire.framing import Frames
+from replog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from replog.wire.messages.fetch import FetchResponse
 from replog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from replog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -227,3 +228,22 @@ def test_partition_changes_write_what_changed_only():
     change = PartitionChangeRecord(partition_id=1, isr=[], eligible_leader_replicas=[3], leader=-1)
     assert decode_struct(PartitionChangeRecord, 2, encode_struct(change, 2)) == change
     assert encode_struct(NoOpRecord(), 0) == b"\0"
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_words_that_quote_a_long_name_are_cut_to_what_a_string_can_hold(version: int):
+    """A legal request may hold 32,767 bytes in a name; who quotes it in an error has too many (it ended the node)."""
+    words = "Topic name \u2603" + "\u2603" * 20_000
+    body = CreateTopicsResponse(topics=[CreatableTopicResult(name="x", error_message=words)])
+
+    told = decode_response(Api.CREATE_TOPICS, version, encode_response(Api.CREATE_TOPICS, version, 1, body)[4:])[1]
+
+    assert words.startswith(told.topics[0].error_message)
+    assert 32_764 < len(told.topics[0].error_message.encode()) <= 32_767
+
+
+@pytest.mark.parametrize(("length", "taken"), [(32_767, True), (32_768, False), (1 << 22, False)])
+def test_a_compact_string_is_no_longer_than_kafka_takes_it(length: int, taken: bool):
+    frame = encode_request(Api.METADATA, 12, 1, "x", MetadataRequest(topics=[MetadataRequestTopic(name="x" * length)]))
+
+    assert (outcome(frame[4:]) is not None) is taken
