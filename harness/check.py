@@ -6,7 +6,7 @@ fault without effect, a phase without load, a partition that could not be judged
 acknowledged write.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,14 +28,23 @@ SEVERITIES: Final = {"violation": Verdict.VIOLATION, "damaged": Verdict.ERROR, "
 Row = dict[str, Any]
 
 
+def _raised(path: Path, problem: OSError) -> None:
+    raise problem
+
+
 def check(
-    run_dirs: Sequence[Path], engine_name: str, master: str | None = None, prepared: Prepared | None = None
+    run_dirs: Sequence[Path],
+    engine_name: str,
+    master: str | None = None,
+    prepared: Prepared | None = None,
+    unwritten: Callable[[Path, OSError], None] = _raised,
 ) -> list[RunVerdict]:
     """Judge runs in one job; write each run's verdict.json and return the verdicts in the order given.
 
     engine_name:  spark, inline or spark-sql.
     master:       local[n], spark://... or sc://...; None: this machine.
     prepared:     a Spark session that is starting already.
+    unwritten:    told of a verdict.json that cannot be written, as in a folder that is read-only.
     """
     try:
         rows = engine.findings(list(dict.fromkeys(run_dirs)), engine_name, master, prepared)  # one named twice is one
@@ -47,7 +56,11 @@ def check(
     verdicts = [_judged(run_dir, engine_name, by_run[str(run_dir)]) for run_dir in run_dirs]
     for run_dir, verdict in zip(run_dirs, verdicts, strict=True):
         if Path(run_dir).is_dir():
-            save(verdict, Path(run_dir) / "verdict.json")
+            path = Path(run_dir) / "verdict.json"
+            try:
+                save(verdict, path)
+            except OSError as problem:
+                unwritten(path, problem)
     return verdicts
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from clusters.api import TopicPartition
-from workloads.api import Stage, drawn_seed
+from workloads.api import Count, Number, Percent, Stage, drawn_seed
 from workloads.committed_read import create, read_committed
 from workloads.transactor import Transactor
 
@@ -24,12 +24,12 @@ RIVALS: Final = 2
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: accounts, tellers, how many transfers are aborted, what a teller rests between two."""
 
-    partitions: int = 3
-    tellers: int = 4
-    aborted_percent: int = 20
-    rest_ms: int = 100
-    rival_rest_ms: int = 2_000
-    transaction_timeout_ms: int = 5_000
+    partitions: Count = 3
+    tellers: Count = 4
+    aborted_percent: Percent = 20
+    rest_ms: Number = 100
+    rival_rest_ms: Number = 2_000
+    transaction_timeout_ms: Count = 5_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from clusters.api import GroupSettings, TopicPartition
-from workloads.api import IN_FLIGHT_MAX, Stage, Worker, WorkerPlan, drawn_seed, idempotent_workers
+from workloads.api import IN_FLIGHT_MAX, Count, Percent, Stage, Worker, WorkerPlan, drawn_seed, idempotent_workers
 from workloads.committed_read import create, read_committed
 from workloads.transactor import Member
 
@@ -29,12 +29,12 @@ REQUEST_TIMEOUT_MS: Final = 2_000
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions, records per second, members, how often one naps or leaves."""
 
-    partitions: int = 4
-    rate: int = 60
-    members: int = 3
-    nap_percent: int = 3
-    leave_percent: int = 1
-    session_timeout_ms: int = 6_000
+    partitions: Count = 4
+    rate: Count = 60
+    members: Count = 3
+    nap_percent: Percent = 3
+    leave_percent: Percent = 1
+    session_timeout_ms: Count = 6_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

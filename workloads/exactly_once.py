@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from clusters.api import GroupSettings, PartitionPoll, TopicPartition
-from workloads.api import Stage, WorkerPlan, drawn_seed, idempotent_workers
+from workloads.api import Count, Percent, Stage, WorkerPlan, drawn_seed, idempotent_workers
 from workloads.committed_read import create, read_committed
 from workloads.consumer_group import FEEDERS, feed
 from workloads.transactor import Member, Transactor, ends
@@ -28,12 +28,12 @@ POLL_MS: Final = 200
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions of input and output, records per second, processors, how often one naps."""
 
-    partitions: int = 3
-    rate: int = 30
-    processors: int = 3
-    nap_percent: int = 2
-    session_timeout_ms: int = 6_000
-    transaction_timeout_ms: int = 5_000
+    partitions: Count = 3
+    rate: Count = 30
+    processors: Count = 3
+    nap_percent: Percent = 2
+    session_timeout_ms: Count = 6_000
+    transaction_timeout_ms: Count = 5_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

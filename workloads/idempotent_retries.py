@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from workloads import produce_consume
-from workloads.api import idempotent_workers
+from workloads.api import Count, Number, idempotent_workers
 from workloads.produce_consume import Plan
 
 TOPIC: Final = "idempotent-retries"
@@ -18,12 +18,12 @@ TOPIC: Final = "idempotent-retries"
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions, records per second in all, producers, patience."""
 
-    partitions: int = 3
-    rate: int = 120
-    workers: int = 3
-    readers: int = 1
-    delivery_timeout_ms: int = 12_000
-    request_timeout_ms: int = 500
+    partitions: Count = 3
+    rate: Count = 120
+    workers: Count = 3
+    readers: Number = 1
+    delivery_timeout_ms: Count = 12_000
+    request_timeout_ms: Count = 500
 
 
 def plan(options: Options, random: Random) -> Plan:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from clusters.api import Admin, TopicPartition
-from workloads.api import Reader, Stage, drawn_seed
+from workloads.api import Count, Number, Reader, Stage, drawn_seed
 from workloads.committed_read import create, read_committed
 from workloads.transactor import Transactor
 
@@ -28,10 +28,10 @@ OFFSETS_MS: Final = 1_000
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: lists, processes, what a process rests between two transactions."""
 
-    partitions: int = 3
-    processes: int = 3
-    rest_ms: int = 700
-    transaction_timeout_ms: int = 5_000
+    partitions: Count = 3
+    processes: Count = 3
+    rest_ms: Number = 700
+    transaction_timeout_ms: Count = 5_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

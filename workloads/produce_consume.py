@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from clusters.api import Acks, Admin, PartitionPoll, TopicPartition
-from workloads.api import IN_FLIGHT_MAX, Reader, Stage, Worker, WorkerPlan, drawn_seed
+from workloads.api import IN_FLIGHT_MAX, Count, Number, Reader, Stage, Worker, WorkerPlan, drawn_seed
 
 TOPIC: Final = "produce-consume"
 FIRST_READER: Final = 901
@@ -28,11 +28,11 @@ OUT_OF_RANGE: Final = frozenset({"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"})
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions of the topic, records per second in all, readers."""
 
-    partitions: int = 6
-    rate: int = 400
-    readers: int = 2
-    delivery_timeout_ms: int = 8_000
-    request_timeout_ms: int = 2_500
+    partitions: Count = 6
+    rate: Count = 400
+    readers: Number = 2
+    delivery_timeout_ms: Count = 8_000
+    request_timeout_ms: Count = 2_500
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

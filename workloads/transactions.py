@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from clusters.api import PartitionPoll, TopicPartition
-from workloads.api import Reader, Stage, drawn_seed
+from workloads.api import Count, Number, Percent, Reader, Stage, drawn_seed
 from workloads.committed_read import create, read_committed
 from workloads.transactor import Transactor
 
@@ -26,12 +26,12 @@ SENDS_MAX: Final = 3
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions, processes, how many are aborted, what a process rests between two."""
 
-    partitions: int = 3
-    processes: int = 4
-    aborted_percent: int = 20
-    rest_ms: int = 100
-    rival_rest_ms: int = 2_000
-    transaction_timeout_ms: int = 5_000
+    partitions: Count = 3
+    processes: Count = 4
+    aborted_percent: Percent = 20
+    rest_ms: Number = 100
+    rival_rest_ms: Number = 2_000
+    transaction_timeout_ms: Count = 5_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

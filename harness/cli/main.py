@@ -98,9 +98,13 @@ def check(
     from harness.check import check as judge
 
     _known_engine(engine)
-    verdicts = judge(_existing(runs), engine, _spark_at(engine, master, remote))
+    verdicts = judge(_existing(runs), engine, _spark_at(engine, master, remote), unwritten=_unwritten)
     _show(verdicts, json=json, run_dirs=runs)
     raise typer.Exit(worst(verdict.verdict for verdict in verdicts).exit_code(strict=strict))
+
+
+def _unwritten(path: Path, problem: OSError) -> None:
+    typer.echo(f"tribunal: {path} was not written, the verdict stands: {problem.strerror or problem}", err=True)
 
 
 app.command()(report)

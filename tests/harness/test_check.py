@@ -38,6 +38,20 @@ def test_pass_says_how_much_was_judged(run: Run) -> None:
     assert "3 acknowledged, acks=all" in verdict.claim
 
 
+def test_a_verdict_that_cannot_be_written_is_given_all_the_same(run: Run) -> None:
+    run.final_read(dict(enumerate(a_good_run(run))))
+    run_dir = run.finish()
+    (run_dir / "verdict.tmp").mkdir()  # root may write into read-only folders
+    told: list[Path] = []
+
+    (verdict,) = check([run_dir], "inline", unwritten=lambda path, _: told.append(path))
+
+    assert verdict.verdict is Verdict.PASS
+    assert told == [run_dir / "verdict.json"]
+    with pytest.raises(IsADirectoryError):
+        check([run_dir], "inline")
+
+
 def test_a_violation_names_the_record_and_the_moment(run: Run) -> None:
     values = a_good_run(run)
     run.final_read(dict(enumerate(values[:2])))

@@ -68,6 +68,12 @@ def test_durations(text, expected):
             "scenario: small", "cluster: {settings: {min.isync.replicas: 1}}", "did you mean min.insync", id="setting"
         ),
         pytest.param("steps:", "order: random\nsteps:", "use fixed or shuffled", id="order"),
+        pytest.param(
+            "workload: produce-consume",
+            "workload: {name: produce-consume, rate: 0}",
+            "workload produce-consume: Expected `int` >= 1",
+            id="no load",
+        ),
         pytest.param("scenario: small", "scenario: [", "not YAML", id="not YAML"),
         pytest.param("scenario: small", "scenario: ../small", "without /", id="name with a way in it"),
         pytest.param("scenario: small", "scenario: " + "ö" * 60, "at most 100 bytes", id="name too long"),
