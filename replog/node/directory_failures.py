@@ -2,7 +2,7 @@
 
 Its replicas are taken away: who waits for them and who asks for them is told KAFKA_STORAGE_ERROR, the controller hears of
 it with the next heartbeat, which is sent at once, and moves the leaderships. A broker that is left with no directory, or
-loses the one that its seat in the metadata quorum writes to, ends.
+loses the one that its seat in the metadata quorum writes to, ends; so does one that loses any in ZooKeeper mode.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ class DirectoryFailures:
         self.directories = directories
         self.metadata_path = metadata_path
         self.tell = tell
+        self.needs_all = False  # the broker cannot go on without any of its directories
 
     def on_failure(self, path: str, names: list[TopicPartition]) -> None:
         """Serve nothing of it from now on, and clear up once whoever noticed has come to an end."""
@@ -32,7 +33,7 @@ class DirectoryFailures:
         for replica in replicas:
             replica.partition.is_offline = True
         loop = asyncio.get_running_loop()
-        if path == self.metadata_path or not self.directories.online:
+        if path == self.metadata_path or not self.directories.online or self.needs_all:
             reason = f"{path}: {self.directories.offline[path]}"
             context = {"message": "the broker cannot go on without this directory", "exception": NoDirectory(reason)}
             loop.call_exception_handler(context)

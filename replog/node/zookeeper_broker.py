@@ -25,6 +25,7 @@ from replog.errors import Error
 from replog.node.broker import Broker, BrokerFailed
 from replog.node.cluster import ClusterApi
 from replog.node.controller_link import NoController
+from replog.node.log_directories import NoDirectory
 from replog.node.server import Server, ServerLimits, ServerRequest
 from replog.node.zookeeper_controller import ControllerSeat, persistent_nodes, read_all, read_configs
 from replog.node.zookeeper_hosting import AssignedHosting
@@ -106,7 +107,7 @@ class ZooKeeperBroker(Broker):
         `ZooKeeperUnusable` (or `DamagedZnode`) says in one line why that cannot be.
         """
         await self._reach_zookeeper()
-        self.directories.open()
+        self._open_directories()
         self.world.journal.event("start", node=self.config.node_id, role="broker", incarnation=str(self.incarnation))
         await self._read_configs()
         await self.server.start(self.config.listener)
@@ -116,6 +117,19 @@ class ZooKeeperBroker(Broker):
         self.tasks.start(self.seat.run())
         await self._be_registered()
         self.tasks.start(self._keep_registered())
+
+    def _open_directories(self) -> None:
+        """Open the logs; from now on the broker ends with the first directory that fails.
+
+        Heartbeats, which tell a controller of KRaft mode which replicas are lost, there are none (nor have we Kafka's
+        `/log_dir_event_notification`): only a session that ends moves leaderships. And whoever hosted without a directory
+        what lies in it would begin with an empty log that counts as in sync. `NoDirectory` says which one failed.
+        """
+        self.directories.open()
+        for path, problem in self.directories.offline.items():
+            raise NoDirectory(f"{path}: {problem}; in ZooKeeper mode all log directories are needed")
+        self.failures.needs_all = True
+        self.directories.on_failure = self.failures.on_failure
 
     async def stop(self) -> None:
         """Hand leaderships over, stop serving, close the logs in order, end the session last (SPEC 3.11.4)."""
