@@ -17,6 +17,19 @@ from replog.ports import Disk
 FUTURE_SUFFIX: Final = "-future"
 DELETE_SUFFIX: Final = "-delete"
 STEP_BYTES: Final = 1 << 20
+FOLDER_NAME_MAX: Final = 255  # characters of a name; topics may have 249
+CUT: Final = "~"  # in no topic's name
+
+
+def beside(directory: str, suffix: str) -> str:
+    """Return the folder of this suffix beside a log's own; a name that leaves no room for the suffix is cut."""
+    path = f"{directory}{suffix}"
+    parent, _, name = path.rpartition("/")
+    if len(name) <= FOLDER_NAME_MAX:
+        return path
+    topic, _, index = directory.rpartition("/")[2].rpartition("-")
+    end = f"{CUT}{index}{suffix}"
+    return f"{parent}/{topic[: FOLDER_NAME_MAX - len(end)]}{end}"
 
 
 class LogCopy:
@@ -27,7 +40,7 @@ class LogCopy:
         self.disk = disk
         self.source = log
         self.directory = directory
-        self.path = f"{directory}{FUTURE_SUFFIX}"
+        self.path = beside(directory, FUTURE_SUFFIX)
         self._truncation_count = log.truncation_count
         disk.remove_tree(self.path)
         self.log = Log.open(
@@ -99,7 +112,7 @@ class LogCopy:
 
 def put_away(disk: Disk, log: Log) -> str:
     """Rename the folder of a log that was moved; its files stay open for whoever still reads or syncs them."""
-    path = f"{log.directory}{DELETE_SUFFIX}"
+    path = beside(log.directory, DELETE_SUFFIX)
     with suppress(FileNotFoundError):
         disk.remove_tree(path)
     disk.rename(log.directory, path)

@@ -27,7 +27,7 @@ from replog.log.checkpoints import (
 from replog.log.clean_shutdown import LogDirectory, shutdown, startup, write_checkpoints
 from replog.log.creation import files_of_new_log
 from replog.log.log import Log
-from replog.log.moving import DELETE_SUFFIX, FUTURE_SUFFIX, LogCopy, goes_further, put_away
+from replog.log.moving import CUT, DELETE_SUFFIX, FUTURE_SUFFIX, LogCopy, beside, goes_further, put_away
 from replog.log.settings import LogSettings
 from replog.node.meta_properties import FILE_NAME
 from replog.node.metadata_log import directory_id_of
@@ -173,10 +173,10 @@ class LogDirectories:
         """Remove what a move between directories left when this broker ended in the middle of it (KIP-113)."""
         for suffix in (FUTURE_SUFFIX, DELETE_SUFFIX):
             name = partition_of(folder.removesuffix(suffix)) if folder.endswith(suffix) else None
-            if name is not None:
+            if name is not None or (folder.endswith(suffix) and CUT in folder):
                 self.world.disk.remove_tree(f"{path}/{folder}")
-                if suffix == FUTURE_SUFFIX:
-                    self.unfinished[name] = path
+            if name is not None and suffix == FUTURE_SUFFIX:
+                self.unfinished[name] = path  # a name that was cut does not tell whose move it was
 
     def _keep(self, name: TopicPartition, found: StoredLog) -> None:
         """Keep a log; of two of one name, which a move that was not finished leaves, the one that goes further.
@@ -347,9 +347,10 @@ class LogDirectories:
         stored.log.close_files()
         disk = self.world.disk
         number = 0
-        while disk.exists(f"{stored.directory}/{name}.{number}{STRAY_SUFFIX}"):
+        former = f"{stored.directory}/{name}"
+        while disk.exists(beside(former, f".{number}{STRAY_SUFFIX}")):
             number += 1
-        disk.rename(f"{stored.directory}/{name}", f"{stored.directory}/{name}.{number}{STRAY_SUFFIX}")
+        disk.rename(former, beside(former, f".{number}{STRAY_SUFFIX}"))
         disk.sync_directory(stored.directory)
         self.world.journal.log("warning", f"{name}: belongs to no partition of this cluster; put aside")
 
