@@ -40,6 +40,8 @@ EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
+LATEST_TIERED_TIMESTAMP: Final = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 READ_COMMITTED: Final = 1
 
 
@@ -534,6 +536,15 @@ class Partition:
             is_settled=is_settled,
         )
 
+    def bytes_kept_back(self, offset: int, end_offset: int) -> int | None:
+        """Return how much there is to read from `offset`; None when a read ends with a segment before (as in DelayedFetch of Kafka)."""
+        if self.log.lies_segments_behind(offset, end_offset):
+            return None
+        try:
+            return self.log.bytes_up_to(offset, end_offset)
+        except (OSError, CorruptBatch):
+            return None  # the next read will say so
+
     # --- offsets -------------------------------------------------------------------------
 
     def list_offset(
@@ -547,6 +558,8 @@ class Partition:
         log = self.log
         if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             return OffsetAnswer(Error.NONE, -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset))
+        if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+            return OffsetAnswer(Error.NONE)  # KIP-1005, KIP-1023: there is no other tier
         # KIP-207: below our epoch's start lies what the last leader may have shown as committed already (M34).
         lags = not is_replica and self.leadership.epoch_start_offset > self.high_watermark
         end = self._visible_end(isolation, is_replica=is_replica)

@@ -205,7 +205,12 @@ class Log:
             verdict = self.producers.check(header)
             if isinstance(verdict, Duplicate):
                 first_copy = verdict.batch
-                return Appended(base_offset=first_copy.base_offset, last_offset=first_copy.last_offset, duplicate=True)
+                return Appended(
+                    base_offset=first_copy.base_offset,
+                    last_offset=first_copy.last_offset,
+                    log_append_time_ms=first_copy.timestamp_ms if self.settings.log_append_time else -1,
+                    duplicate=True,
+                )
             return verdict if isinstance(verdict, Error) else None
         if origin is Origin.COORDINATOR and header.producer_id >= 0 and not header.is_control:
             error = self.producers.check_epoch(header)  # offsets of a transaction have no sequences
@@ -327,6 +332,15 @@ class Log:
             if content is not None:  # else compaction left a hole at the segment's end
                 return content
         return b""
+
+    def lies_segments_behind(self, offset: int, end_offset: int) -> bool:
+        """Tell whether a read from `offset` ends with its segment, before `end_offset`."""
+        return self._segment_index(offset) < self._segment_index(end_offset)
+
+    def bytes_up_to(self, offset: int, end_offset: int) -> int:
+        """Return how much a read from `offset` without a limit would bring, if that is in one segment."""
+        segment = self.segments[self._segment_index(offset)]
+        return segment.position_of(end_offset) - segment.position_of(offset)
 
     def _segment_index(self, offset: int) -> int:
         if offset >= self.segments[-1].base_offset:

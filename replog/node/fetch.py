@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from replog.broker.fetch_sessions import NO_SESSION, UNTOLD, FetchSession, FetchSessions, Key, SessionPartition
-from replog.broker.partition import FetchAnswer
+from replog.broker.partition import READ_COMMITTED, FetchAnswer
 from replog.broker.read_replica import RACK_AWARE, Readable, preferred_read_replica
 from replog.config import NodeConfig
 from replog.errors import Error
@@ -67,6 +67,7 @@ class Fetch:
         "leader_only",
         "max_bytes",
         "may_be_redirected",
+        "min_bytes",
         "rack",
         "replica_id",
         "request",
@@ -99,6 +100,7 @@ class Fetch:
         limit = api.consumer_bytes_max if self.replica_id < 0 else api.replica_bytes_max
         # Slow readers of large answers share what is left; each still gets its first batch.
         self.max_bytes = min(body.max_bytes, limit, max(ANSWER_BYTES_MIN, UNSENT_BYTES_MAX - api.unsent_bytes()))
+        self.min_bytes = min(body.min_bytes, self.max_bytes)  # more will never come
         self.deadline_ms = now_ms + body.max_wait_ms
         self.uses_topic_ids = request.version >= FIRST_VERSION_WITH_TOPIC_IDS
         self.session: FetchSession
@@ -143,7 +145,28 @@ class Fetch:
 
     def is_satisfied(self, outcome: Outcome) -> bool:
         """Tell whether there is no reason to wait longer."""
-        return outcome.is_urgent or outcome.size_bytes >= self.body.min_bytes
+        if outcome.is_urgent or outcome.size_bytes >= self.min_bytes:
+            return True
+        return outcome.size_bytes > 0 and self._is_kept_back(outcome)
+
+    def _is_kept_back(self, outcome: Outcome) -> bool:
+        """Tell whether there is enough although it does not all come: waiting would not bring it (as Kafka counts).
+
+        Batches stay whole, so an answer ends before its limits; and a read ends with its segment.
+        """
+        total_bytes = 0
+        for asked, data in outcome.found:
+            if data.records:
+                partition, wanted = asked.hosted.partition, asked.wanted
+                end_offset = partition.log.log_end_offset
+                if self.replica_id < 0:
+                    is_committed = self.body.isolation_level == READ_COMMITTED
+                    end_offset = data.last_stable_offset if is_committed else data.high_watermark
+                size_bytes = partition.bytes_kept_back(wanted.fetch_offset, end_offset)
+                if size_bytes is None:
+                    return True
+                total_bytes += max(len(data.records), min(size_bytes, wanted.partition_max_bytes))
+        return total_bytes >= self.min_bytes
 
     def answer(self, outcome: Outcome) -> None:
         """Reply with what was found, and remember what was said."""

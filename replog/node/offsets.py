@@ -16,6 +16,8 @@ from replog.wire.messages import list_offsets as lo
 from replog.wire.messages import offset_for_leader_epoch as oe
 
 FIRST_VERSION_WITH_NOT_AVAILABLE: Final = 5  # of ListOffsets: below it OFFSET_NOT_AVAILABLE has another name
+# Of ListOffsets, by special timestamp: latest, earliest, of the largest timestamp, and those of tiered storage.
+LOWEST_VERSIONS: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 LOG_INFO_PARTITIONS_MAX: Final = 1000  # SPEC D8
 LOW_WATERMARK_POLL_MS: Final = 20
 
@@ -47,6 +49,8 @@ class OffsetsApi:
         self, body: lo.ListOffsetsRequest, topic: str, wanted: lo.ListOffsetsPartition, version: int
     ) -> lo.ListOffsetsPartitionResponse:
         index = wanted.partition_index
+        if wanted.timestamp < 0 and version < LOWEST_VERSIONS.get(wanted.timestamp, version + 1):
+            return lo.ListOffsetsPartitionResponse(partition_index=index, error_code=Error.UNSUPPORTED_VERSION)
         replica = self._hosted(topic, index)
         if replica is None:
             error = self.replicas.missing_error(topic, ZERO_UUID, index)

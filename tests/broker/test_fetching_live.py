@@ -17,6 +17,7 @@ from replog.node.broker import Broker
 from replog.types import TopicPartition as Name
 from replog.wire.apis import Api
 from replog.wire.messages import delete_records as dr
+from replog.wire.messages import list_offsets as lo
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from tests.broker.loopback import Loopback, in_thread, running
 from tests.broker.test_librdkafka import create, produce
@@ -237,3 +238,64 @@ def count_reads(cluster: Loopback) -> dict[int, int]:
 
         partition.fetch_as_consumer = counted  # type: ignore[method-assign]
     return served
+
+
+FILLED = {
+    "the answer's limit": {"min_bytes": 1 << 20, "max_bytes": 1500},
+    "the partition's limit": {"min_bytes": 900, "partition_max_bytes": 1000},
+    "the end of a segment": {"min_bytes": 1 << 20},
+}
+
+
+@pytest.mark.parametrize("asked", [pytest.param(asked, id=name) for name, asked in FILLED.items()])
+def test_a_fetch_that_waiting_would_not_fill_is_answered_at_once(tmp_path: Path, asked: dict[str, int]) -> None:
+    """As Apache Kafka does: it counts what limits keep back, and waits for nobody who is behind the active segment."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, controllers=1, brokers=1, log__segment__bytes=4096) as cluster:
+            client = Client(ClientWorld(), [endpoint_of(cluster)])
+            await client.create_topic("t", partitions=1, replication_factor=1)
+            await settled(cluster, "t", 1)
+            for _ in range(10 if len(asked) == 1 else 5):
+                await append(client, "t", 0, b"x" * 600)
+            hand = await reader(client, "t")
+            partition = FetchPartition(
+                partition=0, fetch_offset=0, partition_max_bytes=asked.get("partition_max_bytes", 1 << 20)
+            )
+            body = FetchRequest(
+                max_wait_ms=30_000,
+                min_bytes=asked["min_bytes"],
+                max_bytes=asked.get("max_bytes", 1 << 20),
+                topics=[FetchTopic(topic_id=hand.topic_id, partitions=[partition])],
+            )
+            async with asyncio.timeout(15):
+                answer = await hand.connection.send(Api.FETCH, body, timeout_ms=60_000)
+            assert said(answer)[0][2]
+            hand.connection.close()
+            await client.close()
+
+    asyncio.run(scenario())
+
+
+def test_special_timestamps_are_answered_by_what_they_mean_and_others_refused(tmp_path: Path) -> None:
+    """KIP-405, KIP-1005, KIP-1023: nothing lies in another tier; Apache Kafka refuses negative ones that it does not know."""
+    unknown, unsupported = (Error.NONE, -1), (Error.UNSUPPORTED_VERSION, -1)
+    expected = {-1: (Error.NONE, 1), -2: (Error.NONE, 0), -3: (Error.NONE, 0), -4: (Error.NONE, 0)}
+    expected |= {-5: unknown, -6: unknown, -7: unsupported}
+
+    async def scenario() -> None:
+        async with running(tmp_path, controllers=1, brokers=1) as cluster:
+            client = Client(ClientWorld(), [endpoint_of(cluster)])
+            await client.create_topic("t", partitions=1, replication_factor=1)
+            await settled(cluster, "t", 1)
+            await append(client, "t", 0, b"x")
+            found = {}
+            for timestamp in expected:
+                wanted = lo.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+                body = lo.ListOffsetsRequest(replica_id=-1, topics=[lo.ListOffsetsTopic(name="t", partitions=[wanted])])
+                answer = (await client.ask(Api.LIST_OFFSETS, body, node=1)).topics[0].partitions[0]
+                found[timestamp] = (answer.error_code, answer.offset)
+            assert found == expected
+            await client.close()
+
+    asyncio.run(scenario())

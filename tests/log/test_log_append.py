@@ -172,6 +172,16 @@ def test_a_duplicate_answers_with_its_first_offsets() -> None:
     assert log.log_end_offset == 4
 
 
+def test_a_duplicate_answers_with_its_first_append_time() -> None:
+    """Else the producer takes its own time for the record's: with append time, -1 says that there is none."""
+    log = opened(a_disk(), LogSettings(log_append_time=True))
+    batch = a_batch(b"a", timestamp_ms=5, producer=(7, 0, 0))
+
+    answers = [log.append_as_leader(batch, leader_epoch=0, now_ms=now_ms) for now_ms in (NOW_MS, NOW_MS + 9)]
+
+    assert [answer.log_append_time_ms for answer in answers if isinstance(answer, Appended)] == [NOW_MS, NOW_MS]
+
+
 def test_truncation_takes_sequences_back() -> None:
     """M73: what was truncated is no duplicate, and what follows is not out of order."""
     log = opened(a_disk())
