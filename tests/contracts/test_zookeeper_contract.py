@@ -273,6 +273,45 @@ def test_sequential_names_grow(ensemble: Any) -> None:
     ensemble.run(program)
 
 
+def test_sequential_names_count_what_was_ever_created(ensemble: Any) -> None:
+    """Deletions lower nothing, and other children count too; nothing of a transaction that fails does."""
+
+    async def program(ensemble: Ensemble) -> None:
+        one, _ = await ensemble.client()
+        await one.transaction([Create(path="/numbered")])
+        first = await one.transaction([Create(path="/numbered/n_", sequential=True) for _ in range(2)])
+        await one.transaction([Delete(path=str(path)) for path in first])
+        await one.transaction([Create(path="/numbered/other")])
+        with pytest.raises(NodeExists):
+            await one.transaction([Create(path="/numbered/n_", sequential=True), Create(path="/numbered/other")])
+        last = await one.transaction([Create(path="/numbered/n_", sequential=True)])
+        assert [*first, *last] == [f"/numbered/n_000000000{number}" for number in (0, 1, 3)]
+        assert await one.children("/numbered") == ["n_0000000003", "other"]
+        await one.close()
+
+    ensemble.run(program)
+
+
+def test_a_watch_waits_for_a_znode_that_is_not_there_yet(ensemble: Any) -> None:
+    """Only `exists` leaves one; `get` and `children` of what does not exist leave none (the port's words)."""
+
+    async def program(ensemble: Ensemble) -> None:
+        one, heard = await ensemble.client()
+        other, _ = await ensemble.client()
+        assert await one.exists("/awaited", watch=True) is None
+        for path in ("/asked", "/listed"):
+            with pytest.raises(NoNode):
+                await (one.get(path, watch=True) if path == "/asked" else one.children(path, watch=True))
+        await other.transaction([Create(path=path) for path in ("/asked", "/listed", "/listed/child", "/awaited")])
+        await until(lambda: len(heard.watches) > 0)
+        assert await one.exists("/listed/child") is not None
+        assert heard.watches == [("/awaited", Watched.CREATED)]
+        for client in (one, other):
+            await client.close()
+
+    ensemble.run(program)
+
+
 def test_watches_fire_once(ensemble: Any) -> None:
     async def program(ensemble: Ensemble) -> None:
         watcher, heard = await ensemble.client()
