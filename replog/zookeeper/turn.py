@@ -55,6 +55,7 @@ class ZooKeeperTurn(Turn):
         self.before: dict[TopicIdPartition, Partition | None] = {}  # partitions that change, as they were
         self._new_topics: dict[str, Topic] = {}
         self._assignments: dict[str, Topic] = {}
+        self._grown: dict[str, None] = {}  # topics with new partitions
         self._left: dict[str, None] = {}  # znodes of partitions that have no state
         self._states: list[Operation] = []
         self._configs: dict[str, tuple[int, str]] = {}
@@ -84,17 +85,24 @@ class ZooKeeperTurn(Turn):
     def operations(self) -> list[Operation]:
         """Everything that has to be written, parents before children; a topic's settings before the topic.
 
-        What is many operations may end midway: a topic that the next controller completes has them.
+        What is many operations may end midway: a topic that the next controller completes has them. So it does with
+        partitions that are assigned and have no state yet; a replica that goes is out of the ISR before it is out of
+        the assignment, for a leader that is no replica would be told of nothing.
         """
         found = self._config_operations()
         for name, topic in self._new_topics.items():
             found.append(Create(path=paths.topic(name), data=encoded(_topic_znode(topic))))
             found.append(Create(path=paths.partitions(name)))
-        for name, topic in self._assignments.items():
-            if name not in self._new_topics:
-                data = encoded(_topic_znode(topic))
-                found.append(SetData(path=paths.topic(name), data=data, version=ANY_VERSION))
-        return [*found, *self._states, *self._last]
+        before = [topic for name, topic in self._assignments.items() if name in self._grown]
+        behind = [topic for name, topic in self._assignments.items() if name not in self._grown]
+        return [*found, *self._assigned(before), *self._states, *self._assigned(behind), *self._last]
+
+    def _assigned(self, topics: list[Topic]) -> list[Operation]:
+        return [
+            SetData(path=paths.topic(topic.name), data=encoded(_topic_znode(topic)), version=ANY_VERSION)
+            for topic in topics
+            if topic.name not in self._new_topics
+        ]
 
     def _adapted(self, record: r.MetadataRecord) -> r.MetadataRecord:
         if not isinstance(record, r.PartitionChangeRecord):
@@ -136,6 +144,7 @@ class ZooKeeperTurn(Turn):
         topic = self.image.topics[key.topic_id]
         name = TopicPartition(topic.name, key.partition)
         self._assignments[topic.name] = topic
+        self._grown[topic.name] = None
         if paths.partition(name) not in self._left:
             self._states.append(Create(path=paths.partition(name)))
         self._states.append(Create(path=paths.state(name), data=self._state(key)))

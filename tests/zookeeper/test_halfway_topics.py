@@ -10,11 +10,17 @@ from replog.errors import Error
 from replog.types import NodeId, TopicPartition
 from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
+from replog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from replog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from replog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replog.zookeeper.control_queue import ControlRequest
 from replog.zookeeper.controller import ControlAnswered, Effect, Loaded, Write, ZooKeeperController
-from replog.zookeeper.operations import Create, Delete, Operation, Stat
+from replog.zookeeper.operations import Create, Delete, Operation, SetData, Stat
 from replog.zookeeper.requests import DELETED
 from replog.zookeeper.versions import ProtocolVersion
 from replog.zookeeper.znodes import PartitionStateZnode, TopicZnode
@@ -66,6 +72,10 @@ def created(effects: list[Effect]) -> list[str]:
 
 def deleted(effects: list[Effect]) -> list[str]:
     return [operation.path for operation in operations(effects) if isinstance(operation, Delete)]
+
+
+def written(effects: list[Effect]) -> list[str]:
+    return [operation.path for operation in operations(effects) if isinstance(operation, SetData)]
 
 
 def test_a_partition_without_its_state_is_given_one() -> None:
@@ -192,3 +202,25 @@ def test_a_topic_has_its_settings_before_it_is_there() -> None:
 
     paths = created(effects)
     assert paths.index("/config/topics/t") < paths.index("/brokers/topics/t")
+
+
+def test_a_replica_is_out_of_the_isr_before_it_is_out_of_the_assignment() -> None:
+    """What is done of many at once may end between the two; a leader that is no replica is told of nothing (as Kafka)."""
+    controller, _ = activated(topics={"t": TOPIC}, states=(0, 1))
+    moved = ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[2])])
+    body = AlterPartitionReassignmentsRequest(topics=[moved])
+
+    effects = controller.handle(Request(token=1, body=body, received_ms=0), 0)
+
+    assert written(effects) == ["/brokers/topics/t/partitions/0/state", "/brokers/topics/t"]
+
+
+def test_a_partition_is_in_the_assignment_before_it_has_a_state() -> None:
+    """The next controller completes what is assigned; of a state that nobody assigned it knows nothing."""
+    controller, _ = activated(topics={"t": TOPIC}, states=(0, 1))
+    body = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=3)])
+
+    effects = controller.handle(Request(token=1, body=body, received_ms=0), 0)
+
+    assert written(effects) == ["/brokers/topics/t"]
+    assert [type(operation) for operation in operations(effects)] == [SetData, Create, Create]
