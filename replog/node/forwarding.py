@@ -65,7 +65,13 @@ class Forwarding:
             if left_ms <= 0:
                 return FAILED[api](body, Error.REQUEST_TIMED_OUT)
             try:
-                answer: msgspec.Struct = await self.link.send(api, body, version=version, timeout_ms=left_ms)
+                # A client's patience is not the connection's: heartbeats and others' requests are under way on it.
+                async with asyncio.timeout(left_ms / 1000):
+                    answer: msgspec.Struct = await self.link.send(
+                        api, body, version=version, timeout_ms=max(left_ms, PATIENCE_MS)
+                    )
+            except TimeoutError:
+                return FAILED[api](body, Error.REQUEST_TIMED_OUT)
             except NoController as problem:
                 if problem.was_sent and api not in LOOKS:
                     return FAILED[api](body, Error.REQUEST_TIMED_OUT)
@@ -146,13 +152,28 @@ def _alter_configs(body: incremental_alter_configs.IncrementalAlterConfigsReques
     )
 
 
+def _elect_leaders(body: elect_leaders.ElectLeadersRequest, error: Error) -> msgspec.Struct:
+    """Say it at the top and of each partition: version 0 has no top."""
+    answer = elect_leaders.PartitionResult
+    results = [
+        elect_leaders.ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                answer(partition_id=index, error_code=error, error_message=None) for index in topic.partitions
+            ],
+        )
+        for topic in body.topic_partitions or []
+    ]
+    return elect_leaders.ElectLeadersResponse(error_code=error, replica_election_results=results)
+
+
 FAILED: Final[dict[Api, Failed]] = {
     Api.CREATE_TOPICS: _create_topics,
     Api.DELETE_TOPICS: _delete_topics,
     Api.CREATE_PARTITIONS: _create_partitions,
     Api.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
     Api.ALTER_CONFIGS: _replace_configs,
-    Api.ELECT_LEADERS: lambda _, error: elect_leaders.ElectLeadersResponse(error_code=error),
+    Api.ELECT_LEADERS: _elect_leaders,
     Api.ELECT_DESIGNATED_LEADERS: lambda _, error: elect_designated_leaders.ElectDesignatedLeadersResponse(
         error_code=error
     ),

@@ -273,3 +273,32 @@ def test_nobody_creates_a_topic_over_the_metadata_log(tmp_path: Path) -> None:
         assert [told.error_code for told in made.topics] == [Error.TOPIC_AUTHORIZATION_FAILED]
 
     on_broker(tmp_path, scenario)
+
+
+def test_an_impatient_client_does_not_cost_the_broker_its_connection_to_the_controller(tmp_path: Path) -> None:
+    """Heartbeats, ISR proposals and other clients' requests are under way on it."""
+
+    async def run() -> None:
+        async with running(tmp_path, controllers=1, brokers=1) as cluster:
+            host, port = cluster.bootstrap.split(":")
+            controller: Any = cluster.nodes[101]
+            connection = Connection(ClientWorld(), Endpoint(host, int(port)), "hand")
+            await connection.open()
+            before = await callers(controller)
+            for number in range(20):
+                topic = ct.CreatableTopic(name=f"t{number}", num_partitions=50, replication_factor=1)
+                body = ct.CreateTopicsRequest(topics=[topic], timeout_ms=0)
+                answer = await connection.send(Api.CREATE_TOPICS, body, timeout_ms=5000)
+                assert answer.topics[0].error_code in (Error.REQUEST_TIMED_OUT, Error.NONE)
+            assert await callers(controller) == before
+            connection.close()
+
+    asyncio.run(run())
+
+
+async def callers(controller: Any) -> list[int]:
+    """Return the connections that a controller has, once its broker has one for its heartbeats and one to fetch."""
+    async with asyncio.timeout(10):
+        while len(controller.server.connections) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return sorted(controller.server.connections)

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from replog.controller.controller import _HANDLERS
 from replog.errors import Error
 from replog.node.forwarding import errors_in
+from replog.node.refusals import refusal
+from replog.wire.apis import Api
+from replog.wire.codec import decode_response, encode_response
 from replog.wire.layout import Wire
 from replog.wire.messages import alter_partition as ap
 from replog.wire.messages import alter_partition_reassignments as apr
@@ -159,6 +162,24 @@ def test_a_bad_request_gets_its_error_and_changes_nothing(what: str) -> None:
     assert error in errors_in(answer)
     assert asked.records == []
     assert list(asked.image.snapshot()) == before
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_elections_that_were_not_held_are_said_so_in_every_version(version: int) -> None:
+    """Version 0 has no error at the top: each partition carries it (as in Kafka), or nobody would hear."""
+    wanted = [el.TopicPartitions(topic=TOPIC, partitions=[0, 1]), el.TopicPartitions(topic="u", partitions=[5])]
+    body = el.ElectLeadersRequest(topic_partitions=wanted)
+    told = refusal(Api.ELECT_LEADERS, body, Error.REQUEST_TIMED_OUT)
+
+    frame = encode_response(Api.ELECT_LEADERS, version, 1, told)
+    answer = decode_response(Api.ELECT_LEADERS, version, frame[4:])[1]
+
+    assert [
+        (topic.topic, one.partition_id, one.error_code)
+        for topic in answer.replica_election_results
+        for one in topic.partition_result
+    ] == [(TOPIC, 0, Error.REQUEST_TIMED_OUT), (TOPIC, 1, Error.REQUEST_TIMED_OUT), ("u", 5, Error.REQUEST_TIMED_OUT)]
+    assert refusal(Api.ELECT_LEADERS, el.ElectLeadersRequest(topic_partitions=None), Error.NOT_CONTROLLER) is not None
 
 
 EXTREMES = st.sampled_from([-(2**31), -2, -1, 0, 1, 2, 3, 2**15 - 1, 2**31 - 1])
