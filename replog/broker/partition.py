@@ -589,6 +589,8 @@ class Partition:
         error = self.leader_error(NO_LEADER_EPOCH)
         if error is not Error.NONE:
             return error
+        if self.log.settings.compacts and not self.log.settings.deletes:
+            return Error.POLICY_VIOLATION  # as Kafka: who compacts only wants the last record of each key
         target = self.high_watermark if before_offset == -1 else before_offset
         if not 0 <= target <= self.high_watermark:
             return Error.OFFSET_OUT_OF_RANGE

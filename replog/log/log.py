@@ -642,8 +642,11 @@ class Log:
     def _load_topic_id(self) -> None:
         path = f"{self.directory}/{PARTITION_METADATA_FILE}"
         if self.disk.exists(path):
-            fields = dict(line.split(": ", 1) for line in self.disk.read_file(path).decode().splitlines())
-            self.topic_id = UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+            try:
+                fields = dict(line.split(": ", 1) for line in self.disk.read_file(path).decode().splitlines())
+                self.topic_id = UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+            except (ValueError, KeyError) as problem:
+                raise OSError(f"{path} is damaged: {problem}") from problem  # whose log this is, nobody can tell
 
 
 def _base_offset(segment: Segment) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from replog.controller.describe import INTERNAL_TOPICS
 from replog.errors import Error
 from replog.node.replicas import Replica, Replicas
 from replog.node.server import ServerRequest
@@ -133,6 +134,8 @@ class OffsetsApi:
         replica = self._hosted(topic, index)
         if replica is None:
             return self.replicas.missing_error(topic, ZERO_UUID, index)
+        if topic in INTERNAL_TOPICS:
+            return Error.INVALID_TOPIC_EXCEPTION  # as Kafka: groups and transactions would be forgotten
         error = replica.partition.delete_records(offset)
         if error is Error.NONE:
             self.replicas.log_start_moved(replica)

@@ -299,3 +299,34 @@ def test_special_timestamps_are_answered_by_what_they_mean_and_others_refused(tm
             await client.close()
 
     asyncio.run(scenario())
+
+
+def test_records_are_not_deleted_where_the_last_of_each_key_is_wanted(tmp_path: Path) -> None:
+    """As Apache Kafka: KIP-107, "Proposed Changes", and the internal topics hold what groups have read."""
+    expected = {
+        "t": Error.NONE,
+        "compacted": Error.POLICY_VIOLATION,
+        "both": Error.NONE,
+        "__consumer_offsets": Error.INVALID_TOPIC_EXCEPTION,
+    }
+    policies = {"compacted": "compact", "both": "compact,delete", "__consumer_offsets": "delete"}
+
+    async def scenario() -> None:
+        async with running(tmp_path, controllers=1, brokers=1) as cluster:
+            client = Client(ClientWorld(), [endpoint_of(cluster)])
+            found = {}
+            for topic in expected:
+                configs = {"cleanup.policy": policies[topic]} if topic in policies else {}
+                await client.create_topic(topic, partitions=1, replication_factor=1, configs=configs)
+                await settled(cluster, topic, 1)
+                await append(client, topic, 0, b"x")
+                partition = dr.DeleteRecordsPartition(partition_index=0, offset=1)
+                wanted = dr.DeleteRecordsRequest(
+                    topics=[dr.DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=5000
+                )
+                answer = (await client.ask(Api.DELETE_RECORDS, wanted, node=1)).topics[0].partitions[0]
+                found[topic] = answer.error_code
+            assert found == expected
+            await client.close()
+
+    asyncio.run(scenario())

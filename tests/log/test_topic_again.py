@@ -129,3 +129,20 @@ def test_what_fails_on_the_closed_files_of_a_former_log_says_nothing_of_its_dire
         return seen
 
     assert asyncio.run(story()) == [[], ["/data/a"]]
+
+
+@pytest.mark.parametrize("content", [b"", b"version: 0\n", b"version: 0\ntopic_id: AAAA\n", bytes(30)])
+def test_a_log_of_which_nobody_can_tell_whose_it_is_takes_its_directory_offline(content: bytes) -> None:
+    disk = formatted()
+    disk.make_directory("/data/b")
+    disk.replace_file("/data/b/meta.properties", f"version=1\ndirectory.id={UUID(int=2)}\n".encode())
+
+    async def story() -> LogDirectories:
+        await with_former(disk)
+        disk.replace_file(f"/data/a/{NAME}/partition.metadata", content)
+        return await opened(disk, "/data/a", "/data/b")
+
+    directories = asyncio.run(story())
+
+    assert list(directories.offline) == ["/data/a"]
+    assert "partition.metadata is damaged" in directories.offline["/data/a"]
