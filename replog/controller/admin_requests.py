@@ -1,5 +1,6 @@
 """Requests of operators and tools: topics, partitions, elections, reassignments, brokers, features."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -31,11 +32,11 @@ def on_create_topics(
     turn: Turn, body: ct.CreateTopicsRequest, new_topic_id: Callable[[], UUID], random: "Random"
 ) -> ct.CreateTopicsResponse:
     """Create topics, each on its own: one that cannot be does not hold up the others."""
-    names = [topic.name for topic in body.topics]
+    names = Counter(topic.name for topic in body.topics)
     too_many = topics.partition_count(turn.policy, body.topics) > topics.PARTITIONS_PER_REQUEST_MAX
     results = []
     for wanted in body.topics:
-        if names.count(wanted.name) > 1:
+        if names[wanted.name] > 1:
             outcome = topics.refused(Error.INVALID_REQUEST, "Duplicate topic name.")
         elif too_many:
             message = f"More than {topics.PARTITIONS_PER_REQUEST_MAX} partitions in one request."
@@ -84,9 +85,9 @@ def on_delete_topics(turn: Turn, body: dt.DeleteTopicsRequest) -> dt.DeleteTopic
 def on_create_partitions(turn: Turn, body: cp.CreatePartitionsRequest, random: "Random") -> cp.CreatePartitionsResponse:
     """Give topics more partitions."""
     results = []
-    names = [topic.name for topic in body.topics]
+    names = Counter(topic.name for topic in body.topics)
     for wanted in body.topics:
-        if names.count(wanted.name) > 1:
+        if names[wanted.name] > 1:
             outcome = topics.refused(Error.INVALID_REQUEST, "Duplicate topic name.")
         else:
             outcome = topics.grow(turn.policy, wanted, random)
@@ -222,10 +223,10 @@ def on_update_features(turn: Turn, body: uf.UpdateFeaturesRequest) -> uf.UpdateF
     """Finalize feature levels, all of the request or none."""
     outcomes = []
     wanted = {update.feature: max(update.max_version_level, 0) for update in body.feature_updates}
-    names = [update.feature for update in body.feature_updates]
+    names = Counter(update.feature for update in body.feature_updates)
     for update in body.feature_updates:
         upgrade_type = features.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
-        if names.count(update.feature) > 1:
+        if names[update.feature] > 1:
             outcome: features.Outcome = (Error.INVALID_REQUEST, "The feature is named twice.", [])
         else:
             level = wanted[update.feature]

@@ -1,7 +1,8 @@
 """Requests about configs, and what a changed config sets in motion (SPEC 2.8, 2.11)."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from replog.controller import records as r
 from replog.controller.configs import (
@@ -24,6 +25,8 @@ from replog.wire.messages import alter_configs as ac
 from replog.wire.messages import describe_configs as dc
 from replog.wire.messages import incremental_alter_configs as iac
 
+DUPLICATE: Final = Refused(Error.INVALID_REQUEST, "Duplicate resource.")  # Kafka's words: none of them is changed
+
 _Resource = tuple[int, str]
 _Edit = tuple[str, int, str | None]  # name, operation, value
 
@@ -40,11 +43,11 @@ def on_incremental_alter_configs(
 ) -> iac.IncrementalAlterConfigsResponse:
     """Change some configs of each resource; a resource is changed whole or not at all."""
     responses = []
+    named = Counter((resource.resource_type, resource.resource_name) for resource in body.resources)
     for resource in body.resources:
+        key = (resource.resource_type, resource.resource_name)
         edits = [(config.name, config.config_operation, config.value) for config in resource.configs]
-        refused = _alter(
-            turn, (resource.resource_type, resource.resource_name), edits, validate_only=body.validate_only
-        )
+        refused = DUPLICATE if named[key] > 1 else _alter(turn, key, edits, validate_only=body.validate_only)
         responses.append(
             iac.AlterConfigsResourceResponse(
                 error_code=refused.error if refused else Error.NONE,
@@ -59,6 +62,7 @@ def on_incremental_alter_configs(
 def on_alter_configs(turn: Turn, body: ac.AlterConfigsRequest) -> ac.AlterConfigsResponse:
     """Replace all configs of each resource (the old form: what is not named goes)."""
     responses = []
+    resources = Counter((resource.resource_type, resource.resource_name) for resource in body.resources)
     for resource in body.resources:
         key = (resource.resource_type, resource.resource_name)
         named = {config.name for config in resource.configs}
@@ -66,7 +70,7 @@ def on_alter_configs(turn: Turn, body: ac.AlterConfigsRequest) -> ac.AlterConfig
         edits += [
             (name, Operation.DELETE, None) for name in sorted(turn.image.configs.get(key, {})) if name not in named
         ]
-        refused = _alter(turn, key, edits, validate_only=body.validate_only)
+        refused = DUPLICATE if resources[key] > 1 else _alter(turn, key, edits, validate_only=body.validate_only)
         responses.append(
             ac.AlterConfigsResourceResponse(
                 error_code=refused.error if refused else Error.NONE,

@@ -1,5 +1,6 @@
 """Malformed and out-of-range requests get the protocol's error, change nothing, and end nothing (issue 4, "Bad input")."""
 
+import time
 import typing
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,7 @@ from replog.node.refusals import refusal
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_response
 from replog.wire.layout import Wire
+from replog.wire.messages import alter_configs as ac
 from replog.wire.messages import alter_partition as ap
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import broker_heartbeat as bh
@@ -133,6 +135,14 @@ BAD = {
     "config: no number": (config("retention.ms", "soon"), Error.INVALID_CONFIG),
     "config: unknown operation": (config("retention.ms", "1", operation=7), Error.INVALID_REQUEST),
     "config: unknown resource type": (config("retention.ms", "1", kind=99), Error.INVALID_REQUEST),
+    "config: one topic twice": (
+        iac.IncrementalAlterConfigsRequest(resources=config("retention.ms", "1").resources * 2),
+        Error.INVALID_REQUEST,
+    ),
+    "config: one topic replaced twice": (
+        ac.AlterConfigsRequest(resources=[ac.AlterConfigsResource(resource_type=2, resource_name=TOPIC)] * 2),
+        Error.INVALID_REQUEST,
+    ),
     "config: unknown broker": (config("retention.ms", "1", kind=4, of="x"), Error.INVALID_REQUEST),
     "heartbeat: unknown broker": (bh.BrokerHeartbeatRequest(broker_id=-5, broker_epoch=1), Error.STALE_BROKER_EPOCH),
     "register: other cluster": (
@@ -162,6 +172,28 @@ def test_a_bad_request_gets_its_error_and_changes_nothing(what: str) -> None:
     assert error in errors_in(answer)
     assert asked.records == []
     assert list(asked.image.snapshot()) == before
+
+
+NAMES = [f"no such topic {number}" for number in range(20_000)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ct.CreateTopicsRequest(topics=[ct.CreatableTopic(name=name, num_partitions=0) for name in NAMES]),
+        cp.CreatePartitionsRequest(topics=[cp.CreatePartitionsTopic(name=name, assignments=None) for name in NAMES]),
+        uf.UpdateFeaturesRequest(feature_updates=[uf.FeatureUpdateKey(feature=name) for name in NAMES]),
+    ],
+    ids=lambda body: type(body).__name__,
+)
+def test_looking_for_what_is_named_twice_does_not_hold_up_the_controller(body: Any) -> None:
+    """A request of two megabytes kept it busy for minutes: its quorum elected another one, which got the request next."""
+    asked = box()
+    before_s = time.process_time()
+
+    asked.send(body)
+
+    assert time.process_time() - before_s < 3
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
