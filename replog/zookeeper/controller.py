@@ -455,6 +455,23 @@ class ZooKeeperController:
         turn.deleted.append(topic.name)
         return delete_topics.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
 
+    def _on_create_partitions(
+        self, turn: "ControllerTurn", body: create_partitions.CreatePartitionsRequest
+    ) -> create_partitions.CreatePartitionsResponse:
+        """Grow topics, but none that is being deleted (as Kafka): nobody would be told of what goes with it."""
+        left = [topic for topic in body.topics if topic.name not in self.deleting]
+        answer = admin.on_create_partitions(turn, msgspec.structs.replace(body, topics=left), self._random)
+        refused = [
+            create_partitions.CreatePartitionsTopicResult(
+                name=topic.name,
+                error_code=Error.INVALID_TOPIC_EXCEPTION,
+                error_message="The topic is queued for deletion.",
+            )
+            for topic in body.topics
+            if topic.name in self.deleting
+        ]
+        return create_partitions.CreatePartitionsResponse(results=[*answer.results, *refused])
+
     def _begin_deletion(self, name: str) -> None:
         topic = self.image.topics_by_name[name]
         replicas = [(index, node) for index, one in sorted(topic.partitions.items()) for node in one.replicas]
@@ -698,7 +715,7 @@ _HANDLERS: Final[dict[type[msgspec.Struct], _Handler]] = {
     create_topics.REQUEST: lambda self, turn, body: admin.on_create_topics(
         turn, body, self._new_topic_id, self._random
     ),
-    create_partitions.REQUEST: lambda self, turn, body: admin.on_create_partitions(turn, body, self._random),
+    create_partitions.REQUEST: lambda self, turn, body: self._on_create_partitions(turn, body),
     elect_leaders.REQUEST: lambda _, turn, body: admin.on_elect_leaders(turn, body),
     alter_partition_reassignments.REQUEST: lambda _, turn, body: admin.on_alter_partition_reassignments(turn, body),
     list_partition_reassignments.REQUEST: lambda _, turn, body: admin.on_list_partition_reassignments(turn, body),

@@ -3,7 +3,7 @@
 from random import Random
 from uuid import UUID
 
-from replog.controller.events import Request
+from replog.controller.events import Reply, Request
 from replog.controller.policy import Settings
 from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
@@ -224,3 +224,17 @@ def test_a_partition_is_in_the_assignment_before_it_has_a_state() -> None:
 
     assert written(effects) == ["/brokers/topics/t"]
     assert [type(operation) for operation in operations(effects)] == [SetData, Create, Create]
+
+
+def test_a_topic_that_is_being_deleted_grows_no_more() -> None:
+    controller, _ = activated(topics={"t": TOPIC}, states=(0, 1), deletions=("t",))
+    body = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3) for name in ("t", "u")])
+
+    effects = controller.handle(Request(token=1, body=body, received_ms=0), 0)
+
+    assert operations(effects) == []
+    (answer,) = (effect.body for effect in effects if isinstance(effect, Reply))
+    assert [(result.name, result.error_code) for result in answer.results] == [  # type: ignore[attr-defined]
+        ("u", Error.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", Error.INVALID_TOPIC_EXCEPTION),
+    ]
