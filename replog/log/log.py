@@ -13,7 +13,8 @@ using it.
 
 import base64
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from msgspec import structs
 
 from replog.errors import Error
 from replog.log.batch import (
+    NO_TIMESTAMP,
     OVERHEAD_BYTES,
     BatchHeader,
     CorruptBatch,
@@ -383,7 +385,23 @@ class Log:
         largest = max(self.segments, key=lambda segment: segment.largest_timestamp_ms)
         if largest.largest_timestamp_ms < 0:
             return None
-        return self.offset_for_timestamp(largest.largest_timestamp_ms)
+        found = self.offset_for_timestamp(largest.largest_timestamp_ms)
+        if found is None:  # it was deleted: a segment's total counts what lies before the log start, too
+            largest_ms = max(self._timestamps_from_log_start(), default=NO_TIMESTAMP)
+            found = self.offset_for_timestamp(largest_ms) if largest_ms >= 0 else None
+        return found
+
+    def _timestamps_from_log_start(self) -> Iterator[int]:
+        first, *others = self.segments[self._segment_index(self.log_start_offset) :]
+        for header in first.headers(first.position_of(self.log_start_offset)):
+            if header.base_offset >= self.log_start_offset:
+                yield header.max_timestamp_ms
+            else:  # in the middle of a batch
+                with suppress(CorruptBatch):
+                    content = records(first.batch_bytes(header))
+                    yield from [record.timestamp_ms for record in content if record.offset >= self.log_start_offset]
+        for segment in others:
+            yield segment.largest_timestamp_ms
 
     def _first_in_batch(self, segment: Segment, header: BatchHeader, timestamp_ms: int) -> Found | None:
         if header.next_offset <= self.log_start_offset:

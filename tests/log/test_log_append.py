@@ -3,7 +3,7 @@
 import pytest
 
 from replog.errors import Error
-from replog.log.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, CorruptBatch, records, sealed
+from replog.log.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, CorruptBatch, NewRecord, build, records, sealed
 from replog.log.batch import end_transaction_marker as marker
 from replog.log.log import Appended, OffsetOutOfRange
 from replog.log.settings import LogSettings
@@ -156,6 +156,26 @@ def test_append_time_is_the_brokers() -> None:
     assert answer.log_append_time_ms == NOW_MS
     assert [r.timestamp_ms for r in records(content(log))] == [NOW_MS, NOW_MS]
     assert log.segments[0].largest_timestamp_ms == NOW_MS
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_the_largest_timestamp_is_looked_for_behind_the_log_start(rolls: bool) -> None:
+    """KIP-734 asks for a record that is there; that the latest was deleted does not make the log empty."""
+    log = opened(a_disk())
+    stamps = [100, 50, 70, 60]
+    batch = build([NewRecord(None, b"v", timestamp_ms=stamp) for stamp in stamps[:2]], timestamp_ms=0)
+    for each in (batch, *(a_batch(timestamp_ms=stamp) for stamp in stamps[2:])):
+        if rolls:
+            log.roll(NOW_MS)
+        log.append_as_leader(each, leader_epoch=0, now_ms=NOW_MS)
+
+    found = []
+    for start in range(5):
+        log.move_log_start(start)
+        latest = log.offset_of_max_timestamp()
+        found.append(latest and (latest.timestamp_ms, latest.offset))
+
+    assert found == [(100, 0), (70, 2), (70, 2), (60, 3), None]
 
 
 def test_a_duplicate_answers_with_its_first_offsets() -> None:
