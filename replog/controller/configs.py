@@ -12,6 +12,7 @@ from replog.controller.image import Image
 from replog.controller.policy import MIN_ISR, RECOVERY_STRATEGY, UNCLEAN_ENABLE, Strategy
 from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from replog.errors import Error
+from replog.wire.encoder import STRING_BYTES_MAX
 from replog.wire.messages import describe_configs as d
 
 
@@ -111,6 +112,8 @@ class Refused(NamedTuple):
 
 def invalid_value(definition: Definition, name: str, value: str) -> str | None:
     """Return what is wrong with a value, None when it is fine."""
+    if len(value.encode()) > STRING_BYTES_MAX:  # lists grow by what is appended; the record could not be read back
+        return f"Value of {name} exceeds {STRING_BYTES_MAX} bytes."
     check = _CHECKS[definition.type]
     if not check(definition, value):
         return f"Invalid value {value!r} for configuration {name}"

@@ -174,6 +174,19 @@ def test_a_bad_request_gets_its_error_and_changes_nothing(what: str) -> None:
     assert list(asked.image.snapshot()) == before
 
 
+def test_a_list_does_not_grow_beyond_what_a_record_can_hold() -> None:
+    """Its record would be in the metadata log, and nobody could read it."""
+    asked = box()
+    name = "leader.replication.throttled.replicas"
+    asked.send(config(name, "1:" + "2" * 30_000, operation=2))
+    before = asked.image.topic_config(TOPIC, name)
+
+    answer = asked.send(config(name, "3:" + "4" * 30_000, operation=2))
+
+    assert answer.responses[0].error_code is Error.INVALID_CONFIG
+    assert asked.image.topic_config(TOPIC, name) == before is not None
+
+
 NAMES = [f"no such topic {number}" for number in range(20_000)]
 
 
