@@ -63,6 +63,7 @@ from replog.wire.messages.list_groups import ListedGroup
 from replog.wire.messages.offset_fetch import OffsetFetchResponsePartitions
 from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+MEMBER_PREFIX_MAX: Final = 4096  # characters
 CLASSIC: Final = "Classic"
 FIRST_VERSION_WITH_NOT_FOUND: Final = 6  # of DescribeGroups (KIP-1043)
 FIRST_VERSION_WITH_MANY_LEAVING: Final = 3  # of LeaveGroup
@@ -370,9 +371,13 @@ class GroupCoordinator:
         return group, Error.NONE if group is not None else Error.UNKNOWN_MEMBER_ID
 
     def _new_group(self, group_id: str) -> Group:
-        group = Group(group_id, self.settings, self.timers, lambda prefix: f"{prefix}-{self.new_id()}")
+        group = Group(group_id, self.settings, self.timers, self._new_member_id)
         self.groups[group_id] = group
         return group
+
+    def _new_member_id(self, prefix: str) -> str:
+        """Return a new member's id; a client's name may be as long as a string can be, its id must be one as well."""
+        return f"{prefix[:MEMBER_PREFIX_MAX]}-{self.new_id()}"
 
     # --- committing offsets ------------------------------------------------------------------
 
