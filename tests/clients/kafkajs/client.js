@@ -10,6 +10,7 @@ const say = (line) => process.stdout.write(JSON.stringify(line) + '\n')
 async function produce() {
   const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 })
   await producer.connect()
+  process.stderr.write('connected\n')
   for (let i = 0; i < count; i++) {
     const [{ partition, baseOffset }] = await producer.send({ topic, acks: -1, messages: [{ value: `js-${i}`, partition: i % 3 }] })
     say({ value: `js-${i}`, partition, offset: Number(baseOffset) })
@@ -22,6 +23,7 @@ async function transact() {
   await producer.connect()
   for (let i = 0; i < count; i++) {
     const transaction = await producer.transaction()
+    if (i === 0) process.stderr.write('connected\n')
     // One partition a send: KafkaJS (2.2, sendMessages.js) forgets the messages of a partition whose leader dies in the middle of
     // a send if its next leader has already answered for another partition of the same send.
     for (const partition of [0, 1, 2]) {
