@@ -228,8 +228,8 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[
             conduct_simulated(plan, folder, Silent(), listen)
         except InterruptedError:
             ended = False
-    moment = _moment(seen.pop(), list(recent), ended=ended)
-    collect_quietly()  # whoever was stopped in the middle
+        moment = _moment(seen.pop(), list(recent), ended=ended)
+        collect_quietly()  # whoever was stopped in the middle, and now closes its recording
     return moment
 
 

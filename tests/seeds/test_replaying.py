@@ -1,6 +1,7 @@
 """What a replay refuses, what it offers, and how a run is looked at from within."""
 
 import sys
+import tempfile
 
 import msgspec
 import pytest
@@ -79,6 +80,16 @@ def test_a_plan_is_found_among_the_recorded_runs(recorded):
 
     assert recorded_run(plan(), recorded.parent) == recorded
     assert recorded_run(plan(seed=2), recorded.parent) is None
+
+
+def test_a_run_that_is_stopped_in_the_middle_leaves_no_folder(tmp_path, monkeypatch):
+    """Who closes its recording only when it is collected writes it then."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    for event in (500, 3_000):
+        shown(plan(seed=4), until=event, trace=None, tell=str)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_stops_before_an_event_and_tells_how_all_stands():
