@@ -138,13 +138,8 @@ def unpacked(archive_path: Path, folder: Path) -> Bundle:
             folder.mkdir(parents=True)
             for file in content.files:
                 _unpack(archive, file, folder)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        lzma.LZMAError,
-        EOFError,
-        RuntimeError,
-    ) as problem:  # or encrypted, or of another kind
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError) as problem:
+        # (RuntimeError: it is encrypted, or of a kind that is not supported.)
         raise Tampered(f"{archive_path}: not a whole archive: {problem}") from None
     return content
 

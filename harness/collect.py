@@ -59,9 +59,8 @@ class Collector:
             # A simulated run that dies is run again: its rows are written once, at the end.
             if self._cluster.kind != "simulated" and loop.time() >= segment_due:
                 segment_due = loop.time() + SEGMENT_MS / 1000
-                with contextlib.suppress(
-                    OSError
-                ):  # a full disk: the rows are kept, and the run's end says it if it stays so
+                # A full disk: the rows are kept, and the run's end says it if it stays so.
+                with contextlib.suppress(OSError):
                     await asyncio.to_thread(self._recorder.close_segment)
             await asyncio.sleep(COLLECT_MS / 1000)
 

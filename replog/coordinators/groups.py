@@ -575,12 +575,17 @@ class GroupCoordinator:
         return effects
 
     def _offsets_forgotten(self, ticket: OffsetsForgotten) -> list[Effect]:
-        offsets = self.offsets.get(ticket.group_id)
-        for partition in ticket.partitions if offsets is not None else ():
-            offsets.forget(partition)  # type: ignore[union-attr]
+        self._forget(ticket.group_id, ticket.partitions)
         if ticket.token is None or ticket.answer is None:
             return []
         return [Reply(ticket.token, ticket.answer)]
+
+    def _forget(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Note tombstones of a group's offsets."""
+        offsets = self.offsets.get(group_id)
+        if offsets is not None:
+            for partition in partitions:
+                offsets.forget(partition)
 
     def _expire(self, now: Now) -> list[Effect]:
         """Forget offsets of groups without members, and of topics that members no longer want (KIP-211)."""
@@ -659,10 +664,8 @@ class GroupCoordinator:
         consumer_group = self.consumer.groups.get(ticket.group_id)
         if consumer_group is not None and consumer_group.is_ending:
             del self.consumer.groups[ticket.group_id]
-        offsets = self.offsets.get(ticket.group_id)
-        for partition in ticket.partitions if offsets is not None else ():
-            offsets.forget(partition)  # type: ignore[union-attr]
-        if not offsets:
+        self._forget(ticket.group_id, ticket.partitions)
+        if not self.offsets.get(ticket.group_id):
             self.offsets.pop(ticket.group_id, None)
         if ticket.token is None:
             return []

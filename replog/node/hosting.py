@@ -52,17 +52,17 @@ class Hosting:
 
     def update(self) -> None:
         """Act upon what changed since the last call."""
-        if not self.has_begun:
+        is_history = not self.has_begun
+        if is_history:
             if not self._knows_this_life():
                 return
             self._begin()
-            change = self.metadata.take_change()
-            if change is not None:
-                change.deleted.clear()  # history: groups may have committed offsets of others of these names since
-        else:
-            change = self.metadata.take_change()
-        if change is not None:
-            self._apply(change)
+        change = self.metadata.take_change()
+        if change is None:
+            return
+        if is_history:
+            change.deleted.clear()  # groups may have committed offsets of others of these names since
+        self._apply(change)
 
     def _knows_this_life(self) -> bool:
         registered = self.metadata.image.brokers.get(self.replicas.node_id)
@@ -227,8 +227,8 @@ class Hosting:
             lag_ms_max=self.config.integer("replica.lag.time.max.ms"),
             refuses_while_recovering=self.config.text("leader.recovery") != "off",
         )
-        partition.disk_failed = lambda problem: self.directories.fail_directory_of_log(
-            assigned.name, partition.log, problem
+        partition.disk_failed = lambda problem: self.directories.fail_directory_of(
+            assigned.name, problem, partition.log
         )
         partition.verifies_transactions = self.config.flag("transaction.partition.verification.enable")
         partition.min_insync_replicas = self.settings.min_insync_replicas(self.metadata.image, assigned.name.topic)

@@ -129,16 +129,13 @@ class LogDirectories:
                 self.logs.pop(name).log.close_files()
         self.on_failure(path, lost)
 
-    def fail_directory_of(self, name: TopicPartition, problem: OSError) -> None:
-        """Take the directory offline that a log lies in; nothing to do where it is already."""
-        stored = self.logs.get(name)
-        if stored is not None:
-            self.fail(stored.directory, problem)
+    def fail_directory_of(self, name: TopicPartition, problem: OSError, log: Log | None = None) -> None:
+        """Take the directory offline that a log lies in; nothing to do where it is already.
 
-    def fail_directory_of_log(self, name: TopicPartition, log: Log, problem: OSError) -> None:
-        """Take the directory offline that this log lies in; the files of one that was deleted are closed, not broken."""
+        log:  whose trouble it is, where known; the files of one that was deleted are closed, not broken.
+        """
         stored = self.logs.get(name)
-        if stored is not None and stored.log is log:
+        if stored is not None and (log is None or stored.log is log):
             self.fail(stored.directory, problem)
 
     def _open_directory(self, path: str, *, recover: bool) -> None:

@@ -195,6 +195,14 @@ def many_topics(box: Box, count: int) -> None:
         box.topic(new_partition(box.image, replicas), name=f"t{number}", topic_id=UUID(int=number + 1))
 
 
+def following(box: Box) -> Controller:
+    """Another controller that has what this one has."""
+    follower: Controller = Box(min_insync_replicas=2).controller
+    for record in box.image.snapshot():
+        follower.image.replay(record, box.offset - 1)
+    return follower
+
+
 def test_a_long_group_is_bracketed_and_taken_back_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPEC 2.1.6: all or nothing, also when leadership ends while half of it is committed."""
     monkeypatch.setattr(r, "BATCH_RECORDS_MAX", 4)
@@ -206,9 +214,7 @@ def test_a_long_group_is_bracketed_and_taken_back_whole(monkeypatch: pytest.Monk
     box.controller.sessions.touch(broker.broker_id, broker.epoch, 0).last_contact_ms = 0
     before = dict(box.image.partitions())
     controller: Controller = box.controller
-    follower = Box(min_insync_replicas=2).controller
-    for record in box.image.snapshot():
-        follower.image.replay(record, start - 1)
+    follower = following(box)
 
     effects = controller.handle(Tick(), box.now_ms, start)
     log = [record for effect in effects if isinstance(effect, Append) for record in effect.records]
@@ -235,9 +241,7 @@ def test_two_long_groups_are_taken_back_when_half_of_the_first_is_committed(monk
     box.activate()
     start = box.offset
     controller: Controller = box.controller
-    follower = Box(min_insync_replicas=2).controller
-    for record in box.image.snapshot():
-        follower.image.replay(record, start - 1)
+    follower = following(box)
 
     log: list[r.MetadataRecord] = []
     for node in (1, 2):

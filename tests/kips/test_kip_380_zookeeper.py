@@ -54,6 +54,17 @@ def registered(epochs: dict[int, int]) -> dict[NodeId, Registered]:
     }
 
 
+def newly_elected(node: int, protocol: str) -> ZooKeeperController:
+    return ZooKeeperController(
+        Settings(cluster_id="c"),
+        node_id=NodeId(node),
+        epoch=7,
+        protocol=ProtocolVersion.parse(protocol),
+        new_topic_id=lambda: UUID(int=9),
+        random=Random(0),
+    )
+
+
 def a_controller(
     epochs: dict[int, int],
     *,
@@ -63,14 +74,7 @@ def a_controller(
     recovery: int = 0,
 ) -> ZooKeeperController:
     """The controller of one partition t-0 on brokers 1, 2, 3, led by the first of its ISR."""
-    controller = ZooKeeperController(
-        Settings(cluster_id="c"),
-        node_id=NodeId(3),
-        epoch=7,
-        protocol=ProtocolVersion.parse(protocol),
-        new_topic_id=lambda: UUID(int=9),
-        random=Random(0),
-    )
+    controller = newly_elected(3, protocol)
     state = PartitionStateZnode(
         controller_epoch=6, leader=isr[0], leader_epoch=4, isr=list(isr), leader_recovery_state=recovery
     )

@@ -99,7 +99,7 @@ def test_an_early_flush_that_fails_after_the_log_has_moved_away_leaves_the_repli
         lag_ms_max=1000,
         refuses_while_recovering=True,
     )
-    partition.disk_failed = lambda problem: directories.fail_directory_of_log(NAME, partition.log, problem)
+    partition.disk_failed = lambda problem: directories.fail_directory_of(NAME, problem, partition.log)
     replica = Replica(TopicIdPartition(TOPIC_ID, 0), partition)
     flushing = Flushing(SimpleNamespace(world=world_of(disk)), None)  # type: ignore[arg-type]
 

@@ -44,10 +44,11 @@ async def with_former(disk: SimulatedDisk) -> LogDirectories:
     return directories
 
 
-def formatted() -> SimulatedDisk:
+def formatted(*paths: str) -> SimulatedDisk:
     disk = SimulatedDisk(random.Random(1))
-    disk.make_directory("/data/a")
-    disk.replace_file("/data/a/meta.properties", f"version=1\ndirectory.id={UUID(int=1)}\n".encode())
+    for number, path in enumerate(paths or ("/data/a",), start=1):
+        disk.make_directory(path)
+        disk.replace_file(f"{path}/meta.properties", f"version=1\ndirectory.id={UUID(int=number)}\n".encode())
     disk.sync_directory("/data")
     disk.sync_directory("/")
     return disk
@@ -89,9 +90,7 @@ def test_a_topic_created_again_does_not_inherit_from_checkpoints(go: Any, ends_b
 @pytest.mark.parametrize("wanted", [FORMER, LATTER])
 def test_of_two_topics_logs_of_one_name_the_committed_topics_is_kept(wanted: UUID) -> None:
     """A directory was offline while a topic was deleted and created again in another one: then it comes back."""
-    disk = formatted()
-    disk.make_directory("/data/b")
-    disk.replace_file("/data/b/meta.properties", f"version=1\ndirectory.id={UUID(int=2)}\n".encode())
+    disk = formatted("/data/a", "/data/b")
 
     async def story() -> LogDirectories:
         await with_former(disk)
@@ -124,7 +123,7 @@ def test_what_fails_on_the_closed_files_of_a_former_log_says_nothing_of_its_dire
         latter = directories.create(NAME, SETTINGS)
         seen = []
         for log in (former, latter.log):
-            directories.fail_directory_of_log(NAME, log, OSError(9, "Bad file descriptor"))
+            directories.fail_directory_of(NAME, OSError(9, "Bad file descriptor"), log)
             seen.append(list(directories.offline))
         return seen
 
@@ -133,9 +132,7 @@ def test_what_fails_on_the_closed_files_of_a_former_log_says_nothing_of_its_dire
 
 @pytest.mark.parametrize("content", [b"", b"version: 0\n", b"version: 0\ntopic_id: AAAA\n", bytes(30)])
 def test_a_log_of_which_nobody_can_tell_whose_it_is_takes_its_directory_offline(content: bytes) -> None:
-    disk = formatted()
-    disk.make_directory("/data/b")
-    disk.replace_file("/data/b/meta.properties", f"version=1\ndirectory.id={UUID(int=2)}\n".encode())
+    disk = formatted("/data/a", "/data/b")
 
     async def story() -> LogDirectories:
         await with_former(disk)

@@ -1,10 +1,6 @@
 """Topics whose creation or deletion ended midway: what is many operations is several transactions, and any may be the last."""
 
-from random import Random
-from uuid import UUID
-
 from replog.controller.events import Reply, Request
-from replog.controller.policy import Settings
 from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
 from replog.types import NodeId, TopicPartition
@@ -22,9 +18,8 @@ from replog.zookeeper.control_queue import ControlRequest
 from replog.zookeeper.controller import ControlAnswered, Effect, Loaded, Write, ZooKeeperController
 from replog.zookeeper.operations import Create, Delete, Operation, SetData, Stat
 from replog.zookeeper.requests import DELETED
-from replog.zookeeper.versions import ProtocolVersion
 from replog.zookeeper.znodes import PartitionStateZnode, TopicZnode
-from tests.kips.test_kip_380_zookeeper import registered, told
+from tests.kips.test_kip_380_zookeeper import newly_elected, registered, told
 
 TOPIC = TopicZnode(partitions={"0": [1, 2], "1": [2, 1]}, topic_id="AAAAAAAAAAAAAAAAAAAABw")
 STATE = (
@@ -42,14 +37,7 @@ def activated(
     configs: dict[tuple[int, str], dict[str, str]] | None = None,
     protocol: str = "3.4",
 ) -> tuple[ZooKeeperController, list[Effect]]:
-    controller = ZooKeeperController(
-        Settings(cluster_id="c"),
-        node_id=NodeId(1),
-        epoch=7,
-        protocol=ProtocolVersion.parse(protocol),
-        new_topic_id=lambda: UUID(int=9),
-        random=Random(0),
-    )
+    controller = newly_elected(1, protocol)
     loaded = Loaded(
         registered=registered({1: 10, 2: 20}),
         topics=topics,
