@@ -19,13 +19,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from clusters import containers, processes
-from clusters.api import ClusterError, CutMode
-from clusters.clock import RunClock
-from clusters.images.build import engine, node_image
-from clusters.spec import ClusterSpec
-from nemesis import isolate
-from results.store import Recorder
+from tribunal.clusters.api import ClusterError, CutMode
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.images.build import engine, node_image
+from tribunal.clusters.kinds import containers, processes
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.nemesis.faults import isolate
+from tribunal.results.store import Recorder
 
 TRIES = 3
 CUTS = 7

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from clusters.jars import NoJars
-from clusters.kafka_jars import kafka_jars
-from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
+from tribunal.clusters.kafka.jars import kafka_jars
+from tribunal.clusters.kafka.side_by_side import ApacheKafka, Ours, SideBySide, Software
+from tribunal.clusters.maven_jars import NoJars
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
 ACKS = ("1", "all")

@@ -16,10 +16,10 @@ from uuid import UUID
 from replog.controller import fencing
 from replog.controller.election import Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
-from replog.controller.image import Image
-from replog.controller.record_versions import RecordWriter
-from replog.controller.state import Partition
 from replog.controller.topics import new_partition
+from replog.metadata.image import Image
+from replog.metadata.record_versions import RecordWriter
+from replog.metadata.state import Partition
 from replog.types import LeaderEpoch, NodeId, PartitionEpoch, TopicIdPartition
 from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
 from tests.cases.controllers import Box

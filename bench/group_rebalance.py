@@ -21,15 +21,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.wire import Wire
-from clusters.jars import NoJars
-from clusters.kafka_jars import kafka_jars
-from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 from replog.errors import Error
 from replog.wire.apis import Api
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import heartbeat as hb
 from replog.wire.messages import join_group as jg
 from replog.wire.messages import sync_group as sg
+from tribunal.clusters.kafka.jars import kafka_jars
+from tribunal.clusters.kafka.side_by_side import ApacheKafka, Ours, SideBySide, Software
+from tribunal.clusters.maven_jars import NoJars
 
 VERSIONS = {Api.JOIN_GROUP: 7, Api.SYNC_GROUP: 5, Api.HEARTBEAT: 4, Api.FIND_COORDINATOR: 4}
 SESSION_MS = 300_000

@@ -21,11 +21,11 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from checkers import engine
-from checkers.spark import session
-from checkers.work import work_items
-from results.recording import SEQUENCE_BITS, TABLES
-from results.store import Recorder
+from tribunal.checkers.judge import engine
+from tribunal.checkers.judge.judge import work_items
+from tribunal.checkers.spark.session import session
+from tribunal.results.recording import SEQUENCE_BITS, TABLES
+from tribunal.results.store import Recorder
 
 PROCESSES = 16
 STEP_NS = 20_000

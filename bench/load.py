@@ -33,7 +33,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.orderly import OrderlyClient
-from clusters.side_by_side import Ours, SideBySide
+from tribunal.clusters.kafka.side_by_side import Ours, SideBySide
 
 TOPIC = "load"
 RECORD_BYTES = 100_000

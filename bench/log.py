@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from clusters.simulated.disk import SimulatedDisk
 from replog.log.batch import NewRecord, batches, build, has_valid_crc
 from replog.log.cleaner import Cleaner
 from replog.log.compression import Codec
 from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.ports import Buffer, Disk
+from tribunal.clusters.simulated.disk import SimulatedDisk
 
 RECORD = NewRecord(None, b"x" * 100)
 ROUNDS = 5
@@ -217,7 +217,7 @@ def _cleaning(disk: Disk, directory: str) -> None:
 def real_disk() -> Disk:
     """Return the operating system's disk, or a simulated one where the shell is missing."""
     try:
-        from replog.node.world import RealDisk
+        from replog.host.world import RealDisk
     except ImportError:
         return SimulatedDisk(Random(0))
     return RealDisk()

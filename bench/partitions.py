@@ -25,7 +25,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from bench.orderly import OrderlyClient
-from clusters.side_by_side import Ours, SideBySide
+from tribunal.clusters.kafka.side_by_side import Ours, SideBySide
 
 COUNTS = (10, 100, 500, 1000, 2000)
 TOPIC = "many"

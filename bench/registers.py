@@ -16,10 +16,10 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from checkers.graphs.operations import Operation
-from checkers.registers import settled
-from checkers.registers.linearizability import Limits, check
-from checkers.registers.models import REGISTER
+from tribunal.checkers.graphs.operations import Operation
+from tribunal.checkers.registers import settled
+from tribunal.checkers.registers.linearizability import Limits, check
+from tribunal.checkers.registers.models import REGISTER
 
 HERE = Path(__file__).resolve().parent
 

@@ -32,19 +32,19 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from clusters.clock import RunClock
-from clusters.simulated import launch
-from clusters.simulated.guard import sealed
-from clusters.simulated.world import Simulation
-from clusters.spec import ClusterSpec
-from harness.catalog import scenario_file
-from harness.plan import made
-from harness.schedule import load as load_scenario
-from harness.simulated import warm_up
-from harness.sweep import run_seed, swept
-from results.scratch import Scratch
-from workloads.api import Stage
-from workloads.produce_consume import Options, plan, prepare, run
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.simulated import launch
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.world import Simulation
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.campaign.sweep import run_seed, swept
+from tribunal.harness.catalog import scenario_file
+from tribunal.harness.plan import made
+from tribunal.harness.scenario import load as load_scenario
+from tribunal.harness.simulated import warm_up
+from tribunal.results.scratch import Scratch
+from tribunal.workloads.api import Stage
+from tribunal.workloads.kinds.produce_consume import Options, plan, prepare, run
 
 
 class NoRecording:

@@ -23,9 +23,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.wire import Wire
-from clusters.jars import NoJars
-from clusters.kafka_jars import kafka_jars
-from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.wire.apis import Api
@@ -33,6 +30,9 @@ from replog.wire.messages import end_txn as et
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import init_producer_id as ip
 from replog.wire.messages import produce as pr
+from tribunal.clusters.kafka.jars import kafka_jars
+from tribunal.clusters.kafka.side_by_side import ApacheKafka, Ours, SideBySide, Software
+from tribunal.clusters.maven_jars import NoJars
 
 TOPIC = "ledger"
 PARTITIONS = 8

@@ -17,9 +17,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from checkers.graphs import list_append, send_poll
-from checkers.graphs.columns import ListSteps, Numbering, Transactions
-from checkers.graphs.send_poll import LogHistory, Messages
+from tribunal.checkers.graphs import list_append, send_poll
+from tribunal.checkers.graphs.columns import ListSteps, Numbering, Transactions
+from tribunal.checkers.graphs.send_poll import LogHistory, Messages
 
 CLIENTS = 10
 APPENDS_A_KEY = 32

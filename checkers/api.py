@@ -1,6 +1,6 @@
 """What a property is, and what the engine gives it and takes from it. Read this first.
 
-A property is one module of this package; its name is the module's. It has
+A property is one module of `checkers/properties`; its name is the module's. It has
 - a docstring in words (the report shows its first line),
 - `TABLES`: the tables it looks at,
 - `KINDS: dict[str, Kind]`: the anomalies it can find, each with its sentence and what it means,
@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from checkers.graphs.findings import Contradiction
-from checkers.timeline import Judgement
-from results.recording import TABLES, WORDS
+from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.judge.timeline import Judgement
+from tribunal.results.recording import TABLES, WORDS
 
 Array = npt.NDArray[Any]
 Built = TypeVar("Built")
@@ -106,7 +106,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     leaders:    (leader epoch, leader) as committed in the metadata log.
     settings:   what every node was started with, by Kafka's names.
     of_run:     a small table of the whole run (`phases`, `faults`, ...), read when it is asked for.
-    steps:      the steps of transactions in this partition (`checkers.steps`), read when they are asked for.
+    steps:      the steps of transactions in this partition (`tribunal.checkers.judge.steps`), read when they are asked for.
     """
 
     complete: bool
@@ -302,29 +302,8 @@ def nothing() -> pa.Table:
 
 @cache
 def properties() -> dict[str, ModuleType]:
-    """Return all properties by name: the modules beside this one that have KINDS."""
-    package = importlib.import_module("checkers")
+    """Return all properties by name: the modules of `checkers/properties` that have KINDS."""
+    package = importlib.import_module("tribunal.checkers.properties")
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
-    modules = {name: importlib.import_module(f"checkers.{name}") for name in names if name not in _MACHINERY}
+    modules = {name: importlib.import_module(f"tribunal.checkers.properties.{name}") for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "KINDS")}
-
-
-_MACHINERY: Final = frozenset(
-    {
-        "api",
-        "engine",
-        "spark",
-        "spark_daemon",
-        "java",
-        "guarantees",
-        "timeline",
-        "work",
-        "sql",
-        "sql_views",
-        "steps",
-        "ranges",
-        "evidence",
-        "histories",
-        "night_tables",
-    }
-)

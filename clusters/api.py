@@ -17,8 +17,8 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from clusters.spec import ClusterSpec
 from replog.types import TopicPartition
+from tribunal.clusters.spec import ClusterSpec
 
 __all__ = ["ClusterSpec", "TopicPartition"]
 

@@ -17,16 +17,16 @@ from uuid import UUID
 
 import msgspec
 
-from clusters.api import BrokerState, ClusterState, MetadataEntry, PartitionState
-from clusters.asking import FAILURES, Asking
-from replog.controller.image import Image
 from replog.errors import Error
 from replog.log import batch
+from replog.metadata.image import Image
 from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, LeaderRecoveryState, TopicPartition
 from replog.wire.apis import Api
 from replog.wire.decoder import MalformedMessage
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from replog.wire.records.metadata import decode_metadata_record
+from tribunal.clusters.api import BrokerState, ClusterState, MetadataEntry, PartitionState
+from tribunal.clusters.clients.asking import FAILURES, Asking
 
 FETCH_VERSION: Final = 17
 WAIT_MS: Final = 250

@@ -12,14 +12,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-import checkers
-import clusters
-import nemesis
 import replog.mutants
-import workloads
-from results.plugins import FOLDER
+import tribunal.checkers.properties
+import tribunal.clusters.kinds
+import tribunal.nemesis.faults
+import tribunal.workloads.kinds
+from tribunal import PACKAGE
+from tribunal.results.plugins import FOLDER
 
-SCENARIOS: Final = Path(__file__).resolve().parent.parent / "scenarios"
+SCENARIOS: Final = PACKAGE / "scenarios"
 KINDS: Final = ("scenarios", "faults", "workloads", "checkers", "mutants", "clusters")
 
 
@@ -39,31 +40,30 @@ def _modules(package: ModuleType, attribute: str) -> dict[str, ModuleType]:
     """Return a package's plugins: its modules that define this attribute themselves."""
     found = {}
     for info in pkgutil.iter_modules(package.__path__):
-        if info.name not in ("api", "leash"):
-            module = importlib.import_module(f"{package.__name__}.{info.name}")
-            if hasattr(module, attribute):
-                found[info.name.replace("_", "-")] = module
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        if hasattr(module, attribute):
+            found[info.name.replace("_", "-")] = module
     return found
 
 
 def faults() -> dict[str, ModuleType]:
     """Return the faults."""
-    return _modules(nemesis, "NEEDS")
+    return _modules(tribunal.nemesis.faults, "NEEDS")
 
 
 def all_workloads() -> dict[str, ModuleType]:
     """Return the workloads."""
-    return _modules(workloads, "prepare")
+    return _modules(tribunal.workloads.kinds, "prepare")
 
 
 def all_clusters() -> dict[str, ModuleType]:
     """Return the kinds of cluster."""
-    return _modules(clusters, "launch")
+    return _modules(tribunal.clusters.kinds, "launch")
 
 
 def all_checkers() -> dict[str, ModuleType]:
     """Return the properties that are judged."""
-    return _modules(checkers, "KINDS")
+    return _modules(tribunal.checkers.properties, "KINDS")
 
 
 def mutants() -> dict[str, str]:

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers import engine
-from checkers.java import NoJava
-from checkers.spark import NoSpark, Prepared
-from results.history import is_history
-from results.store import Recording
-from results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.checkers.judge import engine
+from tribunal.checkers.spark.java import NoJava
+from tribunal.checkers.spark.session import NoSpark, Prepared
+from tribunal.results.history import is_history
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
 
 LEAST_LOAD: Final = 1  # unless the manifest's `least_load` asks for more
 LOADED_PHASES: Final = ("faults",)

@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent
-from clusters.requests import RequestSeen
 from replog.types import METADATA_TOPIC
-from results.recording import TABLES, WORDS
-from results.store import Recorder
+from tribunal.clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent
+from tribunal.clusters.links.requests import RequestSeen
+from tribunal.results.recording import TABLES, WORDS
+from tribunal.results.store import Recorder
 
 COLLECT_MS: Final = 250
 SEGMENT_MS: Final = 5_000

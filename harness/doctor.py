@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from clusters.obstacles import Obstacle
-from harness.catalog import all_clusters, faults, nearest
-from harness.plan import refusal
+from tribunal.clusters.obstacles import Obstacle
+from tribunal.harness.catalog import all_clusters, faults, nearest
+from tribunal.harness.plan import refusal
 
 MOST_ROWS: Final = 200
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from clusters.api import ClusterError
-from clusters.leftovers import started_at
-from clusters.node_process import process_exists
-from harness.catalog import all_clusters
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.nodes.leftovers import started_at
+from tribunal.clusters.nodes.node_process import process_exists
+from tribunal.harness.catalog import all_clusters
 
 FILE: Final = "unhealed.json"
 

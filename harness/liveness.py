@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from clusters.api import CLIENTS, ClusterState, CutMode, Link, PartitionState, TopicPartition, Unsettled, until
-from clusters.simulated.cluster import SimulatedCluster
-from clusters.simulated.violation import Violated
+from tribunal.clusters.api import CLIENTS, ClusterState, CutMode, Link, PartitionState, TopicPartition, Unsettled, until
+from tribunal.clusters.simulated.cluster import SimulatedCluster
+from tribunal.clusters.simulated.violation import Violated
 
 INVARIANT: Final = "liveness"
 SETTLE_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)

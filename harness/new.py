@@ -13,9 +13,9 @@ from typing import Final
 
 import jinja2
 
-from harness import catalog
-from harness.schedule import BadScenario
-from results.plugins import FOLDER
+from tribunal.harness import catalog
+from tribunal.harness.scenario import BadScenario
+from tribunal.results.plugins import FOLDER
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 # What can be made: its package, and what there is already.
@@ -60,6 +60,6 @@ def _sentence(about: str, name: str) -> str:
 
 
 def _rendered(name: str, words: Mapping[str, str]) -> str:
-    text = resources.files("harness").joinpath("templates", "new", name).read_text(encoding="utf-8")
+    text = resources.files("tribunal.harness").joinpath("templates", "new", name).read_text(encoding="utf-8")
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # noqa: S701 - Python
     return environment.from_string(text).render(words)

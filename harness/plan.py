@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from clusters.spec import ZOOKEEPER, ClusterSpec
-from harness.affordable import affordable
-from harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
-from harness.schedule import BadScenario, Scenario, Step, usable
-from harness.swarm import drawn_cluster, drawn_load, with_points
-from nemesis.targets import BadTarget, Target, draw, parse
+from tribunal.clusters.spec import ZOOKEEPER, ClusterSpec
+from tribunal.harness.bounds import affordable
+from tribunal.harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
+from tribunal.harness.scenario import BadScenario, Scenario, Step, usable
+from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
+from tribunal.nemesis.targets import BadTarget, Target, draw, parse
 
 PLAN_VERSION: Final = 1
 HEALING_MS: Final = 2_500  # what a fault's heal takes about, to know how many rounds fit the time

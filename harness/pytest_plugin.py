@@ -56,7 +56,17 @@ class TribunalRun:
 
     def _run(self, name: str, expect: str | None, wanted: dict[str, Any]) -> "Judgement":
         known = {path.name for path in self._out.glob("*")}
-        command = [sys.executable, "-m", "harness.cli.main", "run", name, "--out", str(self._out), "--json", "--quiet"]
+        command = [
+            sys.executable,
+            "-m",
+            "tribunal.harness.cli.main",
+            "run",
+            name,
+            "--out",
+            str(self._out),
+            "--json",
+            "--quiet",
+        ]
         done = subprocess.run([*command, *_arguments(wanted)], check=False, capture_output=True, text=True)  # noqa: S603
         new = [path for path in sorted(self._out.glob("*")) if path.name not in known]
         if not new or not (new[0] / "verdict.json").is_file():
@@ -72,7 +82,7 @@ class Judgement:
     """A run that was judged: its folder, its verdict, and how to tell it."""
 
     def __init__(self, run_dir: Path, test: str) -> None:
-        from results.verdict import load
+        from tribunal.results.verdict import load
 
         self.run_dir = run_dir
         self.verdict = load(run_dir / "verdict.json")
@@ -80,8 +90,8 @@ class Judgement:
 
     def story(self, remark: str | None = None) -> str:
         """Return what was found on one screen, with the line that runs the same seed again."""
-        from harness.cli.screen import one_screen
-        from harness.plan import read_plan
+        from tribunal.harness.cli.screen import one_screen
+        from tribunal.harness.plan import read_plan
 
         plan = read_plan(self.run_dir / "plan.json")
         lines = [one_screen(self.verdict, self.run_dir, plan)]

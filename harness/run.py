@@ -19,20 +19,20 @@ from typing import Any, Final
 
 import msgspec
 
-from clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
-from clusters.clock import RunClock
-from harness.catalog import all_clusters, all_workloads, faults, one_of
-from harness.collect import Collector, record_final_logs
-from harness.fault_journal import ActiveFault, FaultJournal
-from harness.plan import ExecutedFault, Plan, PlannedFault, encoded
-from harness.progress import Progress
-from nemesis.api import Effect
-from nemesis.targets import NoTarget, resolve
 from replog.config import DEFAULTS
-from results.store import Recorder
-from workloads.api import Stage
+from tribunal import ROOT
+from tribunal.clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
+from tribunal.clusters.clock import RunClock
+from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
+from tribunal.harness.collect import Collector, record_final_logs
+from tribunal.harness.fault_journal import ActiveFault, FaultJournal
+from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded
+from tribunal.harness.progress import Progress
+from tribunal.nemesis.api import Effect
+from tribunal.nemesis.targets import NoTarget, resolve
+from tribunal.results.store import Recorder
+from tribunal.workloads.api import Stage
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 WHOLE_TIMEOUT_MS: Final = 20_000
 TARGET_TIMEOUT_MS: Final = 8_000
 WATCH_MS: Final = 50

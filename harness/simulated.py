@@ -14,24 +14,24 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from checkers.api import properties
-from clusters.api import Cluster
-from clusters.simulated.cluster import SimulatedCluster
-from clusters.simulated.guard import sealed
-from clusters.simulated.violation import Violated
-from clusters.simulated.world import Simulation
-from harness.catalog import all_workloads, faults
-from harness.liveness import Liveness
-from harness.plan import Plan, chance
-from harness.progress import Progress
-from harness.run import Ending, Run, commit, lock_sha256
-from harness.schedule import BadScenario
-from harness.switches import switched_on
 from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, known_versions, request_type, response_type
 from replog.wire.decoder import decoder_for
 from replog.wire.encoder import encoder_for
 from replog.wire.layout import layout_of
 from replog.wire.records.metadata import METADATA_RECORDS
+from tribunal.checkers.api import properties
+from tribunal.clusters.api import Cluster
+from tribunal.clusters.simulated.cluster import SimulatedCluster
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.simulated.world import Simulation
+from tribunal.harness.catalog import all_workloads, faults
+from tribunal.harness.liveness import Liveness
+from tribunal.harness.plan import Plan, chance
+from tribunal.harness.progress import Progress
+from tribunal.harness.run import Ending, Run, commit, lock_sha256
+from tribunal.harness.scenario import BadScenario
+from tribunal.harness.switches import switched_on
 
 FILE: Final = "simulation.json"
 TRACE: Final = "trace.msgpack"
@@ -69,7 +69,7 @@ def warm_up() -> None:
 
     Starts no thread: a fork would lose it.
     """
-    for module in ("harness.cli.session", "harness.check", "results.report"):
+    for module in ("tribunal.harness.cli.session", "tribunal.harness.check", "tribunal.results.report"):
         importlib.import_module(module)
     properties()
     all_workloads()
@@ -81,7 +81,7 @@ def warm_up() -> None:
         encoder_for(struct, version)
         decoder_for(struct, version)
     pa.array([""])  # pyarrow imports pandas with its first array
-    importlib.import_module("clusters.simulated.cluster")
+    importlib.import_module("tribunal.clusters.simulated.cluster")
     commit()
     lock_sha256()
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from clusters.spec import ClusterSpec
+from tribunal.clusters.spec import ClusterSpec
 
 SCALED: Final = (
     "broker.heartbeat.interval.ms",
@@ -62,7 +62,7 @@ def _settings(spec: ClusterSpec, random: Random) -> dict[str, Any]:
 
 
 def with_points(spec: ClusterSpec, random: Random) -> ClusterSpec:
-    """Let named points in the nodes' code be late or fail in half of the seeds (`replog/node/points.py`, simulated nodes only)."""
+    """Let named points in the nodes' code be late or fail in half of the seeds (`replog/node/fault_injection_points.py`, simulated nodes only)."""
     return replace(spec, settings={"tribunal.points": random.random() < 0.5, **spec.settings})
 
 

@@ -6,7 +6,7 @@ A fault is one module here; the module's name is its name on the command line. I
 - `NEEDS`: the capabilities a cluster must have for it,
 - `fault(cluster, node, options)`: an async context manager that hurts one node and yields an `Effect`.
 
-Verb and target are apart: which node is hurt is decided by a `Target` (`nemesis.targets`), resolved at the
+Verb and target are apart: which node is hurt is decided by a `Target` (`tribunal.nemesis.targets`), resolved at the
 moment of injection and recorded. When the fault is entered, `effect.proof` says how it bit; when it is left,
 `effect.heal` says how it healed. What can only be seen while the fault lasts (a session expired, an ISR changed)
 is waited for before healing. A fault whose proof does not hold makes a run INCONCLUSIVE, so a proof is never polite.
@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from clusters.api import Cluster, ClusterError, Proof, Unsettled, until
+from tribunal.clusters.api import Cluster, ClusterError, Proof, Unsettled, until
 
 __all__ = ["AsyncGenerator", "Cluster", "ClusterError", "Proof"]
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from nemesis.api import Cluster, Proof
+from tribunal.nemesis.api import Cluster, Proof
 
 How = Literal["kill", "stop"]
 

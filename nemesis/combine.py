@@ -11,7 +11,7 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
-from nemesis.api import Cluster, Effect, Proof
+from tribunal.nemesis.api import Cluster, Effect, Proof
 
 Fault = Callable[[Cluster], AbstractAsyncContextManager[Effect]]
 

@@ -2,8 +2,8 @@
 
 from contextlib import asynccontextmanager
 
-from clusters.powers import Damage, Hurtable
-from nemesis.api import AsyncGenerator, Effect, back_in_service, incarnation, proven_losses
+from tribunal.clusters.capabilities import Damage, Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, back_in_service, incarnation, proven_losses
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from clusters.powers import Fate, FrameRule, Hurtable
-from nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
+from tribunal.clusters.capabilities import Fate, FrameRule, Hurtable
+from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
 
 MEET_TIMEOUT_MS: Final = 10_000
 

@@ -3,8 +3,8 @@
 from contextlib import asynccontextmanager
 from typing import Final
 
-from clusters.powers import DiskTrouble, Hurtable
-from nemesis.api import AsyncGenerator, Effect, Proof, back_in_service, came_true, incarnation, joined
+from tribunal.clusters.capabilities import DiskTrouble, Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, back_in_service, came_true, incarnation, joined
 
 NOTICE_TIMEOUT_MS: Final = 10_000
 

@@ -3,8 +3,8 @@
 from contextlib import asynccontextmanager
 from typing import Final, Literal
 
-from clusters.powers import Hurtable
-from nemesis.api import AsyncGenerator, Effect, Proof, back_in_service, came_true, incarnation, joined
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, back_in_service, came_true, incarnation, joined
 
 NOTICE_TIMEOUT_MS: Final = 15_000
 

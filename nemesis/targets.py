@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from clusters.api import Cluster, ClusterError, ClusterSpec, PartitionState, TopicPartition
+from tribunal.clusters.api import Cluster, ClusterError, ClusterSpec, PartitionState, TopicPartition
 
 ROLES: Final = ("leader", "follower", "isr_member", "last_isr_member", "elr_member", "outsider")
 FORMS: Final = (

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Final
 
-from clusters.powers import Hurtable
-from nemesis.api import ClusterError, Proof
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import ClusterError, Proof
 
 VOTES_TIMEOUT_MS: Final = 15_000
 POLL_MS: Final = 200

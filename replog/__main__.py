@@ -19,14 +19,15 @@ from typing import Any
 from uuid import UUID
 
 import replog.mutants
+from replog.client import admin
 from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
-from replog.node import admin, meta_properties
+from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
 from replog.node.broker import Broker, BrokerFailed
 from replog.node.controller import ControllerNode, listener_of
-from replog.node.log_directories import NoDirectory
-from replog.node.meta_properties import ForeignDirectory
-from replog.node.metadata_damage import DamagedMetadata
-from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
+from replog.node.directories import meta_properties
+from replog.node.directories.log_directories import NoDirectory
+from replog.node.directories.meta_properties import ForeignDirectory
+from replog.node.quorum.metadata_damage import DamagedMetadata
 from replog.ports import Clock, Disk, Entropy, Journal, Network, World
 from replog.types import NodeId
 from replog.zookeeper.operations import NoAuth
@@ -282,8 +283,8 @@ async def _start_broker(world: World, config: NodeConfig) -> Callable[[], Corout
 
 
 async def _start_zookeeper_broker(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
-    from replog.node.zookeeper import open_zookeeper
-    from replog.node.zookeeper_broker import ZooKeeperBroker, ZooKeeperUnreachable, ZooKeeperUnusable
+    from replog.host.kazoo_zookeeper import open_zookeeper
+    from replog.node.zookeeper.broker import ZooKeeperBroker, ZooKeeperUnreachable, ZooKeeperUnusable
 
     in_zookeeper_mode = ZooKeeperBroker(world, config, open_zookeeper)
     try:

@@ -1,6 +1,6 @@
 """The shell's only doors to the world: clock, network, disk, entropy, and a place to tell what happened.
 
-The real ones are in `replog/node/world.py`, the simulated ones in `clusters/simulated`. Both obey the
+The real ones are in `replog/host/world.py`, the simulated ones in `clusters/simulated`. Both obey the
 same contract tests (`tests/contracts`). Disk calls are synchronous: a write goes to the page cache and costs
 microseconds; `File.sync` blocks until it is durable (the simulator charges the node virtual time for it).
 What may take long while clients wait (flushing data segments) goes through `Disk.sync_in_background`.

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from results.history import Event
-from results.store import Recording
+from tribunal.results.history import Event
+from tribunal.results.store import Recording
 
 OUTCOMES: Final = {"ok": "ok", "sent": "info", "fail": "fail", "info": "info", "committed": "ok", "aborted": "fail"}
 INVOKE, COMPLETE = 1, 0  # at the same instant what ends comes before what begins

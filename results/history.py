@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from results import edn
-from results.recording import DamagedRecording
+from tribunal.results import edn
+from tribunal.results.recording import DamagedRecording
 
 HISTORY: Final = "history.jsonl"
 ORIGIN: Final = "import.json"

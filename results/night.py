@@ -181,7 +181,9 @@ def load(path: Path) -> Night:
 
 def summary(night: Night) -> str:
     """Return the night on one page of Markdown, at most 40 lines."""
-    template = resources.files("results.report").joinpath("templates", "summary.md.j2").read_text(encoding="utf-8")
+    template = (
+        resources.files("tribunal.results.report").joinpath("templates", "summary.md.j2").read_text(encoding="utf-8")
+    )
     environment = jinja2.Environment(  # noqa: S701 - Markdown, and `cell` takes what would be markup
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

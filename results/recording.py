@@ -1,7 +1,7 @@
 """The schema of a recording: THE contract between running and judging, version 1.
 
 A recording is a star of narrow tables, one row a fact. Whoever runs writes them through
-`results.store.Recorder`; whoever judges reads them through `results.store.Recording`; nothing else passes
+`tribunal.results.store.Recorder`; whoever judges reads them through `tribunal.results.store.Recording`; nothing else passes
 between the two. What each column means is in `docs/recording-format.md`.
 
 Units and conventions: `*_ns` are nanoseconds of the harness's monotonic clock since the run's start

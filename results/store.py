@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
-from results.validation import contradiction, value_sent_twice, wrong_schema
+from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
+from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
 
 SEGMENT_ROWS: Final = 262_144
 ROW_GROUP_ROWS: Final = 262_144

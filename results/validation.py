@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.recording import SEQUENCE_BITS, TABLES, WORDS, DamagedRecording, TableSchema
+from tribunal.results.recording import SEQUENCE_BITS, TABLES, WORDS, DamagedRecording, TableSchema
 
 
 def wrong_schema(table: TableSchema, found: pa.Schema) -> str | None:

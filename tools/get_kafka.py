@@ -1,4 +1,4 @@
-"""Fetch Apache Kafka as plain jars by the machine's Maven, before anything needs them (`clusters/kafka_jars.py`).
+"""Fetch Apache Kafka as plain jars by the machine's Maven, before anything needs them (`clusters/kafka/jars.py`).
 
 python tools/get_kafka.py             # prints the folder that holds the jars, fetching them the first time
 """
@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from clusters.jars import NoJars
-from clusters.kafka_jars import VERSION, kafka_jars
+from tribunal.clusters.kafka.jars import VERSION, kafka_jars
+from tribunal.clusters.maven_jars import NoJars
 
 
 def main() -> int:

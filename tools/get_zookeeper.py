@@ -1,4 +1,4 @@
-"""Find or fetch Apache ZooKeeper as plain jars, before anything needs them (`clusters/zookeeper_jars.py`).
+"""Find or fetch Apache ZooKeeper as plain jars, before anything needs them (`clusters/zookeeper/jars.py`).
 
 python tools/get_zookeeper.py             # prints the class path of a server, fetching the jars the first time
 """
@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from clusters.jars import NoJars
-from clusters.zookeeper_jars import VERSION, class_path
+from tribunal.clusters.maven_jars import NoJars
+from tribunal.clusters.zookeeper.jars import VERSION, class_path
 
 
 def main() -> int:

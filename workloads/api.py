@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, Protocol
 
 import msgspec
 
-from clusters.api import (
+from tribunal.clusters.api import (
     Acks,
     ClientFactory,
     Delivery,
@@ -25,7 +25,7 @@ from clusters.api import (
     ProducerSettings,
     TopicPartition,
 )
-from results.recording import value_of
+from tribunal.results.recording import value_of
 
 VALUE_BYTES: Final = 8
 STATEMENT_POLLS: Final = 20  # to hear once more of the producer's epochs

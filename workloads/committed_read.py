@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from clusters.api import Admin, PartitionPoll, TopicPartition
-from workloads.api import Reader, Stage
+from tribunal.clusters.api import Admin, PartitionPoll, TopicPartition
+from tribunal.workloads.api import Reader, Stage
 
 FINAL_READER: Final = 999
 POLL_RECORDS: Final = 2_000

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from clusters.api import Answered, Delivery, Ended, GroupConsumer, GroupSettings, PartitionPoll, TopicPartition
-from results.recording import value_of
-from workloads.api import VALUE_BYTES, PollLog, Stage
+from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, GroupSettings, PartitionPoll, TopicPartition
+from tribunal.results.recording import value_of
+from tribunal.workloads.api import VALUE_BYTES, PollLog, Stage
 
 BEGIN_MS: Final = 2_000
 END_MS: Final = 8_000

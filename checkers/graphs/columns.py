@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from checkers import steps as flat_steps
-from checkers.graphs.operations import OPEN_END, Operation, Outcome
+from tribunal.checkers.graphs.operations import OPEN_END, Operation, Outcome
+from tribunal.checkers.judge import steps as flat_steps
 
 Integers = NDArray[np.int64]
 OK, FAIL, INFO = 0, 1, 2

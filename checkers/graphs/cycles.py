@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from checkers.graphs.operations import OPEN_END
+from tribunal.checkers.graphs.operations import OPEN_END
 
 Vertices = NDArray[np.int64] | NDArray[np.int32]
 

@@ -23,11 +23,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.graphs.columns import FAIL, OK, Integers, ListSteps, Transactions
-from checkers.graphs.cycles import Cycle, Edge, Graph, process_chain, realtime_barriers, search
-from checkers.graphs.findings import Findings
-from checkers.graphs.models import forbidden, implied_by, suffixes_of
-from checkers.graphs.operations import Operation
+from tribunal.checkers.graphs.columns import FAIL, OK, Integers, ListSteps, Transactions
+from tribunal.checkers.graphs.cycles import Cycle, Edge, Graph, process_chain, realtime_barriers, search
+from tribunal.checkers.graphs.findings import Findings
+from tribunal.checkers.graphs.models import forbidden, implied_by, suffixes_of
+from tribunal.checkers.graphs.operations import Operation
 
 Key = Any
 Element = Any
@@ -39,7 +39,7 @@ def check(history: Sequence[Operation] | ListSteps, model: str = "strict-seriali
     """Return the anomalies of a list-append history that the model forbids.
 
     history:  paired operations with steps ("append", key, element) and ("r", key, list or None), or their columns.
-    model:    a consistency model of `checkers.graphs.models`.
+    model:    a consistency model of `tribunal.checkers.graphs.models`.
     """
     steps = history if isinstance(history, ListSteps) else ListSteps.of(history)
     found = Findings()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
-from checkers.graphs.findings import Findings
+from tribunal.checkers.graphs.findings import Findings
 
 WEAKER: Final[dict[str, tuple[str, ...]]] = {
     "strong-serializable": (

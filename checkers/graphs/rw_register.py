@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import networkx as nx
 
-from checkers.graphs.columns import Transactions
-from checkers.graphs.cycles import Edge, Graph, search
-from checkers.graphs.findings import Findings
-from checkers.graphs.list_append import add_time, words
-from checkers.graphs.models import forbidden, implied_by, suffixes_of
-from checkers.graphs.operations import OPEN_END, Operation
+from tribunal.checkers.graphs.columns import Transactions
+from tribunal.checkers.graphs.cycles import Edge, Graph, search
+from tribunal.checkers.graphs.findings import Findings
+from tribunal.checkers.graphs.list_append import add_time, words
+from tribunal.checkers.graphs.models import forbidden, implied_by, suffixes_of
+from tribunal.checkers.graphs.operations import OPEN_END, Operation
 
 NIL: Final = None
 Key = Any

@@ -25,14 +25,14 @@ import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from checkers import steps as flat_steps
-from checkers.api import distinct, is_ascending
-from checkers.graphs.columns import FAIL, INFO, OK, Numbering, Transactions, key_numbers
-from checkers.graphs.cycles import Edge, Graph, search
-from checkers.graphs.findings import Contradiction, Findings
-from checkers.graphs.list_append import add_time, pair_codes, words
-from checkers.graphs.models import implied_by
-from checkers.graphs.operations import Operation
+from tribunal.checkers.api import distinct, is_ascending
+from tribunal.checkers.graphs.columns import FAIL, INFO, OK, Numbering, Transactions, key_numbers
+from tribunal.checkers.graphs.cycles import Edge, Graph, search
+from tribunal.checkers.graphs.findings import Contradiction, Findings
+from tribunal.checkers.graphs.list_append import add_time, pair_codes, words
+from tribunal.checkers.graphs.models import implied_by
+from tribunal.checkers.graphs.operations import Operation
+from tribunal.checkers.judge import steps as flat_steps
 
 Integers = NDArray[np.int64]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any, Final
 
-from checkers.graphs.findings import Findings
-from checkers.graphs.operations import Operation
+from tribunal.checkers.graphs.findings import Findings
+from tribunal.checkers.graphs.operations import Operation
 
 
 def bank(operations: Sequence[Operation]) -> Findings:

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from checkers.graphs.operations import OPEN_END, Operation, by_key
-from checkers.registers.models import IMPOSSIBLE, UNKNOWN, Model, State
+from tribunal.checkers.graphs.operations import OPEN_END, Operation, by_key
+from tribunal.checkers.registers.models import IMPOSSIBLE, UNKNOWN, Model, State
 
 
 class Answer(StrEnum):

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.graphs.operations import OPEN_END, Operation, by_key
-from checkers.registers.linearizability import Answer, Linearization
+from tribunal.checkers.graphs.operations import OPEN_END, Operation, by_key
+from tribunal.checkers.registers.linearizability import Answer, Linearization
 
 Integers = NDArray[np.int64]
 INITIAL: Final = -1

@@ -13,15 +13,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from clusters.api import ClusterError
-from clusters.images.interpreter_base import CHANGES, VERSION, Unbuildable, write_base
+from tribunal import ROOT
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.images.interpreter_base import CHANGES, VERSION, Unbuildable, write_base
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 LABEL: Final = "tribunal.run"
 HERE: Final = Path(__file__).resolve().parent
-ROOT: Final = HERE.parent.parent
 REPOSITORY: Final = "tribunal-node"
 BASE_REPOSITORY: Final = "tribunal-base"
 PUBLIC_BASE: Final = "python:3.13-slim"

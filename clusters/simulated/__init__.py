@@ -1,13 +1,6 @@
-"""The simulated world: the same nodes, clients and faults on one deterministic loop in virtual time."""
+"""The simulated world: machines, network, disks and clocks on one deterministic loop in virtual time."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-from clusters.clock import RunClock
-from clusters.spec import ClusterSpec
-
-if TYPE_CHECKING:
-    from clusters.simulated.cluster import SimulatedCluster
+from typing import Final
 
 CAPABILITIES: Final = frozenset(
     {
@@ -16,11 +9,3 @@ CAPABILITIES: Final = frozenset(
         *("mount_disk", "reassign", "set_topic_config", "elect_preferred", "unregister", "remove_voter"),
     }
 )
-
-
-async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> "SimulatedCluster":
-    """Start a cluster in the simulation whose loop is running (see `cluster.launch`)."""
-    # Imported here: who wants only a simulated disk should not have to load all of replog.
-    from clusters.simulated import cluster
-
-    return await cluster.launch(spec, directory, clock, cluster_id)

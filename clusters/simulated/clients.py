@@ -4,12 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
-from clusters.api import ClusterError, ClusterState, GroupSettings, Offsets, ProducerSettings, TopicPartition
-from clusters.simulated.consumer import SimulatedConsumer
-from clusters.simulated.member import SimulatedMember
-from clusters.simulated.operator import SimulatedOperator
-from clusters.simulated.producer import SimulatedProducer
-from clusters.simulated.transactions import SimulatedTransactions
 from replog.client.client import EARLIEST, LATEST, Client, Unreachable
 from replog.client.connection import ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint
@@ -23,6 +17,12 @@ from replog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tribunal.clusters.api import ClusterError, ClusterState, GroupSettings, Offsets, ProducerSettings, TopicPartition
+from tribunal.clusters.simulated.consumer import SimulatedConsumer
+from tribunal.clusters.simulated.member import SimulatedMember
+from tribunal.clusters.simulated.operator import SimulatedOperator
+from tribunal.clusters.simulated.producer import SimulatedProducer
+from tribunal.clusters.simulated.transactions import SimulatedTransactions
 
 NO_ANSWER = (Unreachable, ConnectionLost, UnsupportedVersion)
 REQUEST_TIMEOUT_MS = 2_500
@@ -30,7 +30,7 @@ RETRY_MS = 100
 
 
 class SimulatedClients:
-    """Makes clients; implements `clusters.api.ClientFactory`."""
+    """Makes clients; implements `tribunal.clusters.api.ClientFactory`."""
 
     def __init__(self, world: World, bootstrap: Sequence[Endpoint], state: ClusterState) -> None:
         self._world = world
@@ -74,7 +74,7 @@ class SimulatedClients:
 
 
 class SimulatedAdmin:
-    """Asks for topics and offsets; implements `clusters.api.Admin`."""
+    """Asks for topics and offsets; implements `tribunal.clusters.api.Admin`."""
 
     def __init__(self, client: Client, state: ClusterState) -> None:
         self._client = client
@@ -102,7 +102,7 @@ class SimulatedAdmin:
     async def offsets(
         self, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
     ) -> list[Offsets]:
-        """Ask each committed leader, in its committed epoch (see `clusters/list_offsets.py` for the reason)."""
+        """Ask each committed leader, in its committed epoch (see `clusters/clients/list_offsets.py` for the reason)."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             state = self._state.partitions.get(partition)

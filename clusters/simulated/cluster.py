@@ -1,6 +1,6 @@
 """A cluster in the simulated world: the unchanged nodes of replog, each on a machine of its own.
 
-It offers what every cluster offers (`clusters.api`), and more, because a simulated world can be hurt in ways a real one
+It offers what every cluster offers (`tribunal.clusters.api`), and more, because a simulated world can be hurt in ways a real one
 cannot: `power_fail`, disks (`machine(node).disk.faults`), clocks, single messages (`simulation.network.frames`).
 Clients live together on one machine, `clients`. Whoever runs it must do so inside the loop of a
 `Simulation` (`running.py`); the metadata's committed state is read from the disks, without asking anybody.
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from clusters.api import (
+from replog.config import DEFAULTS, Endpoint, NodeConfig
+from replog.types import METADATA_TOPIC
+from tribunal.clusters.api import (
     CLIENTS,
     ClusterError,
     ClusterSpec,
@@ -25,27 +27,25 @@ from clusters.api import (
     Proof,
     until,
 )
-from clusters.clock import RunClock
-from clusters.final_logs import segment_entries
-from clusters.requests import NAMES, RequestSeen
-from clusters.simulated import CAPABILITIES
-from clusters.simulated.clients import SimulatedClients
-from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
-from clusters.simulated.committed_znodes import CommittedZnodes
-from clusters.simulated.control_watch import ControlWatch
-from clusters.simulated.frames import Fate
-from clusters.simulated.loop import Failure
-from clusters.simulated.network import Host
-from clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
-from clusters.simulated.powers import Powers
-from clusters.simulated.process import NS_PER_S
-from clusters.simulated.transport import SimulatedTransport
-from clusters.simulated.violation import Violated
-from clusters.simulated.watch import Watch
-from clusters.simulated.world import EPOCH_MS, Machine, Points, Simulation, Told
-from clusters.simulated.zookeeper_model import Model
-from replog.config import DEFAULTS, Endpoint, NodeConfig
-from replog.types import METADATA_TOPIC
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.links.requests import NAMES, RequestSeen
+from tribunal.clusters.nodes.final_logs import segment_entries
+from tribunal.clusters.simulated import CAPABILITIES
+from tribunal.clusters.simulated.capabilities import Powers
+from tribunal.clusters.simulated.clients import SimulatedClients
+from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from tribunal.clusters.simulated.committed_znodes import CommittedZnodes
+from tribunal.clusters.simulated.control_watch import ControlWatch
+from tribunal.clusters.simulated.frames import Fate
+from tribunal.clusters.simulated.loop import Failure
+from tribunal.clusters.simulated.network import Host
+from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
+from tribunal.clusters.simulated.process import NS_PER_S
+from tribunal.clusters.simulated.transport import SimulatedTransport
+from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.simulated.watch import Watch
+from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, Simulation, Told
+from tribunal.clusters.simulated.zookeeper_model import Model
 
 POINTS_SETTING: Final = "tribunal.points"
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
@@ -58,7 +58,7 @@ CLIENTS_RANK: Final = 1_000
 
 
 class SimulatedCluster(Powers):
-    """A cluster of simulated machines; see `clusters.api.Cluster`."""
+    """A cluster of simulated machines; see `tribunal.clusters.api.Cluster`."""
 
     kind = "simulated"
     capabilities = CAPABILITIES

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from clusters.api import ClusterState, MetadataEntry, PartitionState
-from clusters.metadata import MetadataView
-from clusters.simulated.disk import SimulatedDisk
-from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
-from clusters.simulated.violation import Violated
 from replog.config import Endpoint
 from replog.types import METADATA_TOPIC, NodeId, QuorumEpoch, TopicPartition
+from tribunal.clusters.api import ClusterState, MetadataEntry, PartitionState
+from tribunal.clusters.metadata import MetadataView
+from tribunal.clusters.simulated.disk import SimulatedDisk
+from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from tribunal.clusters.simulated.violation import Violated
 
 Life = tuple[int, int]  # node id, incarnation of its process
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)

@@ -5,12 +5,12 @@ Held against the same invariants as committed metadata (SPEC 7), after every tra
 
 from collections.abc import Callable, Mapping, Sequence
 
-from clusters.api import PartitionState, TopicPartition
-from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
-from clusters.simulated.replica_logs import BatchMark, ReplicaLogs
-from clusters.simulated.zookeeper_model import Change
-from clusters.znode_view import ZnodeView
 from replog.types import NO_NODE
+from tribunal.clusters.api import PartitionState, TopicPartition
+from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLogs
+from tribunal.clusters.simulated.zookeeper_model import Change
+from tribunal.clusters.zookeeper.znode_view import ZnodeView
 
 NO_MARK = BatchMark(-1, -1, -1, 0, -1, -1, -1, is_control=False)
 

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
-from clusters.api import PartitionPoll, ReceivedRecord, TopicPartition
 from replog.client.client import STALE, Client, Leader, Unreachable
 from replog.client.connection import ConnectionLost, UnsupportedVersion
 from replog.errors import Error
@@ -17,6 +16,7 @@ from replog.log import batch
 from replog.types import NodeId
 from replog.wire.apis import Api
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tribunal.clusters.api import PartitionPoll, ReceivedRecord, TopicPartition
 
 FETCH_WAIT_MS: Final = 100
 FETCH_BYTES_MIN: Final = 512  # a few records at once: fewer, fuller answers for the same latency bound
@@ -28,7 +28,7 @@ Answers = dict[TopicPartition, tuple[int, PartitionData]]  # with the position t
 
 
 class SimulatedConsumer:
-    """Reads through our client; implements `clusters.api.Consumer`."""
+    """Reads through our client; implements `tribunal.clusters.api.Consumer`."""
 
     def __init__(self, client: Client, isolation: Literal["read_uncommitted", "read_committed"]) -> None:
         self._client = client

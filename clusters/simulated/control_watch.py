@@ -11,14 +11,14 @@ trusts the code it watches but for the epoch that a broker says it registered wi
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from clusters.simulated.frames import Fate, Frame
-from clusters.simulated.violation import Violated
-from clusters.simulated.world import Told
 from replog.errors import Error
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, decode_response
 from replog.wire.decoder import MalformedMessage
 from replog.wire.messages.stop_replica import StopReplicaRequest
+from tribunal.clusters.simulated.frames import Fate, Frame
+from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.simulated.world import Told
 
 CONTROL: Final = frozenset({int(Api.LEADER_AND_ISR), int(Api.STOP_REPLICA), int(Api.UPDATE_METADATA)})
 LEAVE: Final = int(Api.CONTROLLED_SHUTDOWN)

@@ -20,7 +20,7 @@ from typing import Final, TextIO
 
 import msgspec
 
-from clusters.simulated.trace import Sink
+from tribunal.clusters.simulated.trace import Sink
 
 LINES_OF_CONTEXT: Final = 4
 
@@ -78,7 +78,7 @@ def fingerprint(
     pinned = 1 + 41 * variation if hash_seed is None else hash_seed
     environment = dict(os.environ, PYTHONHASHSEED=str(pinned), PADDING="x" * (3333 * variation))
     environment["PYTHONPATH"] = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-    command = [sys.executable, "-m", "clusters.simulated.determinism", program, str(seed), str(trace or "")]
+    command = [sys.executable, "-m", "tribunal.clusters.simulated.determinism", program, str(seed), str(trace or "")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise ProgramFailed(done.stderr[-2000:])

@@ -15,8 +15,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from clusters.simulated.loop import SimulatedLoop
-    from clusters.simulated.transport import SimulatedTransport
+    from tribunal.clusters.simulated.loop import SimulatedLoop
+    from tribunal.clusters.simulated.transport import SimulatedTransport
 
 LENGTH_BYTES: Final = 4
 REQUEST_START: Final = Struct(">ihhi")  # length, api key, version, correlation id

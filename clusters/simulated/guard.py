@@ -21,9 +21,9 @@ from random import Random
 from types import FrameType
 from typing import Any, Final
 
-from clusters.simulated.loop import SimulatedLoop, is_library
-from clusters.simulated.process import PPB, Process
-from clusters.simulated.world import EPOCH_MS, Simulation
+from tribunal.clusters.simulated.loop import SimulatedLoop, is_library
+from tribunal.clusters.simulated.process import PPB, Process
+from tribunal.clusters.simulated.world import EPOCH_MS, Simulation
 
 REFUSED_EVENTS: Final = frozenset(
     (

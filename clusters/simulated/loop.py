@@ -25,8 +25,8 @@ from random import Random
 from types import FrameType
 from typing import Any, Final, NoReturn, Self, TypeVar, TypeVarTuple
 
-from clusters.simulated.process import NS_PER_S, PROCESS, MonotonicClock, Process, silence
-from clusters.simulated.trace import BLOCK_NUMBERS, Trace
+from tribunal.clusters.simulated.process import NS_PER_S, PROCESS, MonotonicClock, Process, silence
+from tribunal.clusters.simulated.trace import BLOCK_NUMBERS, Trace
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

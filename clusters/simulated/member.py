@@ -10,9 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from clusters.api import Answered, Committed, GroupSettings, Membership, PartitionPoll, TopicPartition
-from clusters.simulated.consumer import SimulatedConsumer
-from clusters.simulated.coordinators import GROUP, NO_ANSWER, CoordinatorLink
 from replog.client.client import Client, Unreachable
 from replog.errors import Error
 from replog.wire.codec import decode_struct, encode_struct
@@ -24,17 +21,16 @@ from replog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from replog.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from replog.wire.records.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
+from tribunal.clusters.api import Answered, Committed, GroupSettings, Membership, PartitionPoll, TopicPartition
+from tribunal.clusters.simulated.consumer import SimulatedConsumer
+from tribunal.clusters.simulated.coordinators import GROUP, NO_ANSWER, CoordinatorLink
 
 ASSIGNOR: Final = "range"
 PROTOCOL: Final = "consumer"
@@ -52,7 +48,7 @@ REFUSED: Final = frozenset(
 
 
 class SimulatedMember:
-    """Implements `clusters.api.GroupConsumer`."""
+    """Implements `tribunal.clusters.api.GroupConsumer`."""
 
     def __init__(self, client: Client, fetching: SimulatedConsumer, settings: GroupSettings) -> None:
         self.settings = settings

@@ -18,11 +18,11 @@ from contextvars import Context, copy_context
 from random import Random
 from typing import Final
 
-from clusters.api import CutMode
-from clusters.simulated.frames import FrameRules
-from clusters.simulated.loop import SimulatedLoop
-from clusters.simulated.process import NS_PER_S, MonotonicClock, Process
-from clusters.simulated.transport import SimulatedTransport
+from tribunal.clusters.api import CutMode
+from tribunal.clusters.simulated.frames import FrameRules
+from tribunal.clusters.simulated.loop import SimulatedLoop
+from tribunal.clusters.simulated.process import NS_PER_S, MonotonicClock, Process
+from tribunal.clusters.simulated.transport import SimulatedTransport
 
 FIRST_EPHEMERAL_PORT: Final = 40_000
 SYN_TIMEOUTS_NS: Final = tuple(NS_PER_S * 2**n for n in range(7))  # Linux, tcp_syn_retries = 6: 127 s in all

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from clusters.simulated.committed import QuorumSeat
-from clusters.simulated.loop import Failure
-from clusters.simulated.world import Machine
-from clusters.simulated.zookeeper import ZooKeeperServer, open_zookeeper
-from clusters.simulated.zookeeper_model import Model
 from replog.config import NodeConfig
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode
-from replog.node.meta_properties import format_directories
-from replog.node.metadata_log import directory_id_of
-from replog.node.zookeeper_broker import ZooKeeperBroker
+from replog.node.directories.meta_properties import format_directories
+from replog.node.quorum.metadata_log import directory_id_of
+from replog.node.zookeeper.broker import ZooKeeperBroker
 from replog.ports import World
+from tribunal.clusters.simulated.committed import QuorumSeat
+from tribunal.clusters.simulated.loop import Failure
+from tribunal.clusters.simulated.world import Machine
+from tribunal.clusters.simulated.zookeeper import ZooKeeperServer, open_zookeeper
+from tribunal.clusters.simulated.zookeeper_model import Model
 
 LAST_LINES: Final = 12
 

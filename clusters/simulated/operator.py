@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from clusters.api import ClusterError, TopicPartition
 from replog.client.client import Client, Unreachable
 from replog.client.connection import ConnectionLost, UnsupportedVersion
 from replog.errors import Error
@@ -22,6 +21,7 @@ from replog.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tribunal.clusters.api import ClusterError, TopicPartition
 
 TOPIC_RESOURCE: Final = 2
 SET: Final = 0

@@ -12,7 +12,7 @@ from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from clusters.simulated.loop import SimulatedHandle
+    from tribunal.clusters.simulated.loop import SimulatedHandle
 
 NS_PER_S: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000

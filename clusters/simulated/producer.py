@@ -1,4 +1,4 @@
-"""A producer for simulated workloads: our own client behind the words of `clusters.api`.
+"""A producer for simulated workloads: our own client behind the words of `tribunal.clusters.api`.
 
 One sender a partition, one batch under way per sender: order is kept and sequences are plain. An idempotent producer
 retries a batch unchanged until its delivery time-out, with a producer id of its own for every partition; when it
@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple
 
-from clusters.api import Delivery, ProducerSettings, TopicPartition
 from replog.client.client import Client, Unreachable
 from replog.client.connection import ConnectionLost, UnsupportedVersion
 from replog.errors import Error
@@ -20,6 +19,7 @@ from replog.ports import Clock
 from replog.wire.apis import Api
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from replog.wire.messages.produce import PartitionProduceResponse
+from tribunal.clusters.api import Delivery, ProducerSettings, TopicPartition
 
 BATCH_RECORDS_MAX: Final = 500
 RETRY_BACKOFF_MS: Final = 50
@@ -69,7 +69,7 @@ class Attempt(NamedTuple):
 
 
 class SimulatedProducer:
-    """Sends records through our client; implements `clusters.api.Producer`."""
+    """Sends records through our client; implements `tribunal.clusters.api.Producer`."""
 
     def __init__(self, client: Client, clock: Clock, settings: ProducerSettings) -> None:
         self.client = client

@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 from crc32c import crc32c
 
-from clusters.simulated.disk import LOG_SUFFIX, Inode, SimulatedDisk
 from replog.log.creation import PARTITION_METADATA_FILE
 from replog.log.recovery import CLEANER_FILE
 from replog.types import TopicPartition
+from tribunal.clusters.simulated.disk import LOG_SUFFIX, Inode, SimulatedDisk
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 LENGTH_FIELDS_BYTES: Final = 12  # base offset and length are not counted by the length

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from clusters.simulated.guard import sealed
-from clusters.simulated.world import Simulation
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.world import Simulation
 
 T = TypeVar("T")
 

@@ -10,11 +10,11 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from clusters.simulated.committed import Life, QuorumSeat
-from clusters.simulated.loop import SimulatedLoop
-from clusters.simulated.network import SimulatedNetwork
-from clusters.simulated.process import NS_PER_MS
-from clusters.simulated.world import Machine
+from tribunal.clusters.simulated.committed import Life, QuorumSeat
+from tribunal.clusters.simulated.loop import SimulatedLoop
+from tribunal.clusters.simulated.network import SimulatedNetwork
+from tribunal.clusters.simulated.process import NS_PER_MS
+from tribunal.clusters.simulated.world import Machine
 
 FIRST_CONTROLLER: Final = 101
 RECENTLY_NS: Final = 5_000 * NS_PER_MS

@@ -8,8 +8,8 @@ readers pass a transaction whose end was not replicated (M81).
 
 from typing import NamedTuple
 
-from clusters.simulated.violation import Violated
 from replog.types import TopicPartition
+from tribunal.clusters.simulated.violation import Violated
 
 
 class StableOffset(NamedTuple):

@@ -9,10 +9,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from clusters.api import Answered, Delivery, Ended, GroupConsumer, TopicPartition
-from clusters.simulated.coordinators import GROUP, NO_ANSWER, TRANSACTION, TRY_AGAIN, WITHOUT_EFFECT, CoordinatorLink
-from clusters.simulated.member import SimulatedMember
-from clusters.simulated.producer import Attempt, Done, delivered
 from replog.client.client import Client, Unreachable
 from replog.client.connection import ConnectionLost, UnsupportedVersion
 from replog.errors import Error
@@ -25,6 +21,17 @@ from replog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, TopicPartition
+from tribunal.clusters.simulated.coordinators import (
+    GROUP,
+    NO_ANSWER,
+    TRANSACTION,
+    TRY_AGAIN,
+    WITHOUT_EFFECT,
+    CoordinatorLink,
+)
+from tribunal.clusters.simulated.member import SimulatedMember
+from tribunal.clusters.simulated.producer import Attempt, Done, delivered
 
 RETRY_MS: Final = 50
 POLL_MS: Final = 5
@@ -33,7 +40,7 @@ ABORT_TIMEOUT_MS: Final = 3_000
 
 
 class SimulatedTransactions:
-    """Implements `clusters.api.TransactionalProducer`."""
+    """Implements `tribunal.clusters.api.TransactionalProducer`."""
 
     def __init__(self, client: Client, clock: Clock, transactional_id: str, transaction_timeout_ms: int) -> None:
         self._client = client

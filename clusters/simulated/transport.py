@@ -18,12 +18,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zlib import crc32
 
-from clusters.api import CutMode
-from clusters.simulated.process import NS_PER_MS, NS_PER_S, Process
+from tribunal.clusters.api import CutMode
+from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S, Process
 
 if TYPE_CHECKING:
-    from clusters.simulated.frames import FrameStream
-    from clusters.simulated.network import Host, Link, SimulatedNetwork
+    from tribunal.clusters.simulated.frames import FrameStream
+    from tribunal.clusters.simulated.network import Host, Link, SimulatedNetwork
 
 KERNEL_BUFFER_BYTES: Final = 1 << 20  # sent, but not yet taken by the peer's application
 LAST_TIMEOUT_NS: Final = 120 * NS_PER_S

@@ -27,15 +27,15 @@ is seen by I9. I6, I19 and the readers' half of I18 are claims about clients; th
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
-from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
-from clusters.simulated.stability import Stability
-from clusters.simulated.stable_offsets import StableOffset, StableOffsets
-from clusters.simulated.violation import Violated
-from clusters.simulated.world import Machine, Simulation, Told
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.log.creation import partition_metadata
 from replog.types import METADATA_TOPIC, TopicPartition
+from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from tribunal.clusters.simulated.stability import Stability
+from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
+from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.simulated.world import Machine, Simulation, Told
 
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
 SEQUENCE_MODULUS: Final = 1 << 31

@@ -14,11 +14,11 @@ from uuid import UUID
 
 import msgspec
 
-from clusters.simulated.disk import PowerLost, SimulatedDisk
-from clusters.simulated.loop import SimulatedLoop
-from clusters.simulated.network import Host, ProcessNetwork, SimulatedNetwork
-from clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock, Process
 from replog.ports import Clock, Disk, Entropy, Journal, Network, World
+from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
+from tribunal.clusters.simulated.loop import SimulatedLoop
+from tribunal.clusters.simulated.network import Host, ProcessNetwork, SimulatedNetwork
+from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock, Process
 
 LINES_KEPT: Final = 40
 EPOCH_MS: Final = 1_790_000_000_000  # wall time at virtual time 0: a Tuesday in September 2026

@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from clusters.simulated.zookeeper_model import Model, error_name
 from replog.config import Endpoint, NodeConfig, endpoint
 from replog.ports import World, ZooKeeperListener
 from replog.zookeeper.operations import (
@@ -34,6 +33,7 @@ from replog.zookeeper.operations import (
     Watched,
     ZooKeeperError,
 )
+from tribunal.clusters.simulated.zookeeper_model import Model, error_name
 
 KEY: Final = 30_000
 HEADER: Final = Struct(">ihhi")  # length, key, version, correlation id

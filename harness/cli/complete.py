@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from harness.catalog import KINDS, listing
+from tribunal.harness.catalog import KINDS, listing
 
 Offer = Callable[[str], Iterator[tuple[str, str]]]
 

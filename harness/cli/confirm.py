@@ -7,10 +7,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from harness.cli.complete import named
-from harness.confirm import Attempt, confirmed
-from harness.plan import Plan
-from results.verdict import EXIT_INTERRUPTED, RunVerdict
+from tribunal.harness.campaign.confirm import Attempt, confirmed
+from tribunal.harness.cli.complete import named
+from tribunal.harness.plan import Plan
+from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict
 
 
 def confirm(
@@ -28,7 +28,7 @@ def confirm(
 
     Exit code 1: shown at least once; 0: never; 2: no run was a real test; 3: every run broke.
     """
-    from harness.cli.session import conduct
+    from tribunal.harness.cli.session import conduct
 
     def one(plan: Plan) -> tuple[Path, RunVerdict] | None:
         judged = conduct(plan, out, engine, quiet=quiet)

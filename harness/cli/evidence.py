@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from harness.cli.findings import first_signature
-from results.verdict import EXIT_ERROR
+from tribunal.harness.cli.findings import first_signature
+from tribunal.results.verdict import EXIT_ERROR
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 MOST_LINES = 20
@@ -20,8 +20,8 @@ def bundle(
     json: Json = False,
 ) -> None:
     """Make an evidence archive of a run: recording, plan, schedule, versions, hashes, report."""
-    from harness.bundle import bundle as bundled
-    from harness.bundle import sha256_of
+    from tribunal.harness.evidence.bundle import bundle as bundled
+    from tribunal.harness.evidence.bundle import sha256_of
 
     target = out or run.with_name(f"{run.name}.zip")
     content = bundled(run, target)
@@ -39,7 +39,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Judge an evidence archive again, without a cluster; it must say the same. Refuses one that was changed."""
-    from harness.bundle import verified
+    from tribunal.harness.evidence.bundle import verified
 
     result = verified(archive, engine)
     if json:
@@ -64,7 +64,7 @@ def publish(
     json: Json = False,
 ) -> None:
     """Make a static site of a campaign: claims, fault model, volume, power, bound, findings, limits, evidence."""
-    from harness.publish import published
+    from tribunal.harness.evidence.publish import published
 
     path = published(folder, statement, out, evidence)
     typer.echo(msgspec.json.encode({"site": str(path)}).decode() if json else str(path))
@@ -76,7 +76,7 @@ def diff(
     json: Json = False,
 ) -> None:
     """Say how two runs differ: plan, executed schedule, versions, verdict, and the first event that differs."""
-    from harness.diff import compared
+    from tribunal.harness.evidence.diff import compared
 
     result = compared(one, other)
     if json:
@@ -107,7 +107,7 @@ def bisect(
     json: Json = False,
 ) -> None:
     """Find the commit that broke it: git bisect, with a replay of the run's plan as its test."""
-    from harness.bisect import bisected
+    from tribunal.harness.campaign.bisect import bisected
 
     def told(line: str) -> None:
         sys.stderr.write(f"{line}\n")

@@ -16,7 +16,7 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Tell each lost or rewound record's story: who took it, had it, acknowledged it, who led, who cut it away by whose order."""
-    from harness import explain as explaining
+    from tribunal.harness.evidence import explain as explaining
 
     found = list(explaining.explained(run, at_offset=offset))
     if json:

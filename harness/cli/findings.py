@@ -8,12 +8,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from harness import findings as known
-from harness.plan import read_plan
-from harness.schedule import BadScenario
-from harness.sweep import signature as without_numbers
-from results.scratch import Scratch
-from results.verdict import EXIT_ERROR, load
+from tribunal.harness.campaign import findings as known
+from tribunal.harness.campaign.sweep import signature as without_numbers
+from tribunal.harness.plan import read_plan
+from tribunal.harness.scenario import BadScenario
+from tribunal.results.scratch import Scratch
+from tribunal.results.verdict import EXIT_ERROR, load
 
 findings = typer.Typer(no_args_is_help=True, help="Past failures, kept as plans and run again.")
 Folder = Annotated[Path, typer.Option(help="Folder of the findings.")]
@@ -85,7 +85,7 @@ def exit_code_of(results: list[known.Rerun]) -> int:
 
 def first_signature(run: Path) -> str:
     """Return what a run showed first, as a sweep calls it; `BadScenario` when it showed nothing."""
-    from harness.simulated import FILE, known_of
+    from tribunal.harness.simulated import FILE, known_of
 
     folder = run if run.is_dir() else run.parent
     if (folder / FILE).is_file() and (one := known_of(folder)).invariant:

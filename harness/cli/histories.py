@@ -8,9 +8,9 @@ from typing import Annotated, Final, cast
 import msgspec
 import typer
 
-from results import export as exported
-from results import history
-from results.store import Recording
+from tribunal.results import export as exported
+from tribunal.results import history
+from tribunal.results.store import Recording
 
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 EXPORTS: Final = ("edn", "json")
@@ -25,7 +25,7 @@ def import_history(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Take a history of Jepsen, Elle or the corpus, so that it can be judged here."""
-    from checkers.histories import KNOWN, OPTIONS
+    from tribunal.checkers.judge.histories import KNOWN, OPTIONS
 
     _one_of("format", form, history.FORMATS)
     if model:

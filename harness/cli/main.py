@@ -15,25 +15,25 @@ from typing import Annotated, Final, cast
 import msgspec
 import typer
 
-from clusters.api import ClusterError
-from harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
-from harness.cli.complete import kinds, named
-from harness.cli.confirm import confirm
-from harness.cli.evidence import bisect, bundle, diff, publish, verify
-from harness.cli.explain import explain
-from harness.cli.findings import findings
-from harness.cli.histories import export_history, import_history
-from harness.cli.make import new
-from harness.cli.night import nightly
-from harness.cli.pages import report, serve
-from harness.cli.safety import clean, doctor, heal
-from harness.cli.screen import one_screen
-from harness.cli.session import conduct
-from harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
-from harness.plan import Plan, made, read_plan, read_schedule
-from harness.schedule import BadScenario, duration, load
-from results.recording import DamagedRecording
-from results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, NoVerdict, RunVerdict, worst
+from tribunal.clusters.api import ClusterError
+from tribunal.harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
+from tribunal.harness.cli.complete import kinds, named
+from tribunal.harness.cli.confirm import confirm
+from tribunal.harness.cli.evidence import bisect, bundle, diff, publish, verify
+from tribunal.harness.cli.explain import explain
+from tribunal.harness.cli.findings import findings
+from tribunal.harness.cli.histories import export_history, import_history
+from tribunal.harness.cli.make import new
+from tribunal.harness.cli.night import nightly
+from tribunal.harness.cli.pages import report, serve
+from tribunal.harness.cli.safety import clean, doctor, heal
+from tribunal.harness.cli.screen import one_screen
+from tribunal.harness.cli.session import conduct
+from tribunal.harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
+from tribunal.harness.plan import Plan, made, read_plan, read_schedule
+from tribunal.harness.scenario import BadScenario, duration, load
+from tribunal.results.recording import DamagedRecording
+from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, NoVerdict, RunVerdict, worst
 
 # (typer brings its own click: its usage errors are reached through what it exports.)
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
@@ -95,7 +95,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Judge recordings again, all in one job; writes each run's verdict.json."""
-    from harness.check import check as judge
+    from tribunal.harness.check import check as judge
 
     _known_engine(engine)
     verdicts = judge(_existing(runs), engine, _spark_at(engine, master, remote), unwritten=_unwritten)

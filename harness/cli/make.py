@@ -14,7 +14,7 @@ def new(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Write a new fault, workload, checker or scenario that works, with its test, to be changed."""
-    from harness.new import made
+    from tribunal.harness.new import made
 
     paths = made(kind, name, about, Path())
     if json:

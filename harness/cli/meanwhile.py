@@ -2,8 +2,8 @@
 
 from typing import Final, Self
 
-from checkers.spark import Prepared
-from harness.progress import Progress
+from tribunal.checkers.spark.session import Prepared
+from tribunal.harness.progress import Progress
 
 START_PHASES: Final = frozenset({"warm-up", "collect"})
 

@@ -10,13 +10,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from clusters.spec import ClusterSpec
-from harness.cli.session import conduct
-from harness.nightly import Nightly, Shard, Terms, first_seed_of, read_config, trend
-from harness.schedule import BadScenario, duration
-from results import night as nights
-from results.report.index import write as write_index
-from results.scratch import Scratch
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.campaign.nightly import Nightly, Shard, Terms, first_seed_of, read_config, trend
+from tribunal.harness.cli.session import conduct
+from tribunal.harness.scenario import BadScenario, duration
+from tribunal.results import night as nights
+from tribunal.results.report.index import write as write_index
+from tribunal.results.scratch import Scratch
 
 
 def nightly(  # noqa: PLR0917 - options
@@ -75,9 +75,9 @@ def _shard(text: str) -> Shard:
 
 def _write_tables(tonight: nights.Night, out: Path, before: Path | None, told: Callable[[str], None]) -> None:
     """Write the night's tables by Spark; without one the night says so and is what it is."""
-    from checkers import night_tables
-    from checkers.java import NoJava
-    from checkers.spark import NoSpark, session
+    from tribunal.checkers.spark import night_tables
+    from tribunal.checkers.spark.java import NoJava
+    from tribunal.checkers.spark.session import NoSpark, session
 
     try:
         with session() as spark:

@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import typer
 
-from clusters.api import ClusterError
-from harness.findings import FOLDER
+from tribunal.clusters.api import ClusterError
+from tribunal.harness.campaign.findings import FOLDER
 
 SHOWN: Final = {".html": "text/html; charset=utf-8", ".json": "application/json", ".xml": "application/xml",
                 ".md": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8", ".jsonl": "text/plain; charset=utf-8"}  # fmt: skip
@@ -78,7 +78,7 @@ class _Pages(http.server.BaseHTTPRequestHandler):
             return
         place = unquote(urlsplit(self.path).path).lstrip("/")
         if place in ("", "index.html"):
-            from results.report.index import index, render
+            from tribunal.results.report.index import index, render
 
             self._send(render(index(self._folder, FOLDER if FOLDER.is_dir() else None)).encode(), ".html")
             return
@@ -117,7 +117,7 @@ def _holds_runs(folder: Path) -> bool:
 
 
 def _one(run: Path) -> Path:
-    from harness.cli.session import write_report
+    from tribunal.harness.cli.session import write_report
 
     if not run.is_dir():
         raise typer.BadParameter(f"no run in {str(run)!r}: no such folder")
@@ -125,7 +125,7 @@ def _one(run: Path) -> Path:
 
 
 def _index(folder: Path) -> Path:
-    from results.report.index import write
+    from tribunal.results.report.index import write
 
     for verdict in sorted(folder.rglob("verdict.json")):
         if not (verdict.parent / "report.html").is_file():

@@ -7,11 +7,11 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from harness.doctor import FaultHealth, Health, examined
-from harness.fault_journal import heal as heal_runs
-from harness.fault_journal import refuse_unless_healed, running
-from results.scratch import remove_abandoned
-from results.verdict import EXIT_ERROR
+from tribunal.harness.doctor import FaultHealth, Health, examined
+from tribunal.harness.fault_journal import heal as heal_runs
+from tribunal.harness.fault_journal import refuse_unless_healed, running
+from tribunal.results.scratch import remove_abandoned
+from tribunal.results.verdict import EXIT_ERROR
 
 Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]

@@ -4,8 +4,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from harness.plan import Plan
-from results.verdict import Finding, RunVerdict
+from tribunal.harness.plan import Plan
+from tribunal.results.verdict import Finding, RunVerdict
 
 FINDINGS_SHOWN: Final = 5
 REASONS_SHOWN: Final = 6

@@ -15,14 +15,14 @@ from typing import Final
 
 import msgspec
 
-from checkers.spark import Prepared
-from clusters.api import ClusterError
-from harness.cli.meanwhile import StartsSpark
-from harness.fault_journal import FaultJournal, refuse_unless_healed
-from harness.plan import Plan
-from harness.progress import Progress, shown_on
-from harness.run import Ending, Run, new_run_dir
-from results.verdict import EXIT_INTERRUPTED, RunVerdict, Verdict
+from tribunal.checkers.spark.session import Prepared
+from tribunal.clusters.api import ClusterError
+from tribunal.harness.cli.meanwhile import StartsSpark
+from tribunal.harness.fault_journal import FaultJournal, refuse_unless_healed
+from tribunal.harness.plan import Plan
+from tribunal.harness.progress import Progress, shown_on
+from tribunal.harness.run import Ending, Run, new_run_dir
+from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict, Verdict
 
 NOTHING_TO_LOOK_INTO: Final = (Verdict.PASS, Verdict.PERMITTED)
 
@@ -59,7 +59,7 @@ def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool
 
 def _on_loop(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
     if plan.cluster == "simulated":
-        from harness.simulated import conduct_simulated
+        from tribunal.harness.simulated import conduct_simulated
 
         return conduct_simulated(plan, run_dir, progress)[0]
     with FaultJournal(run_dir, plan.cluster) as journal, asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -103,7 +103,7 @@ async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress, journa
 
 def judged(ending: Ending, engine: str, prepared: Prepared | None = None) -> RunVerdict:
     """Judge a run; one that ended early is an ERROR, unless a violation is proven (the manifest says so)."""
-    from harness.check import check
+    from tribunal.harness.check import check
 
     (verdict,) = check([ending.run_dir], engine, prepared=prepared)
     return verdict
@@ -111,7 +111,7 @@ def judged(ending: Ending, engine: str, prepared: Prepared | None = None) -> Run
 
 def write_report(run_dir: Path) -> Path:
     """Write report.html; `ClusterError` when the run was never judged."""
-    from results import report
+    from tribunal.results import report
 
     if not (run_dir / "verdict.json").is_file():
         raise ClusterError(f"{run_dir} has no verdict yet: tribunal check {run_dir}")

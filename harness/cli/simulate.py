@@ -15,18 +15,18 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from clusters.spec import ClusterSpec
-from harness.catalog import mutant_named, mutants, scenario_file
-from harness.cli.complete import named
-from harness.plan import Plan, encoded, made, read_plan
-from harness.schedule import BadScenario, Scenario, duration, load
-from harness.sweep import Keeper, SeedResult, Sweep, recording_hash, swept, upper_bound
-from results.scratch import Scratch
-from results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, Verdict, worst
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, recording_hash, swept, upper_bound
+from tribunal.harness.catalog import mutant_named, mutants, scenario_file
+from tribunal.harness.cli.complete import named
+from tribunal.harness.plan import Plan, encoded, made, read_plan
+from tribunal.harness.scenario import BadScenario, Scenario, duration, load
+from tribunal.results.scratch import Scratch
+from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, Verdict, worst
 
 if TYPE_CHECKING:
-    from harness.power import Power
-    from harness.replay import Moment
+    from tribunal.harness.campaign.mutation_score import Power
+    from tribunal.harness.campaign.replay import Moment
 
 SHOWN: Final = 12
 MS_PER_HOUR: Final = 3_600_000
@@ -87,7 +87,7 @@ def power(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Switch known bugs on, one at a time, and see how soon each is found, and by what."""
-    from harness import power as powers
+    from tribunal.harness.campaign import mutation_score as powers
 
     wanted = [mutant_named(name) for name in mutant or []] or list(mutants())
     budget_s = duration(budget, ClusterSpec()).most_ms / 1000
@@ -136,7 +136,7 @@ def replay(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Run a recorded seed again, bit-exact; if it is another run, name the first event that differs."""
-    from harness import replay as replays
+    from tribunal.harness.campaign import replay as replays
 
     plan = _plan_to_replay(run, tuple(mutant_named(name) for name in mutant or []))
     if until is not None or trace:
@@ -201,7 +201,7 @@ def shrink(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Make a plan as small as can be that still finds the same; it is written beside the run's own."""
-    from harness.shrink import NotFound, Shrinker, rate_of, records_of
+    from tribunal.harness.campaign.shrink import NotFound, Shrinker, rate_of, records_of
 
     path = run / "plan.json" if run.is_dir() else run
     plan = msgspec.structs.replace(read_plan(path), cluster="simulated")
@@ -249,7 +249,7 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Switch a known bug on, find it, shrink it, tell it, report it; within a minute."""
-    from harness.demo import NothingFound, demonstrate
+    from tribunal.harness.campaign.demo import NothingFound, demonstrate
 
     with Scratch("demo", in_memory=True) as scratch:
         try:
@@ -270,7 +270,7 @@ def demo(
 
 def simulation_figures(run_dir: Path) -> dict[str, object]:
     """Return what makes a simulated run comparable: two runs of a seed agree in these, or one of them is another run."""
-    from harness.simulated import known_of
+    from tribunal.harness.simulated import known_of
 
     known = known_of(run_dir)
     return {

@@ -15,9 +15,9 @@ import msgspec
 
 from replog.broker.isr import BrokerView, PartitionState
 from replog.config import Endpoint
-from replog.controller import records as r
-from replog.controller.image import Image
-from replog.controller.state import BROKER_RESOURCE, TOPIC_RESOURCE, Partition
+from replog.metadata import records as r
+from replog.metadata.image import Image
+from replog.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, Partition
 from replog.types import NodeId, TopicIdPartition, TopicPartition
 
 ALL_TOPICS: Final = None

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from replog.controller.configs import topic_value
-from replog.controller.image import Image
 from replog.log.settings import LogSettings
+from replog.metadata.image import Image
 
 
 class TopicSettings:

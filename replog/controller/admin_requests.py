@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from replog.controller import elect_leaders as el
-from replog.controller import features, fencing, reassignment, topics
+from replog.controller import fencing, reassignment, topics
 from replog.controller.election import Election
 from replog.controller.policy import Strategy
 from replog.controller.recoveries import Recoveries
 from replog.controller.turn import Turn
 from replog.controller.unclean_recovery import PARTITIONS_PER_REQUEST_MAX
 from replog.errors import Error
+from replog.metadata import features
 from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicIdPartition
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import create_partitions as cp

@@ -8,11 +8,11 @@ follower in, whose log may be shorter (KIP-903).
 from typing import NamedTuple
 
 from replog.controller.election import Wish, partition_change
-from replog.controller.image import Image
 from replog.controller.policy import Policy
-from replog.controller.records import PartitionChangeRecord
-from replog.controller.state import Partition
 from replog.errors import Error
+from replog.metadata.image import Image
+from replog.metadata.records import PartitionChangeRecord
+from replog.metadata.state import Partition
 from replog.types import NO_BROKER_EPOCH, LeaderRecoveryState, NodeId, TopicIdPartition
 from replog.wire.messages.alter_partition import AlterPartitionRequestPartitionData
 

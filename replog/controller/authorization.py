@@ -19,9 +19,9 @@ from uuid import UUID
 
 import msgspec
 
-from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL
+from replog.metadata.state import TOPIC_RESOURCE
 from replog.types import ZERO_UUID
 from replog.wire.apis import Api
 

@@ -7,14 +7,14 @@ Each refuses another life than the registered one: a broker epoch that is not eq
 from typing import Final
 
 from replog.controller import directories, fencing
-from replog.controller import records as r
 from replog.controller.alter_partition import Altered, alter_partition
 from replog.controller.heartbeat import Beat, BrokerState, Session, Sessions, broker_state, next_state
-from replog.controller.image import Image
 from replog.controller.registration import Shutdown, register
-from replog.controller.state import CONTROLLERS_LEVEL, DIRECTORIES_LEVEL, Broker
 from replog.controller.turn import Turn
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.image import Image
+from replog.metadata.state import CONTROLLERS_LEVEL, DIRECTORIES_LEVEL, Broker
 from replog.types import NodeId, TopicIdPartition
 from replog.wire.messages import alter_partition as ap
 from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

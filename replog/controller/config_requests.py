@@ -4,22 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from replog.controller import records as r
-from replog.controller.configs import (
-    Operation,
-    Refused,
-    altered_value,
-    definitions,
-    describe,
-    resource_refusal,
-)
+from replog.controller.configs import Operation, Refused, altered_value, definitions, describe, resource_refusal
 from replog.controller.election import Wish
 from replog.controller.fencing import changes
-from replog.controller.image import in_order
 from replog.controller.policy import MIN_ISR, UNCLEAN_ENABLE
-from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from replog.controller.turn import Turn
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.image import in_order
+from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from replog.types import TopicIdPartition
 from replog.wire.messages import alter_configs as ac
 from replog.wire.messages import describe_configs as dc

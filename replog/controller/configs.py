@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from replog.controller.image import Image
 from replog.controller.policy import MIN_ISR, RECOVERY_STRATEGY, UNCLEAN_ENABLE, Strategy
-from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from replog.errors import Error
+from replog.metadata.image import Image
+from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from replog.wire.encoder import STRING_BYTES_MAX
 from replog.wire.messages import describe_configs as d
 

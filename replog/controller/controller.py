@@ -14,16 +14,17 @@ import msgspec
 from replog.controller import admin_requests as admin
 from replog.controller import broker_requests as broker
 from replog.controller import config_requests as config
-from replog.controller import features, fencing
-from replog.controller import records as r
+from replog.controller import fencing
 from replog.controller.election import Election, Wish
 from replog.controller.events import Append, Effect, Event, LogInfoAnswered, Request, Tick
 from replog.controller.heartbeat import Sessions
-from replog.controller.image import Image
 from replog.controller.policy import Policy, Settings
-from replog.controller.record_versions import METADATA_VERSION
 from replog.controller.recoveries import Counts, Recoveries
 from replog.controller.turn import Turn
+from replog.metadata import features
+from replog.metadata import records as r
+from replog.metadata.image import Image
+from replog.metadata.record_versions import METADATA_VERSION
 from replog.types import NO_NODE, NodeId
 from replog.wire.messages import (
     allocate_producer_ids,

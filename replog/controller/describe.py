@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from replog.config import Voter
-from replog.controller.image import Image
-from replog.controller.state import Partition, Topic
 from replog.controller.topics import LEGAL_NAME
 from replog.errors import Error
+from replog.metadata.image import Image
+from replog.metadata.state import Partition, Topic
 from replog.types import NO_NODE, NodeId
 from replog.wire.messages import describe_cluster as dc
 from replog.wire.messages import describe_topic_partitions as m

@@ -9,14 +9,14 @@ has said where it lies counts as online.
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from replog.controller import records as r
 from replog.controller.election import Election
 from replog.controller.fencing import leaders_for, leaving_partitions
-from replog.controller.image import Image
 from replog.controller.policy import Policy
-from replog.controller.state import Broker
 from replog.controller.turn import Turn
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.image import Image
+from replog.metadata.state import Broker
 from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicIdPartition
 from replog.wire.messages import assign_replicas_to_dirs as m
 

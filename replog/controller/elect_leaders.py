@@ -4,9 +4,9 @@ from typing import Final, NamedTuple
 
 from replog.controller.election import Election, Wish, partition_change
 from replog.controller.policy import Policy
-from replog.controller.records import PartitionChangeRecord
-from replog.controller.state import Partition
 from replog.errors import Error
+from replog.metadata.records import PartitionChangeRecord
+from replog.metadata.state import Partition
 from replog.types import NO_NODE, NodeId, TopicIdPartition
 
 PREFERRED: Final = 0

@@ -13,8 +13,8 @@ from uuid import UUID
 import msgspec
 
 from replog.controller.elr import NOBODY, Eligible, LastKnownMode, effective_min_isr, eligible
-from replog.controller.records import PartitionChangeRecord
-from replog.controller.state import UNASSIGNED, Nodes, Partition
+from replog.metadata.records import PartitionChangeRecord
+from replog.metadata.state import UNASSIGNED, Nodes, Partition
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId, TopicIdPartition
 
 _Fields = dict[str, Any]  # of the change record in the making: only what changes

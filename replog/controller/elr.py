@@ -9,7 +9,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import NamedTuple
 
-from replog.controller.state import Nodes, Partition
+from replog.metadata.state import Nodes, Partition
 from replog.types import NodeId
 
 

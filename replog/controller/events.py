@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from replog.controller.records import MetadataRecord
+from replog.metadata.records import MetadataRecord
 from replog.types import NodeId
 from replog.wire.messages.get_replica_log_info import GetReplicaLogInfoRequest, GetReplicaLogInfoResponse
 

@@ -7,9 +7,9 @@ touching the image. Cost is proportional to the partitions that the broker is in
 from collections.abc import Callable, Iterable
 
 from replog.controller.election import Wish, partition_change
-from replog.controller.image import in_order
 from replog.controller.policy import Policy
-from replog.controller.records import (
+from replog.metadata.image import in_order
+from replog.metadata.records import (
     FENCE,
     UNFENCE,
     MetadataRecord,
@@ -17,7 +17,7 @@ from replog.controller.records import (
     controlled_shutdown_record,
     fencing_record,
 )
-from replog.controller.state import Broker, Partition
+from replog.metadata.state import Broker, Partition
 from replog.types import NodeId, TopicIdPartition
 
 WishFor = Callable[[str, Partition], Wish]

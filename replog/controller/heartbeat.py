@@ -8,8 +8,8 @@ from enum import Enum
 
 import msgspec
 
-from replog.controller.image import Image
-from replog.controller.state import Broker
+from replog.metadata.image import Image
+from replog.metadata.state import Broker
 from replog.types import BrokerEpoch, NodeId
 
 

@@ -9,8 +9,8 @@ when there are fewer active ones than replicas.
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
-from replog.controller.image import Image
-from replog.controller.state import Broker, Nodes
+from replog.metadata.image import Image
+from replog.metadata.state import Broker, Nodes
 from replog.types import NodeId
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import msgspec
 
 from replog.controller.election import Election, Rules
 from replog.controller.elr import LastKnownMode, effective_min_isr
-from replog.controller.image import Image
-from replog.controller.state import Partition
+from replog.metadata.image import Image
+from replog.metadata.state import Partition
 
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 MIN_ISR: Final = "min.insync.replicas"

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from replog.controller.election import Election, Wish, partition_change
 from replog.controller.elr import effective_min_isr
 from replog.controller.policy import Policy
-from replog.controller.records import PartitionChangeRecord
-from replog.controller.state import Nodes, Partition
 from replog.controller.topics import invalid_replicas
 from replog.errors import Error
+from replog.metadata.records import PartitionChangeRecord
+from replog.metadata.state import Nodes, Partition
 from replog.types import NodeId, TopicIdPartition
 from replog.wire.messages import list_partition_reassignments as m
 

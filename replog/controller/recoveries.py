@@ -5,17 +5,11 @@ from typing import NamedTuple
 
 from replog.controller.election import Election, Wish, partition_change
 from replog.controller.events import AskLogInfo, LogInfoAnswered
-from replog.controller.image import in_order
 from replog.controller.policy import Strategy
 from replog.controller.turn import Turn
-from replog.controller.unclean_recovery import (
-    PARTITIONS_PER_REQUEST_MAX,
-    Action,
-    LogInfo,
-    Recovery,
-    decide,
-)
+from replog.controller.unclean_recovery import PARTITIONS_PER_REQUEST_MAX, Action, LogInfo, Recovery, decide
 from replog.errors import Error
+from replog.metadata.image import in_order
 from replog.types import NO_NODE, BrokerEpoch, LeaderEpoch, NodeId, TopicIdPartition
 from replog.wire.messages import get_replica_log_info as m
 

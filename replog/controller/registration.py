@@ -8,12 +8,12 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from replog.controller import records as r
 from replog.controller.fencing import leaving
 from replog.controller.policy import Policy
-from replog.controller.record_versions import METADATA_VERSION
-from replog.controller.state import Broker, BrokerEndpoint, FeatureRange
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.record_versions import METADATA_VERSION
+from replog.metadata.state import Broker, BrokerEndpoint, FeatureRange
 from replog.types import BrokerEpoch, NodeId
 from replog.wire.messages.broker_registration import BrokerRegistrationRequest
 

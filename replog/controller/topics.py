@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from replog.controller import records as r
 from replog.controller.configs import TOPIC_CONFIGS, invalid_value
-from replog.controller.image import Image
 from replog.controller.placement import placements
 from replog.controller.policy import Policy
-from replog.controller.state import TOPIC_RESOURCE, Nodes, Partition, Topic
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.image import Image
+from replog.metadata.state import TOPIC_RESOURCE, Nodes, Partition, Topic
 from replog.types import METADATA_TOPIC, ZERO_UUID, LeaderEpoch, NodeId, PartitionEpoch
 from replog.wire.messages.create_partitions import CreatePartitionsTopic
 from replog.wire.messages.create_topics import CreatableTopic

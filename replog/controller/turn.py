@@ -5,12 +5,12 @@ What leaves is ordered: all records as one atomic group first, then replies, fac
 
 import msgspec
 
-from replog.controller import records as r
 from replog.controller.events import Append, AskLogInfo, Effect, Probe, Reply, Tell
-from replog.controller.image import Image
 from replog.controller.policy import Policy
-from replog.controller.record_versions import as_read_back
-from replog.controller.state import Partition
+from replog.metadata import records as r
+from replog.metadata.image import Image
+from replog.metadata.record_versions import as_read_back
+from replog.metadata.state import Partition
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId
 
 

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from replog.controller.policy import Strategy
-from replog.controller.state import Nodes, Partition
 from replog.errors import Error
+from replog.metadata.state import Nodes, Partition
 from replog.types import NO_NODE, BrokerEpoch, LeaderEpoch, NodeId, TopicIdPartition
 
 PARTITIONS_PER_REQUEST_MAX: Final = 1000  # KIP-966: GetReplicaLogInfo, ElectLeaders (D8, D18)

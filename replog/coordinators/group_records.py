@@ -6,8 +6,8 @@ Values are written in version 3, which every Kafka since 2.1 reads; the newer on
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replog.coordinators.classic_member import Member
 from replog.coordinators.events import Entry
-from replog.coordinators.member import Member
 from replog.ports import Buffer
 from replog.types import TopicPartition
 from replog.wire.records.coordinator import (
@@ -23,7 +23,7 @@ from replog.wire.records.coordinator import (
 )
 
 if TYPE_CHECKING:
-    from replog.coordinators.group import Group
+    from replog.coordinators.classic_group import Group
 
 VALUE_VERSION: Final = 3
 

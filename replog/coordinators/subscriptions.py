@@ -8,7 +8,7 @@ from replog.wire.decoder import MalformedMessage
 from replog.wire.records.consumer_protocol import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
-    from replog.coordinators.group import Group
+    from replog.coordinators.classic_group import Group
 
 CONSUMER: Final = "consumer"
 VERSION: Final = Struct(">h")

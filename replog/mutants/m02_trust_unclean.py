@@ -6,7 +6,7 @@ Evidence: a member of ISR or ELR that restarted with an emptied disk is elected 
 from replog.controller import registration
 from replog.controller.policy import Policy
 from replog.controller.registration import Shutdown
-from replog.controller.state import Broker
+from replog.metadata.state import Broker
 
 SCENARIO = "elr-chain"
 

@@ -5,8 +5,8 @@ noticed in any case: the id of its directory raises the partition epoch.)
 """
 
 from replog.controller import alter_partition
-from replog.controller.image import Image
-from replog.controller.state import Partition
+from replog.metadata.image import Image
+from replog.metadata.state import Partition
 from replog.types import NodeId
 
 SCENARIO = "stale-epoch-join"

@@ -5,8 +5,8 @@ Evidence: the committed ISR names a fenced broker; it leaves and enters every fe
 
 from replog.broker.isr import Follower, LeaderState
 from replog.controller import alter_partition
-from replog.controller.image import Image
-from replog.controller.state import Partition
+from replog.metadata.image import Image
+from replog.metadata.state import Partition
 from replog.types import NO_BROKER_EPOCH, NodeId
 
 SCENARIO = "fenced-follower"

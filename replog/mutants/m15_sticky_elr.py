@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from replog.controller import election
 from replog.controller.election import Rules, Wish, _Target
 from replog.controller.elr import Eligible
-from replog.controller.state import Partition
+from replog.metadata.state import Partition
 
 SCENARIO = "elr-chain"
 

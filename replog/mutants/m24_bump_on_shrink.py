@@ -6,7 +6,7 @@ stability, and must never be reported as a loss. KAFKA-15021.
 
 from replog.controller import election
 from replog.controller.election import _Elected, _Fields, _Target
-from replog.controller.state import Partition
+from replog.metadata.state import Partition
 
 SCENARIO = "isr-shrink-expand"
 FIGURE = "leader_epochs"

@@ -4,8 +4,8 @@ Evidence: the quorum epoch jumps and the leader changes when a voter that was cu
 figure of stability, and must never be reported as a loss. KIP-996.
 """
 
+from replog.quorum.quorum_state import Standing
 from replog.quorum.roles import Prospective
-from replog.quorum.standing import Standing
 
 SCENARIO = "disruptive-voter"
 FIGURE = "isolated_epoch_growth"

@@ -4,7 +4,7 @@ Evidence: two leaders in one quorum epoch; committed metadata differs between co
 """
 
 from replog.quorum.events import Persist
-from replog.quorum.standing import Standing
+from replog.quorum.quorum_state import Standing
 from replog.quorum.state_file import QuorumState
 
 SCENARIO = "voters-restarted"

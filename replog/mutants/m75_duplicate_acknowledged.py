@@ -7,7 +7,7 @@ from typing import Any
 
 from replog.broker.purgatory import ProduceResult
 from replog.errors import Error
-from replog.node.produce import ProduceApi
+from replog.node.api.produce import ProduceApi
 
 SCENARIO = "lost-answers"
 

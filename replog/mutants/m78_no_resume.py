@@ -5,7 +5,7 @@ KAFKA-16352.
 """
 
 from replog.coordinators.events import Effect, Now, SendMarkers
-from replog.coordinators.transactions import TransactionCoordinator
+from replog.coordinators.transaction_coordinator import TransactionCoordinator
 
 SCENARIO = "unreplicated-markers"
 

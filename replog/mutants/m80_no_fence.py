@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from replog.coordinators.events import Now
 from replog.coordinators.transaction import PREPARED, Transaction
-from replog.coordinators.transactions import TransactionCoordinator
+from replog.coordinators.transaction_coordinator import TransactionCoordinator
 from replog.errors import Error
 from replog.wire.messages.init_producer_id import InitProducerIdRequest
 

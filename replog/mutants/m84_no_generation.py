@@ -3,8 +3,8 @@
 Evidence: after a rebalance the former owner of a partition commits, too; the committed offset goes back.
 """
 
+from replog.coordinators.classic_group import Group
 from replog.coordinators.events import Now
-from replog.coordinators.group import Group
 from replog.errors import Error
 
 SCENARIO = "consumer-group"

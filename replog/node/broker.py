@@ -15,33 +15,33 @@ from replog.broker.lifecycle import Lifecycle, Phase
 from replog.broker.metadata import BrokerMetadata
 from replog.config import Endpoint, NodeConfig
 from replog.controller.authorization import May, allow_all
-from replog.controller.features import SUPPORTED
-from replog.controller.record_versions import RecordWriter
-from replog.controller.records import MetadataRecord
 from replog.errors import Error
 from replog.log.log import Log
 from replog.log.settings import LogSettings
-from replog.node.cluster import ClusterApi
-from replog.node.compaction import Compaction
-from replog.node.controller_link import ControllerLink, NoController
-from replog.node.coordinators import Coordinators
-from replog.node.directory_api import DirectoryApi
-from replog.node.directory_assignments import LOOK_MS, DirectoryAssignments
-from replog.node.directory_failures import DirectoryFailures
-from replog.node.directory_moves import DirectoryMoves
-from replog.node.fetch import FetchApi
-from replog.node.flushing import Flushing
-from replog.node.forwarding import FAILED, Forwarding
-from replog.node.hosting import Hosting
-from replog.node.log_directories import LogDirectories
-from replog.node.metadata_log import open_metadata_log
-from replog.node.offsets import OffsetsApi
-from replog.node.produce import ProduceApi
-from replog.node.proposals import ProposalChannel
-from replog.node.quorum import QuorumNode, SnapshotReader
-from replog.node.replicas import Replicas
-from replog.node.replication import FetchLimits, ReplicaFetching
-from replog.node.server import Server, ServerLimits, ServerRequest
+from replog.metadata.features import SUPPORTED
+from replog.metadata.record_versions import RecordWriter
+from replog.metadata.records import MetadataRecord
+from replog.node.api.cluster import ClusterApi
+from replog.node.api.fetch import FetchApi
+from replog.node.api.forwarding import FAILED, Forwarding
+from replog.node.api.log_directories import DirectoryApi
+from replog.node.api.offsets import OffsetsApi
+from replog.node.api.produce import ProduceApi
+from replog.node.coordinators.service import Coordinators
+from replog.node.directories.assignments import LOOK_MS, DirectoryAssignments
+from replog.node.directories.failures import DirectoryFailures
+from replog.node.directories.log_directories import LogDirectories
+from replog.node.directories.moves import DirectoryMoves
+from replog.node.net.controller_link import ControllerLink, NoController
+from replog.node.net.server import Server, ServerLimits, ServerRequest
+from replog.node.quorum.member import QuorumNode, SnapshotReader
+from replog.node.quorum.metadata_log import open_metadata_log
+from replog.node.replication.compaction import Compaction
+from replog.node.replication.copying import FetchLimits, ReplicaFetching
+from replog.node.replication.flushing import Flushing
+from replog.node.replication.hosting import Hosting
+from replog.node.replication.proposals import ProposalChannel
+from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.types import NodeId, QuorumEpoch

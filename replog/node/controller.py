@@ -28,30 +28,26 @@ from replog.controller.events import (
     Tell,
     Tick,
 )
-from replog.controller.features import KRAFT_VERSION, SUPPORTED
 from replog.controller.policy import RECOVERY_STRATEGY, UNCLEAN_ENABLE, Settings, Strategy
-from replog.controller.record_versions import NEWEST, RecordWriter
 from replog.errors import Error
 from replog.log.log import Log
-from replog.node.broker_links import OwnRequest
-from replog.node.controller_link import ControllerLink
-from replog.node.controller_registration import ControllerRegistration
-from replog.node.gate import Gate
-from replog.node.metadata_log import open_metadata_log
+from replog.metadata.features import KRAFT_VERSION, SUPPORTED
+from replog.metadata.record_versions import NEWEST, RecordWriter
+from replog.node.api.authorizer import Gate
+from replog.node.api.refusals import refusal
 from replog.node.metrics import MetricsServer, exposition
-from replog.node.quorum import VOTER_CHANGES, QuorumListener, QuorumNode, SnapshotReader
-from replog.node.refusals import refusal
-from replog.node.server import Server, ServerLimits, ServerRequest
+from replog.node.net.broker_links import OwnRequest
+from replog.node.net.controller_link import ControllerLink
+from replog.node.net.server import Server, ServerLimits, ServerRequest
+from replog.node.quorum.controller_registration import ControllerRegistration
+from replog.node.quorum.member import VOTER_CHANGES, QuorumListener, QuorumNode, SnapshotReader
+from replog.node.quorum.metadata_log import open_metadata_log
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.quorum.voter_changes import voter_change_refused
 from replog.types import ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS, Api
-from replog.wire.messages import (
-    alter_partition,
-    api_versions,
-    controller_registration,
-)
+from replog.wire.messages import alter_partition, api_versions, controller_registration
 from replog.wire.records.metadata import decode_metadata_record
 from replog.wire.translate import current_alter_partition, old_alter_partition
 

@@ -18,15 +18,8 @@ from replog.quorum.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from replog.quorum.roles import (
-    Candidate,
-    Follower,
-    Leader,
-    Prospective,
-    ResignedLeader,
-    Unattached,
-)
-from replog.quorum.standing import SafetyViolation, Standing
+from replog.quorum.quorum_state import SafetyViolation, Standing
+from replog.quorum.roles import Candidate, Follower, Leader, Prospective, ResignedLeader, Unattached
 from replog.quorum.voters import ReplicaKey, hand_over_delay_ms
 from replog.types import NO_NODE, NodeId, QuorumEpoch
 

@@ -10,9 +10,9 @@ from typing import Final
 from replog.errors import Error
 from replog.quorum.events import Answered
 from replog.quorum.messages import VoterChange, VoterChangeAnswer, VoterChangeRequest
+from replog.quorum.quorum_state import Standing
 from replog.quorum.replication import Replication
 from replog.quorum.roles import Leader, PendingChange
-from replog.quorum.standing import Standing
 from replog.quorum.voters import VoterSet, voter_set
 from replog.types import ZERO_UUID
 

@@ -45,9 +45,9 @@ from replog.quorum.messages import (
     VoterChangeRequest,
     VoteRequest,
 )
+from replog.quorum.quorum_state import Settings, Standing
 from replog.quorum.replication import Replication
 from replog.quorum.roles import Candidate, Follower, Leader, Progress, Prospective, ResignedLeader, Role, Unattached
-from replog.quorum.standing import Settings, Standing
 from replog.quorum.state_file import QuorumState
 from replog.quorum.voters import ReplicaKey, VoterSet
 from replog.types import NO_NODE, NodeId, QuorumEpoch

@@ -27,8 +27,8 @@ from replog.quorum.messages import (
     FetchSnapshotRequest,
     OffsetAndEpoch,
 )
+from replog.quorum.quorum_state import SafetyViolation, Standing
 from replog.quorum.roles import Download, Follower, Leader, Parked, Progress, Unattached
-from replog.quorum.standing import SafetyViolation, Standing
 from replog.quorum.voters import ReplicaKey
 from replog.types import ZERO_UUID, NodeId
 

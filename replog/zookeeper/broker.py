@@ -16,10 +16,10 @@ import msgspec
 
 from replog.broker.isr import PartitionState
 from replog.broker.metadata import BrokerMetadata
-from replog.controller import records as r
 from replog.controller.events import Probe
-from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.state import TOPIC_RESOURCE
 from replog.types import (
     NO_BROKER_EPOCH,
     ZERO_UUID,

@@ -16,13 +16,13 @@ import msgspec
 
 from replog.controller import admin_requests as admin
 from replog.controller import broker_requests, config_requests, fencing
-from replog.controller import records as r
 from replog.controller.election import Election, Wish
 from replog.controller.events import Probe, Reply, Request, Tell
-from replog.controller.image import Image
 from replog.controller.policy import Policy, Settings
-from replog.controller.state import TOPIC_RESOURCE, Broker, BrokerEndpoint, Partition
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.image import Image
+from replog.metadata.state import TOPIC_RESOURCE, Broker, BrokerEndpoint, Partition
 from replog.types import NO_NODE, NodeId, TopicIdPartition, TopicPartition
 from replog.wire.messages import (
     allocate_producer_ids,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from replog.controller.state import Broker, Partition
+from replog.metadata.state import Broker, Partition
 from replog.types import BrokerEpoch, NodeId, TopicIdPartition
 from replog.wire.apis import Api
 from replog.wire.messages import leader_and_isr as li

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from replog.controller import records as r
 from replog.controller.policy import Policy
-from replog.controller.state import BROKER_RESOURCE, TOPIC_RESOURCE, Partition, Topic
 from replog.controller.turn import Turn
+from replog.metadata import records as r
+from replog.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, Partition, Topic
 from replog.types import LeaderRecoveryState, NodeId, TopicIdPartition, TopicPartition
 from replog.zookeeper import paths
 from replog.zookeeper.operations import ANY_VERSION, Create, Operation, SetData

@@ -16,14 +16,14 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from results.report import matrix as matrix_of
-from results.report.groups import GROUPS, Group, grouped
-from results.report.layout import drawing
-from results.report.measures import LEFT, PLOT, ROW, WIDTH
-from results.report.model import Page, page
-from results.report.sequence import WIDTH as SEQUENCE_WIDTH
-from results.report.sequence import sequence
-from results.verdict import Finding, RunVerdict
+from tribunal.results.report import matrix as matrix_of
+from tribunal.results.report.groups import GROUPS, Group, grouped
+from tribunal.results.report.layout import drawing
+from tribunal.results.report.measures import LEFT, PLOT, ROW, WIDTH
+from tribunal.results.report.model import Page, page
+from tribunal.results.report.sequence import WIDTH as SEQUENCE_WIDTH
+from tribunal.results.report.sequence import sequence
+from tribunal.results.verdict import Finding, RunVerdict
 
 MOST_TEXT = 400
 
@@ -68,7 +68,7 @@ def render(content: Page) -> str:
 def environment() -> jinja2.Environment:
     """Return the templates: everything escaped, a name that is missing is an error."""
     found = jinja2.Environment(
-        loader=jinja2.PackageLoader("results.report"),
+        loader=jinja2.PackageLoader("tribunal.results.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -80,7 +80,7 @@ def environment() -> jinja2.Environment:
 
 def embedded(name: str) -> Mapping[str, Any]:
     """Return a script of ours and its hash: the page's policy lets run this text and no other."""
-    text = resources.files("results.report").joinpath("templates", name).read_text(encoding="utf-8")
+    text = resources.files("tribunal.results.report").joinpath("templates", name).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return {"script": markupsafe.Markup(text), "script_hash": f"sha256-{digest}"}  # noqa: S704 - a file of ours
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from results.report import environment
-from results.report.index import Index, RunRow, index
-from results.verdict import RunVerdict, Verdict, load
+from tribunal.results.report import environment
+from tribunal.results.report.index import Index, RunRow, index
+from tribunal.results.verdict import RunVerdict, Verdict, load
 
 MOST_NAMED: Final = 30
 
@@ -134,8 +134,8 @@ def _seconds(run_dir: Path) -> float:
         return float(known["simulated_ns"]) / 1e9
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         pass
-    from results.recording import DamagedRecording
-    from results.store import Recording
+    from tribunal.results.recording import DamagedRecording
+    from tribunal.results.store import Recording
 
     try:
         ends = Recording.open(run_dir, compare=False).table("phases", columns=["end_ns"])["end_ns"].to_pylist()

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from results.report.measures import WIDTH
-from results.store import Recording
-from results.verdict import Finding
+from tribunal.results.report.measures import WIDTH
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Finding
 
 EDGE: Final = re.compile(r"T(\d+) ([^;]*?)T(\d+)([^;]*)")
 HEIGHT: Final = 320

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from results.verdict import Finding
+from tribunal.results.verdict import Finding
 
 WITNESSES: Final = 3
 GROUPS: Final = 60

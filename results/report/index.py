@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from results import night as nights
-from results.night import Night
-from results.report import embedded, environment
-from results.verdict import RunVerdict, Verdict, load
+from tribunal.results import night as nights
+from tribunal.results.night import Night
+from tribunal.results.report import embedded, environment
+from tribunal.results.verdict import RunVerdict, Verdict, load
 
 MOST_RUNS: Final = 2_000
 MOST_MARKS: Final = 40

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from results.report.measures import LEFT, PLOT, ROW
-from results.report.model import Page, Series
-from results.report.moments import Change
+from tribunal.results.report.measures import LEFT, PLOT, ROW
+from tribunal.results.report.model import Page, Series
+from tribunal.results.report.moments import Change
 
 CHART: Final = 130
 POINTS: Final = 1_200

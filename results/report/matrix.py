@@ -11,9 +11,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.report.story import acks_name, record_name
-from results.store import Recording
-from results.verdict import Finding
+from tribunal.results.report.story import acks_name, record_name
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Finding
 
 BEFORE: Final = 10
 OFFSETS: Final = 44

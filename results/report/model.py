@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from results.recording import DamagedRecording
-from results.report.cycle import Cycle, cycle
-from results.report.matrix import Matrix, matrix
-from results.report.moments import Change, changes_of
-from results.report.operations import Operations, operations
-from results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
-from results.report.story import Story, located, protagonist, told
-from results.report.unread import unread
-from results.store import Recording, partition_order
-from results.verdict import Finding, RunVerdict, load
+from tribunal.results.recording import DamagedRecording
+from tribunal.results.report.cycle import Cycle, cycle
+from tribunal.results.report.matrix import Matrix, matrix
+from tribunal.results.report.moments import Change, changes_of
+from tribunal.results.report.operations import Operations, operations
+from tribunal.results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
+from tribunal.results.report.story import Story, located, protagonist, told
+from tribunal.results.report.unread import unread
+from tribunal.results.store import Recording, partition_order
+from tribunal.results.verdict import Finding, RunVerdict, load
 
 MOST_PARTITIONS: Final = 8
 MOST_DRAWN_IN_FULL: Final = 3

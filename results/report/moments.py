@@ -7,8 +7,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.metadata import State
-from results.store import Recording, partition_order
+from tribunal.results.metadata import State
+from tribunal.results.store import Recording, partition_order
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -11,10 +11,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.report.measures import LEFT, PLOT
-from results.report.story import record_name
-from results.store import Recording
-from results.verdict import Finding
+from tribunal.results.report.measures import LEFT, PLOT
+from tribunal.results.report.story import record_name
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Finding
 
 MARGIN_NS: Final = 300_000_000
 MOST: Final = 2_000

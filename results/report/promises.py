@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.store import Recording
-from results.verdict import Finding
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Finding
 
 SILENCE_NS: Final = 1_000_000_000
 ROWS: Final = 40

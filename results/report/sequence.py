@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from results.report.story import CLIENT, CONTROLLERS, Step, Story, broker_lane
+from tribunal.results.report.story import CLIENT, CONTROLLERS, Step, Story, broker_lane
 
 WIDTH: Final = 1240
 LEFT: Final = 150

@@ -16,11 +16,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.metadata import State
-from results.recording import SEQUENCE_BITS
-from results.report.moments import Change
-from results.store import Recording
-from results.verdict import Finding
+from tribunal.results.metadata import State
+from tribunal.results.recording import SEQUENCE_BITS
+from tribunal.results.report.moments import Change
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Finding
 
 CLIENT: Final = "client"
 CONTROLLERS: Final = "controllers"

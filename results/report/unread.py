@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.store import Recording
+from tribunal.results.store import Recording
 
 Array = npt.NDArray[Any]
 POLLS_BITS: Final = 40  # of a key (process, poll_index)

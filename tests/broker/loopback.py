@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from replog.config import NodeConfig
+from replog.host.world import RealWorld
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode
-from replog.node.world import RealWorld
 
 T = TypeVar("T")
 QUICK = {

@@ -4,15 +4,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from clusters.spec import ClusterSpec
 from replog.client.connection import Connection
 from replog.config import Endpoint
 from replog.controller.authorization import CLUSTER, FREE, WHERE_ANSWERED, Operation, Resource, topic
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
+from replog.node.api.forwarding import errors_in
 from replog.node.broker import Broker
-from replog.node.broker_links import OwnRequest
-from replog.node.forwarding import errors_in
+from replog.node.net.broker_links import OwnRequest
 from replog.wire.apis import BROKER_APIS, FEATURE_OF, ZOOKEEPER_BROKER_APIS, Api, api_of, known_versions
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import fetch as fe
@@ -23,6 +22,7 @@ from tests.broker.loopback import running
 from tests.controller.test_authorization import OF_CLUSTER, OF_TOPIC, OTHERS, TABLE, THEIRS, nobody
 from tests.quorum.quorum_nodes import until
 from tests.simulated.cluster_program import Trial
+from tribunal.clusters.spec import ClusterSpec
 
 # Versions in which a request has what the table's body says; otherwise the newest is sent.
 VERSIONS = {

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from clusters.api import TopicPartition
-from clusters.spec import ClusterSpec
 from replog.errors import Error
-from replog.node.meta_properties import format_directories
+from replog.node.directories.meta_properties import format_directories
 from tests.simulated.cluster_program import Trial, leader, settled
+from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.spec import ClusterSpec
 
 
 def full(faults, disk):

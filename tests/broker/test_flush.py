@@ -5,8 +5,6 @@ from random import Random
 
 import pytest
 
-from clusters.simulated.disk import SimulatedDisk
-from clusters.spec import ClusterSpec
 from replog.broker.isr import LeaderState, PartitionState
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
@@ -14,6 +12,8 @@ from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.types import LeaderRecoveryState
 from tests.simulated.cluster_program import Trial, settled
+from tribunal.clusters.simulated.disk import SimulatedDisk
+from tribunal.clusters.spec import ClusterSpec
 
 SYNCED = {"log.flush.interval.messages": 1}
 

@@ -4,10 +4,6 @@ import asyncio
 
 import pytest
 
-from clusters.api import TopicPartition, until
-from clusters.simulated.clients import REQUEST_TIMEOUT_MS
-from clusters.simulated.cluster import PORT
-from clusters.spec import ClusterSpec
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.types import TopicPartition as Name
@@ -15,6 +11,10 @@ from replog.wire.apis import Api
 from replog.wire.messages import alter_replica_log_dirs as alter
 from replog.wire.messages import describe_log_dirs as dl
 from tests.simulated.cluster_program import Trial, leader, settled
+from tribunal.clusters.api import TopicPartition, until
+from tribunal.clusters.simulated.clients import REQUEST_TIMEOUT_MS
+from tribunal.clusters.simulated.cluster import PORT
+from tribunal.clusters.spec import ClusterSpec
 
 TOPIC = "produce-consume"
 PATHS = ("/data/a", "/data/b", "/data/c")

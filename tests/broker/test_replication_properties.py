@@ -10,7 +10,6 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusters.simulated.disk import SimulatedDisk
 from replog.broker.isr import AlterPartitionAnswer, BrokerView, PartitionState, Propose
 from replog.broker.partition import Partition
 from replog.errors import Error
@@ -18,6 +17,7 @@ from replog.log.batch import NewRecord, batches, build, records
 from replog.log.log import Appended, Log
 from replog.log.settings import LogSettings
 from replog.types import LeaderRecoveryState, TopicPartition
+from tribunal.clusters.simulated.disk import SimulatedDisk
 
 NODES = (1, 2, 3)
 WALL_MS = 1_700_000_000_000

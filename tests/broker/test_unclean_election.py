@@ -2,12 +2,12 @@
 
 import asyncio
 
-from clusters.api import Delivery, ProducerSettings, until
-from clusters.clock import RunClock
-from clusters.simulated.cluster import SimulatedCluster
-from clusters.simulated.running import run_simulated
-from clusters.spec import ClusterSpec
 from replog.types import TopicPartition
+from tribunal.clusters.api import Delivery, ProducerSettings, until
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.simulated.cluster import SimulatedCluster
+from tribunal.clusters.simulated.running import run_simulated
+from tribunal.clusters.spec import ClusterSpec
 
 NAME = TopicPartition("t", 0)
 CLUSTER_ID = "6f4e1e0e-0000-4000-8000-000000000001"

@@ -6,12 +6,12 @@ from uuid import UUID
 
 import msgspec
 
-from replog.controller import records as r
 from replog.controller.controller import Controller
 from replog.controller.events import Append, Effect, LogInfoAnswered, Reply, Request, Tick
-from replog.controller.features import SUPPORTED
 from replog.controller.policy import Settings
-from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, Broker, FeatureRange, Partition
+from replog.metadata import records as r
+from replog.metadata.features import SUPPORTED
+from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, Broker, FeatureRange, Partition
 from replog.types import BrokerEpoch, NodeId
 from replog.wire.messages import broker_registration as br
 from tests.cases.partitions import TOPIC, TOPIC_ID

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from replog.controller.state import Partition
+from replog.metadata.state import Partition
 from replog.types import LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch, TopicIdPartition
 from tests.cases.cases import only
 

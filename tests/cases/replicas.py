@@ -6,10 +6,10 @@ from uuid import UUID
 
 from replog.broker.isr import BrokerView, PartitionState
 from replog.broker.partition import Partition
+from replog.host.world import RealDisk
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.log.log import Log
 from replog.log.settings import LogSettings
-from replog.node.world import RealDisk
 from replog.types import LeaderRecoveryState, NodeId, TopicPartition
 
 NOW_MS = 1_000_000

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from clusters.simulated.disk import SimulatedDisk
 from replog.log.batch import NewRecord, build
 from replog.log.checkpoints import RECOVERY_POINTS
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE, LogDirectory, shutdown, startup
@@ -13,6 +12,7 @@ from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.types import BrokerEpoch, TopicPartition
 from tests.cases.cases import load, only
+from tribunal.clusters.simulated.disk import SimulatedDisk
 
 PARTITION = TopicPartition("t", 0)
 WORDS = {".log": "flush logs", RECOVERY_POINTS: "write recovery points", CLEAN_SHUTDOWN_FILE: "write file"}

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from replog.coordinators.group import GroupSettings, GroupState
-from replog.coordinators.groups import GroupCoordinator
-from replog.coordinators.member import Member
-from replog.coordinators.seats import Seat, Seats
+from replog.coordinators.classic_group import GroupSettings, GroupState
+from replog.coordinators.classic_member import Member
+from replog.coordinators.coordinated_partitions import Seat, Seats
+from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.types import TopicPartition
 from replog.wire.messages.heartbeat import HeartbeatRequest

@@ -1,11 +1,12 @@
-"""Thin adapter: the worked rows of VERDICTS.md against `checkers.guarantees`."""
+"""Thin adapter: the worked rows of VERDICTS.md against `tribunal.checkers.guarantees`."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from checkers.guarantees import (
+from tests.cases.cases import load, only
+from tribunal.checkers.guarantees import (
     Acknowledged,
     CutLive,
     Elected,
@@ -20,7 +21,6 @@ from checkers.guarantees import (
     WasRead,
     promise,
 )
-from tests.cases.cases import load, only
 
 GIVEN = {"min_isr", "elr", "unclean", "recovery", "rf", "mode"}
 EVENTS = {

@@ -11,10 +11,10 @@ from replog.broker.isr import AlterPartitionAnswer, Proposal
 from replog.broker.partition import Partition, Propose
 from replog.controller.election import Election, Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
-from replog.controller.image import merged
-from replog.controller.state import Partition as ControllerPartition
 from replog.errors import Error
 from replog.log.batch import ControlType, batches, end_transaction
+from replog.metadata.image import merged
+from replog.metadata.state import Partition as ControllerPartition
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId
 from tests.cases.cases import load, only
 from tests.cases.partitions import KEY, nodes, partition

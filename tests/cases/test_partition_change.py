@@ -6,7 +6,7 @@ import pytest
 
 from replog.controller.election import Election, Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
-from replog.controller.image import merged
+from replog.metadata.image import merged
 from replog.types import LeaderRecoveryState, NodeId
 from tests.cases.cases import load, only
 from tests.cases.partitions import KEY, matches, nodes, partition

@@ -8,8 +8,8 @@ from replog.quorum import events
 from replog.quorum.log_shape import LogShape
 from replog.quorum.messages import FetchAnswer, FetchRequest, FetchSnapshotRequest, OffsetAndEpoch
 from replog.quorum.quorum import Quorum
+from replog.quorum.quorum_state import SafetyViolation
 from replog.quorum.roles import Leader, Progress
-from replog.quorum.standing import SafetyViolation
 from replog.quorum.voters import ReplicaKey
 from replog.types import NO_OFFSET, NodeId
 from tests.cases.cases import load, only

@@ -8,15 +8,9 @@ import pytest
 from replog.errors import Error
 from replog.quorum import events
 from replog.quorum.events import Effect, Event, Failure
-from replog.quorum.messages import (
-    BeginQuorumEpochRequest,
-    EndQuorumEpochRequest,
-    FetchRequest,
-    VoteAnswer,
-    VoteRequest,
-)
+from replog.quorum.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, VoteAnswer, VoteRequest
+from replog.quorum.quorum_state import SafetyViolation, Settings
 from replog.quorum.roles import Follower, Prospective
-from replog.quorum.standing import SafetyViolation, Settings
 from replog.quorum.state_file import QuorumState, encode
 from replog.quorum.voters import ReplicaKey
 from replog.types import NO_NODE, NodeId, QuorumEpoch

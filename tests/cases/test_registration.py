@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from replog.controller import records as r
 from replog.controller.policy import ELR_FEATURE
 from replog.controller.registration import METADATA_VERSION, register
-from replog.controller.state import FeatureRange
+from replog.metadata import records as r
+from replog.metadata.state import FeatureRange
 from replog.types import NodeId
 from tests.cases.cases import load, only
 from tests.cases.controllers import CLUSTER, Box, incarnation, registration

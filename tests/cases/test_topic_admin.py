@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from replog.controller.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from replog.errors import Error
+from replog.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from replog.types import NodeId
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import delete_topics as dt

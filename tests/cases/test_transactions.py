@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from replog.coordinators.coordinated_partitions import Seat, Seats
 from replog.coordinators.events import MarkersWritten
-from replog.coordinators.seats import Seat, Seats
 from replog.coordinators.transaction import State, Transaction
-from replog.coordinators.transactions import Slot, TransactionCoordinator, TransactionSettings
+from replog.coordinators.transaction_coordinator import Slot, TransactionCoordinator, TransactionSettings
 from replog.errors import Error
 from replog.log.batch import (
     TRANSACTIONAL,

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from replog.controller import records as r
 from replog.controller.election import Election, Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
 from replog.controller.events import AskLogInfo, LogInfoAnswered
-from replog.controller.image import merged
 from replog.controller.policy import Strategy, strategy_of_old_option
 from replog.controller.unclean_recovery import PARTITIONS_PER_REQUEST_MAX, Action, LogInfo, Recovery, decide
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.image import merged
 from replog.types import NO_NODE, BrokerEpoch, LeaderEpoch, NodeId
 from replog.wire.messages import elect_designated_leaders as edl
 from replog.wire.messages import get_replica_log_info as m

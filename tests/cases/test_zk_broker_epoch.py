@@ -118,7 +118,7 @@ def control_request(given: dict[str, Any], when: dict[str, Any]) -> dict[str, An
 
 def shutdown(given: dict[str, Any], when: dict[str, Any]) -> dict[str, Any]:
     if not given.get("active", True):
-        from replog.node.zookeeper_controller import refusal
+        from replog.node.zookeeper.controller import refusal
 
         return {"error": refusal(cs.ControlledShutdownRequest()).error_code.name}
     controller = ZooKeeperController(

@@ -11,8 +11,8 @@ from replog.config import Endpoint
 from replog.quorum import events
 from replog.quorum.log_shape import LogShape
 from replog.quorum.quorum import Quorum
+from replog.quorum.quorum_state import Settings
 from replog.quorum.roles import Ballot, Candidate, Follower, Leader, Prospective, ResignedLeader, Role, Unattached
-from replog.quorum.standing import Settings
 from replog.quorum.state_file import QuorumState
 from replog.quorum.voters import ReplicaKey, VoterSet, voter_set
 from replog.types import NO_NODE, ZERO_UUID, NodeId, QuorumEpoch

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from random import Random
 
-from results.recording import value_of
 from tests.checkers.recorded import MS, Run
+from tribunal.results.recording import value_of
 
 
 def random_run(run_dir: Path, seed: int | Random) -> Path:

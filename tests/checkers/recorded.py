@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from results.recording import value_of
-from results.store import Recorder
+from tribunal.results.recording import value_of
+from tribunal.results.store import Recorder
 
 SETTINGS = {"min.insync.replicas": 2, "unclean.leader.election.enable": False}
 MS = 1_000_000

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from checkers.java import java_home
+from tribunal.checkers.spark.java import java_home
 
 HOME = Path(pyspark.__file__).parent
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"

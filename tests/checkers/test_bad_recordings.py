@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkers import ranges
-from harness.check import check
-from results.verdict import RunVerdict, Verdict
 from tests.checkers.recorded import Run
+from tribunal.checkers.judge import hot_partitions as ranges
+from tribunal.harness.check import check
+from tribunal.results.verdict import RunVerdict, Verdict
 
 Change = Callable[[pa.Table], pa.Table]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from checkers import engine
 from tests.checkers.recorded import Run
+from tribunal.checkers.judge import engine
 
 
 def facts(run_dir: Path) -> list[tuple[str, str, int, int]]:

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers import engine
-from checkers.graphs.sql_edges import LISTS, MESSAGES
-from checkers.spark import session
-from checkers.sql import defined, findings_by_sql
-from checkers.sql_views import txn_steps
-from checkers.work import work_items
 from tests.checkers.random_runs import random_run
 from tests.checkers.test_sql_edges import by_sql, txns
+from tribunal.checkers.graphs.sql_edges import LISTS, MESSAGES
+from tribunal.checkers.judge import engine
+from tribunal.checkers.judge.judge import work_items
+from tribunal.checkers.spark.session import session
+from tribunal.checkers.spark.sql import defined, findings_by_sql
+from tribunal.checkers.spark.sql_views import txn_steps
 
 pytestmark = pytest.mark.spark
 THOUSAND = 1_000

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from checkers import engine
 from tests.checkers.recorded import MS, Run
+from tribunal.checkers.judge import engine
 
 PLACE = {"topic": "t", "partition": 0}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from checkers.graphs.operations import paired
-from checkers.registers.folds import FOLDS
+from tribunal.checkers.graphs.operations import paired
+from tribunal.checkers.registers.folds import FOLDS
 
 
 def sequential(*rows):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from checkers.engine import findings
 from tests.checkers.recorded import MS, Run
+from tribunal.checkers.judge.engine import findings
 
 
 @pytest.fixture

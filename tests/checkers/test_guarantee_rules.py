@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from checkers.guarantees import RULES, VIOLATIONS
+from tribunal.checkers.guarantees import RULES, VIOLATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers import java
+from tribunal.checkers.spark import java
 
 
 def a_java(folder: Path, version: str) -> Path:

@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers import log_order, lost_writes, watermarks
-from checkers.api import Context, PartitionRows
-from results.recording import TABLES, value_of
+from tribunal.checkers.api import Context, PartitionRows
+from tribunal.checkers.properties import log_order, lost_writes, watermarks
+from tribunal.results.recording import TABLES, value_of
 
 CONTEXT = Context(complete=True)
 Row = dict[str, Any]

@@ -1,6 +1,6 @@
 """One record's ledger: found by simulated seeds, one test each."""
 
-from checkers.guarantees import Acknowledged, Elected, How, Ledger, Settings, ShutDownUncleanly
+from tribunal.checkers.guarantees import Acknowledged, Elected, How, Ledger, Settings, ShutDownUncleanly
 
 LAST_KNOWN = Elected(leader=1, how=How.LAST_KNOWN, empty=True, ordered=False, last_known=(1,))
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.graphs.operations import OPEN_END, Operation
-from checkers.registers.linearizability import Answer, Limits, check
-from checkers.registers.models import CAS_REGISTER, IMPOSSIBLE, MODELS, UNKNOWN
+from tribunal.checkers.graphs.operations import OPEN_END, Operation
+from tribunal.checkers.registers.linearizability import Answer, Limits, check
+from tribunal.checkers.registers.models import CAS_REGISTER, IMPOSSIBLE, MODELS, UNKNOWN
 
 
 def operation(index, function, argument, result, *, invoked, completed, outcome="ok"):

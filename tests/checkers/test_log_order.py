@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from results.recording import value_of
 from tests.checkers.recorded import Run
 from tests.checkers.test_lost_writes import found
+from tribunal.results.recording import value_of
 
 
 def kinds(run: Run) -> list[object]:

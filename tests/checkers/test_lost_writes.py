@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from checkers.engine import findings
-from results.recording import value_of
 from tests.checkers.recorded import Run
+from tribunal.checkers.judge.engine import findings
+from tribunal.results.recording import value_of
 
 Row = dict[str, object]
 

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from checkers import night_tables
-from checkers.spark import session
-from results.night import Canary, FoundTonight, Night, Swept
+from tribunal.checkers.spark import night_tables
+from tribunal.checkers.spark.session import session
+from tribunal.results.night import Canary, FoundTonight, Night, Swept
 
 pytestmark = pytest.mark.spark
 

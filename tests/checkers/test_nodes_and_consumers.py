@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from checkers.api import properties
-from harness.check import check
 from tests.checkers.recorded import MS, Run
 from tests.checkers.test_exactly_once import found
+from tribunal.checkers.api import properties
+from tribunal.harness.check import check
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers import engine, ranges
-from checkers.work import work_items
 from tests.checkers.random_runs import random_run
 from tests.checkers.recorded import Run
+from tribunal.checkers.judge import engine
+from tribunal.checkers.judge import hot_partitions as ranges
+from tribunal.checkers.judge.judge import work_items
 
 
 @pytest.fixture(params=[1, 3, 7])

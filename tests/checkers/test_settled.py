@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.graphs.operations import paired
-from checkers.registers import settled
-from checkers.registers.linearizability import Answer, Limits, check
-from checkers.registers.models import REGISTER
+from tribunal.checkers.graphs.operations import paired
+from tribunal.checkers.registers import settled
+from tribunal.checkers.registers.linearizability import Answer, Limits, check
+from tribunal.checkers.registers.models import REGISTER
 
 
 def history(random: Random, operations: int, *, wrong: float) -> list[dict[str, Any]]:

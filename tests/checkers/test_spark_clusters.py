@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from checkers import engine
-from checkers.spark import NoSpark, session
 from tests.checkers.random_runs import random_run
 from tests.checkers.spark_clusters import connect_server, standalone
+from tribunal.checkers.judge import engine
+from tribunal.checkers.spark.session import NoSpark, session
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def test_spark_connect_judges_like_this_process(tmp_path: Path, runs: list[Path]
 def test_a_master_that_is_silent_is_one_line(scheme: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         code = (
-            "import sys, os\nfrom checkers.spark import NoSpark, session\n"
+            "import sys, os\nfrom tribunal.checkers.spark.session import NoSpark, session\n"
             "try:\n    with session(sys.argv[1]): pass\n"
             "except NoSpark as problem:\n    print(problem, flush=True)\n    os._exit(0)\n"
         )

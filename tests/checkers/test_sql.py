@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers import engine
-from checkers.api import properties
-from checkers.sql import defined, judged_answer
-from checkers.sql_views import VIEWS, plain, small_views, view_schema
-from checkers.work import Row
-from results.recording import NO_PARTITION
-from results.store import Recording
 from tests.checkers.random_runs import random_run
+from tribunal.checkers.api import properties
+from tribunal.checkers.judge import engine
+from tribunal.checkers.judge.judge import Row
+from tribunal.checkers.spark.sql import defined, judged_answer
+from tribunal.checkers.spark.sql_views import VIEWS, plain, small_views, view_schema
+from tribunal.results.recording import NO_PARTITION
+from tribunal.results.store import Recording
 
 
 def by_duckdb(run_dir: Path) -> list[Row]:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers.graphs import list_append, send_poll
-from checkers.graphs.columns import ListSteps
-from checkers.graphs.cycles import NAMES, Graph
-from checkers.graphs.findings import Findings
-from checkers.graphs.send_poll import LogHistory, Order
-from checkers.graphs.sql_edges import LISTS, MESSAGES
-from checkers.sql_views import txn_steps
-from results.recording import TABLES
+from tribunal.checkers.graphs import list_append, send_poll
+from tribunal.checkers.graphs.columns import ListSteps
+from tribunal.checkers.graphs.cycles import NAMES, Graph
+from tribunal.checkers.graphs.findings import Findings
+from tribunal.checkers.graphs.send_poll import LogHistory, Order
+from tribunal.checkers.graphs.sql_edges import LISTS, MESSAGES
+from tribunal.checkers.spark.sql_views import txn_steps
+from tribunal.results.recording import TABLES
 
 Edges = set[tuple[int, int, str]]
 Step = tuple[str, int, int | None, int | None]  # kind, partition, offset, value

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.graphs import list_append, send_poll
-from checkers.graphs.cycles import Edge, Graph, components, find, realtime_barriers, walks
-from checkers.graphs.operations import HistoryError, paired
+from tribunal.checkers.graphs import list_append, send_poll
+from tribunal.checkers.graphs.cycles import Edge, Graph, components, find, realtime_barriers, walks
+from tribunal.checkers.graphs.operations import HistoryError, paired
 
 
 def history(text):

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from checkers import engine
-from checkers.graphs import list_append
-from checkers.graphs.operations import Operation
 from tests.checkers.recorded import MS, Run
+from tribunal.checkers.graphs import list_append
+from tribunal.checkers.graphs.operations import Operation
+from tribunal.checkers.judge import engine
 
 Step = tuple[Any, ...]
 

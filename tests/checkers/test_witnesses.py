@@ -6,10 +6,10 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from checkers import control_plane
-from checkers.api import ANOMALY, Found
-from checkers.engine import in_order
-from checkers.work import FIGURES, ROW, WITNESSES, judged_of_run
+from tribunal.checkers.api import ANOMALY, Found
+from tribunal.checkers.judge.engine import in_order
+from tribunal.checkers.judge.judge import FIGURES, ROW, WITNESSES, judged_of_run
+from tribunal.checkers.properties import control_plane
 
 KIND = next(iter(control_plane.KINDS))
 

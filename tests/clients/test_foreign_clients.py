@@ -15,8 +15,8 @@ from threading import Timer
 
 import pytest
 
-from clusters.side_by_side import Ours, SideBySide
 from tests.clients.three_brokers_one_dies import SETTINGS, committed, create, dying, on_the_log, revive
+from tribunal.clusters.kafka.side_by_side import Ours, SideBySide
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 HERE = Path(__file__).parent

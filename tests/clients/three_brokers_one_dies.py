@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clusters.side_by_side import SideBySide
+from tribunal.clusters.kafka.side_by_side import SideBySide
 
 PARTITIONS = 3
 READ_S = 120

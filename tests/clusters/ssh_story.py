@@ -6,12 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-from clusters import ssh
-from clusters.api import ClusterError
-from clusters.clock import RunClock
-from clusters.spec import ClusterSpec
-from harness.catalog import faults
 from tests.nemesis.living_cluster import LivingCluster, broken, hurt
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds import ssh
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.catalog import faults
 
 
 def small(hosts, controllers):

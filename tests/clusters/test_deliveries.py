@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from clusters.clients import delivered
+from tribunal.clusters.clients.confluent import delivered
 
 
 @pytest.mark.parametrize(

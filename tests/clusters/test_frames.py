@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.frames import REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, Conversation, Cutter, Rule
-from clusters.powers import Fate, FrameRule
-from clusters.road import Road
+from tribunal.clusters.capabilities import Fate, FrameRule
+from tribunal.clusters.links.frames import REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, Conversation, Cutter, Rule
+from tribunal.clusters.links.send_queue import Road
 
 FETCH, PRODUCE = 1, 0
 

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from clusters.api import Link
-from clusters.link_powers import LinkPowers
-from clusters.links import Links, node_host
-from clusters.powers import Fate, FrameRule, Shape
+from tribunal.clusters.api import Link
+from tribunal.clusters.capabilities import Fate, FrameRule, Shape
+from tribunal.clusters.links.link_faults import LinkPowers
+from tribunal.clusters.links.relays import Links, node_host
 
 PORTS = itertools.count(17500 + os.getpid() % 2000)
 BOTH = [Link(1, 2), Link(2, 1)]

@@ -10,8 +10,8 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 import pytest
 import uvloop
 
-from clusters.api import CLIENTS, CutMode, Link
-from clusters.links import CLIENT_HOST, Links, caller_of, link_host, node_host
+from tribunal.clusters.api import CLIENTS, CutMode, Link
+from tribunal.clusters.links.relays import CLIENT_HOST, Links, caller_of, link_host, node_host
 
 PORTS = itertools.count(12000 + os.getpid() % 5000)
 

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 
-from clusters.api import ClusterState
-from clusters.metadata import MetadataObserver, MetadataView
 from replog.wire.codec import decode_request, encode_response
 from replog.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -13,6 +11,8 @@ from replog.wire.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
+from tribunal.clusters.api import ClusterState
+from tribunal.clusters.metadata import MetadataObserver, MetadataView
 
 
 def cut_up_to(offset):

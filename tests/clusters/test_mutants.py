@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.catalog import Unknown, mutant_named, mutants
-from harness.switches import switched_on
 from replog.broker.isr import LeaderState
 from replog.errors import Error
+from tribunal.harness.catalog import Unknown, mutant_named, mutants
+from tribunal.harness.switches import switched_on
 
 
 @pytest.mark.parametrize("name", ["M44", "m44", "m44_acks_local", "m44-acks-local"])

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters import namespaces, processes
-from clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link
-from clusters.clock import RunClock
-from clusters.firewall import Firewall
-from clusters.leftovers import node_processes
-from clusters.namespaces import Namespaces, way_in
-from clusters.netns import NamespaceLinks, address, connected, lay_out
-from clusters.powers import Shape
 from tests.clusters.test_links import answer_kafka_frames, ask, both_ways
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link
+from tribunal.clusters.capabilities import Shape
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds import processes
+from tribunal.clusters.namespaces import spaces as namespaces
+from tribunal.clusters.namespaces.firewall import Firewall
+from tribunal.clusters.namespaces.network import NamespaceLinks, address, connected, lay_out
+from tribunal.clusters.namespaces.spaces import Namespaces, way_in
+from tribunal.clusters.nodes.leftovers import node_processes
 
 ROOT = Path(__file__).parents[2]
 HOUSED = not isinstance(way_in(), str)
@@ -226,8 +227,8 @@ def test_no_root_is_needed(tmp_path):
 def test_a_killed_harness_leaves_no_namespace(tmp_path):
     program = (
         "import sys, pathlib, time\n"
-        "from clusters.namespaces import Namespaces\n"
-        "from clusters.netns import lay_out\n"
+        "from tribunal.clusters.namespaces.spaces import Namespaces\n"
+        "from tribunal.clusters.namespaces.network import lay_out\n"
         "spaces = Namespaces(pathlib.Path(sys.argv[1]))\n"
         "spaces.open()\n"
         "lay_out(spaces, [1, 2, 0])\n"

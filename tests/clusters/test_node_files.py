@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from clusters.addresses import free_port, taken_address
-from clusters.api import ClusterError
-from clusters.clock import RunClock
-from clusters.final_logs import log_bytes, log_entries
-from clusters.links import node_host
-from clusters.node_events import EventFile
-from clusters.node_process import LEASH, is_stopped, last_lines, process_exists, refuses, toml
-from clusters.processes import directory_id
 from replog.log import batch
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.processes import directory_id
+from tribunal.clusters.links.addresses import free_port, taken_address
+from tribunal.clusters.links.relays import node_host
+from tribunal.clusters.nodes.final_logs import log_bytes, log_entries
+from tribunal.clusters.nodes.node_events import EventFile
+from tribunal.clusters.nodes.node_process import LEASH, is_stopped, last_lines, process_exists, refuses, toml
 
 
 def test_events_come_whole_and_once(tmp_path):

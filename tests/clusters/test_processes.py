@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link, TopicPartition, until
-from clusters.clock import RunClock
-from clusters.links import node_host
-from clusters.node_process import process_exists, refuses
-from clusters.processes import Loopback, ProcessCluster, launch
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link, TopicPartition, until
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.processes import Loopback, ProcessCluster, launch
+from tribunal.clusters.links.relays import node_host
+from tribunal.clusters.nodes.node_process import process_exists, refuses
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ def leader(cluster):
 
 async def hurt(cluster, fault, node, hold_ms=0, **options):
     """Inject and heal one fault; return what it did."""
-    module = importlib.import_module(f"nemesis.{fault}")
+    module = importlib.import_module(f"tribunal.nemesis.faults.{fault}")
     async with module.fault(cluster, node, module.Options(**options)) as effect:
         await asyncio.sleep(hold_ms / 1000)
     return effect

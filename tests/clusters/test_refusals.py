@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-from clusters import apache_kafka, containers, processes
-from clusters.images import build
-from harness.catalog import faults
-from harness.plan import refusal
+from tribunal.clusters.images import build
+from tribunal.clusters.kinds import apache_kafka, containers, processes
+from tribunal.harness.catalog import faults
+from tribunal.harness.plan import refusal
 
 
 def test_a_fault_that_a_kind_cannot_do_at_all_is_refused():

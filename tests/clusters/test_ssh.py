@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from clusters import ssh
-from clusters.api import CLIENTS, ClusterError
-from clusters.namespaces import WITH_ROOT, Namespaces, search_path, way_in
-from clusters.netns import address, lay_out
-from clusters.ssh_hosts import HostEntry, Shell, read_hosts
-from harness.catalog import faults
-from harness.plan import refusal
 from tests.nemesis.fault_matrix import write_row
 from tests.nemesis.fault_table import COMPOSED, ONCE
+from tribunal.clusters.api import CLIENTS, ClusterError
+from tribunal.clusters.kinds import ssh
+from tribunal.clusters.namespaces.network import address, lay_out
+from tribunal.clusters.namespaces.spaces import WITH_ROOT, Namespaces, search_path, way_in
+from tribunal.clusters.nodes.ssh_hosts import HostEntry, Shell, read_hosts
+from tribunal.harness.catalog import faults
+from tribunal.harness.plan import refusal
 
 ROOT = Path(__file__).parents[2]
 NODES = (1, 2, 3, 101, 102, 103)

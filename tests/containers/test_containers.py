@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from clusters import containers
-from clusters.api import ClusterError, CutMode
-from clusters.clock import RunClock
-from clusters.images.build import engine
-from clusters.spec import ClusterSpec
-from harness.catalog import faults
 from tests.nemesis.living_cluster import LivingCluster, broken, hurt
+from tribunal.clusters.api import ClusterError, CutMode
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.images.build import engine
+from tribunal.clusters.kinds import containers
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.catalog import faults
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,9 +97,9 @@ def test_a_node_is_reached_from_its_own_address(living):
 def test_a_killed_harness_leaves_containers_that_a_sweep_removes(tmp_path):
     program = (
         "import asyncio, sys, pathlib\n"
-        "from clusters import containers\n"
-        "from clusters.clock import RunClock\n"
-        "from clusters.spec import ClusterSpec\n"
+        "from tribunal.clusters import containers\n"
+        "from tribunal.clusters.clock import RunClock\n"
+        "from tribunal.clusters.spec import ClusterSpec\n"
         "async def main():\n"
         "    spec = ClusterSpec(brokers=1, controllers=1, replication_factor=1, min_insync_replicas=1)\n"
         "    await containers.launch(spec, pathlib.Path(sys.argv[1]), RunClock(), 'A' * 22)\n"
@@ -122,7 +122,7 @@ def test_a_killed_harness_leaves_containers_that_a_sweep_removes(tmp_path):
 
 
 def test_an_image_that_does_not_build_shows_its_last_lines(tmp_path, monkeypatch):
-    from clusters.images import build
+    from tribunal.clusters.images import build
 
     (tmp_path / "Dockerfile").write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo about to fail && exit 9\n")
     monkeypatch.setattr(build, "HERE", tmp_path)
@@ -140,7 +140,7 @@ def test_the_image_has_every_package_that_a_node_imports(monkeypatch):
     from testcontainers.core.config import testcontainers_config
     from testcontainers.core.container import DockerContainer
 
-    from clusters.images.build import node_image
+    from tribunal.clusters.images.build import node_image
 
     monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
     with closing(engine()) as client:
@@ -162,7 +162,7 @@ def test_the_image_has_every_package_that_a_node_imports(monkeypatch):
 
 
 def test_a_base_that_is_not_there_is_refused(monkeypatch):
-    from clusters.images import build
+    from tribunal.clusters.images import build
 
     monkeypatch.setenv("TRIBUNAL_BASE_IMAGE", "127.0.0.1:1/no-such-image:0")
     client = engine()
@@ -189,7 +189,7 @@ def test_a_cut_takes_less_than_100_ms_besides_its_probes(living):
 
 
 def _pairs(cluster):
-    from nemesis import isolate
+    from tribunal.nemesis.faults import isolate
 
     return isolate.links_of(cluster, 1, isolate.Options(others="nodes"))
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import pytest
 import uvloop
 
-from clusters.simulated.world import Simulation
-from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
+from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
 from replog.ports import World
+from tribunal.clusters.simulated.world import Simulation
 
 Scenario = Callable[[World], Coroutine[Any, Any, None]]
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from replog.node.control_page import ControlPage, SteeredClock, Wanted
-from replog.node.undo_disk import UndoDisk
+from replog.host.sabotage.control_page import ControlPage, SteeredClock, Wanted
+from replog.host.sabotage.undo_disk import UndoDisk
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from replog.client.connection import Connection, ConnectionLost, RequestTimedOut
 from replog.config import Endpoint
-from replog.node.server import Server, ServerLimits, ServerRequest
+from replog.node.net.server import Server, ServerLimits, ServerRequest
 from replog.ports import World
 from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from replog.node import undo_journal
-from replog.node.roll_back import roll_back
-from replog.node.undo_disk import UndoDisk
+from replog.host.sabotage import undo_journal
+from replog.host.sabotage.roll_back import roll_back
+from replog.host.sabotage.undo_disk import UndoDisk
 
 
 class Node:

@@ -12,14 +12,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from clusters import zookeeper as real
-from clusters.api import ClusterError
-from clusters.simulated.world import Simulation
-from clusters.simulated.zookeeper import SimulatedZooKeeper, ZooKeeperServer
-from clusters.simulated.zookeeper_model import Model
-from clusters.zookeeper_jars import cache
 from replog.config import Endpoint, NodeConfig
-from replog.node.zookeeper import KazooZooKeeper
+from replog.host.kazoo_zookeeper import KazooZooKeeper
 from replog.ports import World, ZooKeeper
 from replog.zookeeper.operations import (
     ANY_VERSION,
@@ -36,6 +30,12 @@ from replog.zookeeper.operations import (
     Unreachable,
     Watched,
 )
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.simulated.world import Simulation
+from tribunal.clusters.simulated.zookeeper import SimulatedZooKeeper, ZooKeeperServer
+from tribunal.clusters.simulated.zookeeper_model import Model
+from tribunal.clusters.zookeeper import ensemble as real
+from tribunal.clusters.zookeeper.jars import cache
 
 SESSION_MS = 1_000
 PATIENCE_S = 15

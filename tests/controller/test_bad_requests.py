@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from replog.controller.controller import _HANDLERS
 from replog.errors import Error
-from replog.node.forwarding import errors_in
-from replog.node.refusals import refusal
+from replog.node.api.forwarding import errors_in
+from replog.node.api.refusals import refusal
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_response
 from replog.wire.layout import Wire

@@ -7,8 +7,8 @@ import pytest
 
 from replog.__main__ import Exit, install_mutants, main
 from replog.config import NodeConfig
-from replog.node.meta_properties import read
-from replog.node.world import RealDisk
+from replog.host.world import RealDisk
+from replog.node.directories.meta_properties import read
 
 
 def a_config(folder: Path, **changes: Any) -> Path:

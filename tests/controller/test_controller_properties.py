@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replog.controller.elr import effective_min_isr
-from replog.controller.image import Image
-from replog.controller.state import Partition
+from replog.metadata.image import Image
+from replog.metadata.state import Partition
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId
 from replog.wire.messages import alter_partition as ap
 from replog.wire.messages import alter_partition_reassignments as apr

@@ -4,17 +4,16 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from clusters.simulated.cluster import SimulatedCluster
 from replog.client.connection import Connection
 from replog.config import NodeConfig
-from replog.controller import records as r
-from replog.controller.features import KRAFT_VERSION, SUPPORTED
 from replog.errors import Error
+from replog.host.world import RealWorld
 from replog.log.batch import ControlType, batches, records
+from replog.metadata import records as r
+from replog.metadata.features import KRAFT_VERSION, SUPPORTED
+from replog.node.api.forwarding import errors_in
 from replog.node.controller import ControllerNode
-from replog.node.forwarding import errors_in
-from replog.node.quorum import VOTER_CHANGES
-from replog.node.world import RealWorld
+from replog.node.quorum.member import VOTER_CHANGES
 from replog.wire.apis import Api, request_type
 from replog.wire.codec import decode_struct
 from replog.wire.messages import update_features as uf
@@ -22,6 +21,7 @@ from replog.wire.records.control import KRaftVersionRecord, VotersRecord
 from replog.wire.records.metadata import encode_metadata_record
 from tests.quorum.quorum_nodes import CLUSTER, free_ports, until
 from tests.scenarios.three_brokers import reaches, run
+from tribunal.clusters.simulated.cluster import SimulatedCluster
 
 METADATA_LOG = "__cluster_metadata-0/00000000000000000000.log"
 

@@ -6,17 +6,17 @@ from uuid import UUID
 
 import pytest
 
-from replog.controller import records as r
 from replog.controller.controller import Controller
 from replog.controller.election import Election, Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
 from replog.controller.events import Append, AskLogInfo, LogInfoAnswered, Reply, Request, Tell, Tick
-from replog.controller.features import SUPPORTED
-from replog.controller.image import merged
 from replog.controller.policy import Strategy
-from replog.controller.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from replog.controller.topics import new_partition
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.features import SUPPORTED
+from replog.metadata.image import merged
+from replog.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId, TopicIdPartition
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import broker_heartbeat as hb

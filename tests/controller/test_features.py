@@ -2,9 +2,9 @@
 
 import pytest
 
-from replog.controller.features import SAFE_DOWNGRADE, SUPPORTED, UNSAFE_DOWNGRADE, UPGRADE
-from replog.controller.state import FeatureRange
 from replog.errors import Error
+from replog.metadata.features import SAFE_DOWNGRADE, SUPPORTED, UNSAFE_DOWNGRADE, UPGRADE
+from replog.metadata.state import FeatureRange
 from replog.types import NodeId
 from replog.wire.messages import update_features as uf
 from tests.cases.controllers import Box

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from replog.controller import fencing
-from replog.controller import records as r
 from replog.controller.describe import page
-from replog.controller.state import LOST, UNASSIGNED
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.state import LOST, UNASSIGNED
 from replog.types import NO_NODE, BrokerEpoch, NodeId
 from replog.wire.messages import alter_partition as ap
 from replog.wire.messages import alter_partition_reassignments as apr

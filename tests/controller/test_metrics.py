@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from clusters.powers import Fate, FrameRule
-from clusters.simulated.cluster import SimulatedCluster
 from replog.__main__ import ClientWorld
 from replog.controller.controller import Controller
 from replog.node.controller import ControllerNode
@@ -15,6 +13,8 @@ from tests.cases.controllers import Box
 from tests.cases.partitions import partition
 from tests.kips.scenes import a_cluster
 from tests.scenarios.three_brokers import active, all_fall, all_return, leads, reaches, run
+from tribunal.clusters.capabilities import Fate, FrameRule
+from tribunal.clusters.simulated.cluster import SimulatedCluster
 
 NAMES = {
     "kafka_controller_active_controller_count": "gauge",

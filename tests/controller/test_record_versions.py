@@ -5,10 +5,10 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from replog.controller import records as r
-from replog.controller.image import Image
-from replog.controller.record_versions import RecordWriter, as_read_back, record_version
 from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.image import Image
+from replog.metadata.record_versions import RecordWriter, as_read_back, record_version
 from replog.types import NO_NODE
 from replog.wire.messages import update_features as uf
 from replog.wire.records.metadata import decode_metadata_record

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from replog.coordinators.consumer_groups import TopicView
+from replog.coordinators.consumer_group_coordinator import TopicView
 from replog.coordinators.events import Effect, Now, Reply, Request, SendMarkers, Write, Written
 from replog.types import TopicPartition
 

@@ -4,8 +4,6 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from clusters.api import TopicPartition
-from clusters.simulated.clients import NO_ANSWER
 from replog.client.client import Client
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
@@ -14,6 +12,8 @@ from replog.wire.apis import Api, api_of
 from replog.wire.messages.end_txn import EndTxnRequest
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest
 from replog.wire.messages.init_producer_id import InitProducerIdRequest
+from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.simulated.clients import NO_ANSWER
 
 TOPIC = "ledger"
 PARTITIONS = 3

@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
-from replog.coordinators.consumer_groups import ConsumerGroupSettings, TopicView
+from replog.coordinators.classic_group import GroupSettings
+from replog.coordinators.consumer_group_coordinator import ConsumerGroupSettings, TopicView
 from replog.coordinators.events import NotWritten, Write
-from replog.coordinators.group import GroupSettings
-from replog.coordinators.groups import GroupCoordinator
+from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.types import TopicPartition
 from replog.wire.messages import consumer_group_heartbeat as cgh

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from harness.switches import switched_on
 from replog.broker.partition import Partition
-from replog.coordinators.group import GroupSettings
-from replog.coordinators.groups import GroupCoordinator
+from replog.coordinators.classic_group import GroupSettings
+from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.transaction import State, Transaction, transaction_entry
-from replog.coordinators.transactions import TransactionCoordinator, TransactionSettings
+from replog.coordinators.transaction_coordinator import TransactionCoordinator, TransactionSettings
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, end_transaction_marker
 from replog.log.log import Appended
@@ -22,6 +21,7 @@ from replog.wire.messages.offset_commit import (
 )
 from tests.cases.replicas import NOW_MS, PRODUCER_ID, WALL_MS, a_log, a_replica, record_batch, state, told
 from tests.coordinators.driving import NOW, AllTopics, Driver, new_ids
+from tribunal.harness.switches import switched_on
 
 # --- M77 -------------------------------------------------------------------------------------
 

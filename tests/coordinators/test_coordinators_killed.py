@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clusters.side_by_side import Ours, SideBySide
 from replog.coordinators.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
+from tribunal.clusters.kafka.side_by_side import Ours, SideBySide
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 SETTINGS: dict[str, Any] = {

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from replog.errors import Error
-from replog.node.groups import GroupApi
+from replog.node.api.groups import GroupApi
+from replog.node.coordinators.verifier import Verifier
 from replog.node.tasks import Tasks
-from replog.node.verifier import Verifier
 from replog.types import NodeId
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import txn_offset_commit as toc

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replog.coordinators.group import GroupSettings, GroupState
-from replog.coordinators.groups import GroupCoordinator
+from replog.coordinators.classic_group import GroupSettings, GroupState
+from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.types import TopicPartition
 from replog.wire.messages.heartbeat import HeartbeatRequest

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from replog.coordinators.classic_group import GroupSettings, GroupState
 from replog.coordinators.events import Entry, NotWritten
-from replog.coordinators.group import GroupSettings, GroupState
-from replog.coordinators.groups import GroupCoordinator
+from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.types import TopicPartition
 from replog.wire.messages.heartbeat import HeartbeatRequest

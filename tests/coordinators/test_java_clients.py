@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clusters.side_by_side import Ours, SideBySide
 from tests.e2e.kafka_command import Tools, jars_or_skip, table
+from tribunal.clusters.kafka.side_by_side import Ours, SideBySide
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 SETTINGS = {

@@ -8,7 +8,7 @@ from replog.__main__ import ClientWorld
 from replog.client.client import Client
 from replog.config import Endpoint
 from replog.errors import Error
-from replog.node.forwarding import errors_in
+from replog.node.api.forwarding import errors_in
 from replog.types import NodeId
 from replog.wire.apis import api_of
 from replog.wire.messages import delete_topics as dt

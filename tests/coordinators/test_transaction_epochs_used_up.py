@@ -13,7 +13,7 @@ from replog.coordinators.transaction import (
     Transaction,
     transaction_entry,
 )
-from replog.coordinators.transactions import TransactionCoordinator, TransactionSettings
+from replog.coordinators.transaction_coordinator import TransactionCoordinator, TransactionSettings
 from replog.errors import Error
 from replog.types import TopicPartition
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from replog.coordinators.events import MarkersWritten, NotWritten
 from replog.coordinators.transaction import BEFORE, PREPARED, State, Transaction, decode
-from replog.coordinators.transactions import TransactionCoordinator, TransactionSettings
+from replog.coordinators.transaction_coordinator import TransactionCoordinator, TransactionSettings
 from replog.errors import Error
 from replog.types import TopicPartition
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction

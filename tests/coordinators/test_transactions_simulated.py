@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from clusters.api import CutMode, Link
-from clusters.clock import RunClock
-from clusters.simulated import launch
-from clusters.simulated.guard import sealed
-from clusters.simulated.world import Simulation
-from clusters.spec import ClusterSpec
 from replog.types import TopicPartition
 from tests.coordinators.tellers import PARTITIONS, TOPIC, Teller, contradictions, read_committed
 from tests.simulated.cluster_program import settled
+from tribunal.clusters.api import CutMode, Link
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.simulated import launch
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.world import Simulation
+from tribunal.clusters.spec import ClusterSpec
 
 SPEC = ClusterSpec(
     settings={

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from checkers.graphs.operations import paired
-from checkers.registers.folds import FOLDS
+from tribunal.checkers.graphs.operations import paired
+from tribunal.checkers.registers.folds import FOLDS
 
 sys.path.insert(0, str(Path(__file__).parent))
 import corpus

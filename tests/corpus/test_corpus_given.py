@@ -27,7 +27,7 @@ def case(name: str, *anomalies: str, weakest: tuple[str, ...] = (), stronger: tu
 
 
 def test_corpus_folder_that_is_given_is_judged_too(tmp_path: Path) -> None:
-    from checkers.graphs.models import ruled_out
+    from tribunal.checkers.graphs.models import ruled_out
 
     weakest, stronger = ruled_out({"G1c"})
     cases = [case("given-right", "G1c", weakest=tuple(weakest), stronger=tuple(stronger)), case("given-wrong")]

@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import pytest
 
-from checkers.graphs import list_append, rw_register, send_poll
-from checkers.graphs.models import implied_by, ruled_out
-from checkers.graphs.operations import Operation, paired
+from tribunal.checkers.graphs import list_append, rw_register, send_poll
+from tribunal.checkers.graphs.models import implied_by, ruled_out
+from tribunal.checkers.graphs.operations import Operation, paired
 
 sys.path.insert(0, str(Path(__file__).parent))
 import corpus

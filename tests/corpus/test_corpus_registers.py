@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from checkers.graphs.operations import paired
-from checkers.registers.linearizability import Answer, check
-from checkers.registers.models import MODELS
+from tribunal.checkers.graphs.operations import paired
+from tribunal.checkers.registers.linearizability import Answer, check
+from tribunal.checkers.registers.models import MODELS
 
 sys.path.insert(0, str(Path(__file__).parent))
 import corpus

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.jars import NoJars
-from clusters.kafka_jars import kafka_jars
-from clusters.side_by_side import java
+from tribunal.clusters.kafka.jars import kafka_jars
+from tribunal.clusters.kafka.side_by_side import java
+from tribunal.clusters.maven_jars import NoJars
 
 TIMEOUT_S = 120
 CLASSES = {

@@ -12,14 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from clusters import apache_kafka
-from clusters.apache_kafka_disk import CLEAN_SHUTDOWN, lose_unflushed, previous_broker_epoch
-from clusters.api import ClusterSpec, TopicPartition
-from clusters.asking import Asking
-from clusters.log_damage import log_ends
-from harness.catalog import faults
-from harness.plan import made, refusal
-from harness.schedule import BadScenario, load
 from replog.log import batch
 from replog.log.batch import NewRecord
 from replog.wire.apis import Api
@@ -28,6 +20,14 @@ from tests.nemesis.fault_matrix import write_row
 from tests.nemesis.fault_table import COMPOSED, ONCE
 from tests.nemesis.living_cluster import LivingCluster, broken, hurt
 from tests.nemesis.machine import left_of, ours
+from tribunal.clusters.api import ClusterSpec, TopicPartition
+from tribunal.clusters.clients.asking import Asking
+from tribunal.clusters.kafka.disk import CLEAN_SHUTDOWN, lose_unflushed, previous_broker_epoch
+from tribunal.clusters.kinds import apache_kafka
+from tribunal.clusters.nodes.log_damage import log_ends
+from tribunal.harness.catalog import faults
+from tribunal.harness.plan import made, refusal
+from tribunal.harness.scenario import BadScenario, load
 
 ROOT = Path(__file__).parents[2]
 BLOCKED = next((obstacle.reason for obstacle in apache_kafka.obstacles() if obstacle.blocks), "")
@@ -180,7 +180,7 @@ def test_registrations_tell_how_the_former_life_ended(living):
 
 
 def run(tmp_path, scenario, seed, *options):
-    command = [sys.executable, "-m", "harness.cli.main", "run", scenario, "--cluster", "apache-kafka"]
+    command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", scenario, "--cluster", "apache-kafka"]
     command += ["--seed", str(seed), "--engine", "inline", "-q", "--json", "--out", str(tmp_path), *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)

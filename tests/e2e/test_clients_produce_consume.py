@@ -20,16 +20,16 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clusters.api import CLIENTS, Link
-from clusters.clock import RunClock
-from clusters.processes import ProcessCluster, launch
-from clusters.side_by_side import java
-from clusters.spec import ClusterSpec
 from replog.__main__ import ClientWorld
 from replog.client.client import Client
 from replog.config import Endpoint
 from replog.log.batch import batches
 from tests.e2e.kafka_command import QUICK_START, jars_or_skip
+from tribunal.clusters.api import CLIENTS, Link
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kafka.side_by_side import java
+from tribunal.clusters.kinds.processes import ProcessCluster, launch
+from tribunal.clusters.spec import ClusterSpec
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas by a deprecated function

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from replog.host.world import RealDisk
 from replog.log.batch import TRANSACTIONAL, NewRecord, build, end_transaction_marker, records
 from replog.log.cleaner import Cleaner
 from replog.log.compression import Codec
 from replog.log.log import Appended, Log
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin
-from replog.node.world import RealDisk
 from tests.controller.test_controller_registration import metadata_log_of_three
 from tests.e2e.kafka_command import Tools, jars_or_skip
 

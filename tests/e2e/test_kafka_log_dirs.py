@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from clusters.side_by_side import Ours, Place, SideBySide
 from tests.e2e.kafka_command import Tools, jars_or_skip
+from tribunal.clusters.kafka.side_by_side import Ours, Place, SideBySide
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(300)]
 SETTINGS: Final = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.side_by_side import CLUSTER_ID, Ours, SideBySide
 from tests.e2e.kafka_command import Tools, jars_or_skip, rows
+from tribunal.clusters.kafka.side_by_side import CLUSTER_ID, Ours, SideBySide
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 SETTINGS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalog import all_clusters
+from tribunal.harness.catalog import all_clusters
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ def test_a_rotating_swarm_finds_nothing_in_the_correct_build(tmp_path, kind, see
     environment = {"TRIBUNAL_BASE_IMAGE": "interpreter"} | os.environ | {"PYTHONPATH": str(ROOT)}
 
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", *words, "--out", str(tmp_path)],
+        [sys.executable, "-m", "tribunal.harness.cli.main", *words, "--out", str(tmp_path)],
         cwd=tmp_path, capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
 

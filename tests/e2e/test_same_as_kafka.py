@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clusters.side_by_side import ApacheKafka, Ours, SideBySide, Software, alive_brokers
 from replog.__main__ import ClientWorld
 from replog.client.client import Client, Unreachable
 from replog.client.connection import ConnectionLost
@@ -27,6 +26,7 @@ from replog.wire.apis import Api
 from replog.wire.messages import incremental_alter_configs as iac
 from replog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tests.e2e.kafka_command import jars_or_skip
+from tribunal.clusters.kafka.side_by_side import ApacheKafka, Ours, SideBySide, Software, alive_brokers
 
 OBSERVER = 3
 TOPICS = {

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from clusters.side_by_side import Ours, SideBySide
 from tests.clients.three_brokers_one_dies import SETTINGS, committed, create, dying, on_the_log, revive
 from tests.e2e.kafka_command import Tools, jars_or_skip, table
+from tribunal.clusters.kafka.side_by_side import Ours, SideBySide
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(400)]
 COUNT = 600

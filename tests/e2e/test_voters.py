@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.side_by_side import Ours, Place, SideBySide
+from tribunal.clusters.kafka.side_by_side import Ours, Place, SideBySide
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 QUICK = {

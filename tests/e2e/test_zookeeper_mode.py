@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters import containers
-from clusters.jars import NoJars
-from clusters.zookeeper_jars import class_path
+from tribunal.clusters.kinds import containers
+from tribunal.clusters.maven_jars import NoJars
+from tribunal.clusters.zookeeper.jars import class_path
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,7 +35,7 @@ def test_nothing_is_lost(kind: str, time: str, tmp_path: Path) -> None:
     assert shutil.which("java")
 
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", "run", "zookeeper-ensemble", "--cluster", kind, "--seed", "20", "--time", time,
+        [sys.executable, "-m", "tribunal.harness.cli.main", "run", "zookeeper-ensemble", "--cluster", kind, "--seed", "20", "--time", time,
          "--engine", "inline", "--out", str(tmp_path), "--json", "-q"],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

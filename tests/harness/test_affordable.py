@@ -2,10 +2,10 @@
 
 import pytest
 
-from clusters.spec import ClusterSpec
-from harness.catalog import scenario_file
-from harness.plan import made
-from harness.schedule import load
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.catalog import scenario_file
+from tribunal.harness.plan import made
+from tribunal.harness.scenario import load
 
 REAL = ("processes", "containers", "ssh", "apache-kafka")
 

@@ -5,14 +5,14 @@ import errno
 
 import pytest
 
-from harness.catalog import scenario_file
-from harness.plan import made
-from harness.progress import Silent
-from harness.run import to_its_end
-from harness.schedule import load
-from harness.simulated import conduct_simulated
-from results.store import Recorder, Recording
-from workloads import produce_consume
+from tribunal.harness.catalog import scenario_file
+from tribunal.harness.plan import made
+from tribunal.harness.progress import Silent
+from tribunal.harness.run import to_its_end
+from tribunal.harness.scenario import load
+from tribunal.harness.simulated import conduct_simulated
+from tribunal.results.store import Recorder, Recording
+from tribunal.workloads.kinds import produce_consume
 
 
 def test_a_run_that_a_bug_ends_keeps_what_was_recorded(tmp_path, monkeypatch):

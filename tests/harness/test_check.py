@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.check import check
-from results.verdict import RunVerdict, Verdict, load
 from tests.checkers.recorded import Run
+from tribunal.harness.check import check
+from tribunal.results.verdict import RunVerdict, Verdict, load
 
 
 @pytest.fixture

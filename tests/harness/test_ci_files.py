@@ -7,8 +7,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from harness.cli.main import app
-from harness.nightly import read_config
+from tribunal.harness.campaign.nightly import read_config
+from tribunal.harness.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
 CALL = re.compile(r"tribunal ([a-z]+)((?: +[^\n]+)?)")

@@ -5,12 +5,12 @@ import shlex
 import msgspec
 import pytest
 
-from harness.catalog import scenario_file
-from harness.cli.main import exit_code
-from harness.cli.screen import again, one_screen
-from harness.plan import made
-from harness.schedule import load
-from results.verdict import Finding, RunVerdict, Verdict
+from tribunal.harness.catalog import scenario_file
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.cli.screen import again, one_screen
+from tribunal.harness.plan import made
+from tribunal.harness.scenario import load
+from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
 
 @pytest.mark.parametrize(

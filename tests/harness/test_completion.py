@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from harness.catalog import KINDS
-from harness.cli.main import app
+from tribunal.harness.catalog import KINDS
+from tribunal.harness.cli.main import app
 
 COMMAND = [sys.executable, "-c", "import sys; sys.argv = ['tribunal']; from harness.cli.main import main; main()"]
 

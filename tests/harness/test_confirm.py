@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.confirm import Confirmation, attempt_of, confirmed, interval, on_kind, signatures_of
-from harness.plan import made, read_plan
-from harness.schedule import BadScenario, load
-from results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.harness.campaign.confirm import Confirmation, attempt_of, confirmed, interval, on_kind, signatures_of
+from tribunal.harness.plan import made, read_plan
+from tribunal.harness.scenario import BadScenario, load
+from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
 
 ROOT = Path(__file__).parents[2]
 MINIMAL = Path(__file__).with_name("data") / "last-replica-standing-m01.json"
@@ -132,7 +132,7 @@ def test_there_must_be_something_to_confirm(finding):
 
 def tribunal(*words):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "harness.cli.main", *words]
+    command = [sys.executable, "-m", "tribunal.harness.cli.main", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
 
 

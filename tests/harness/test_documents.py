@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from checkers.api import properties
-from harness.cli.main import app
+from tribunal.checkers.api import properties
+from tribunal.harness.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -63,7 +63,7 @@ def test_the_tutorial_shows_what_is_written(tmp_path):
     for line in commands(tutorial):
         if line.startswith("tribunal new"):
             done = subprocess.run(
-                [sys.executable, "-m", "harness.cli.main", *shlex.split(line)[1:]], cwd=tmp_path, capture_output=True, text=True, check=False,
+                [sys.executable, "-m", "tribunal.harness.cli.main", *shlex.split(line)[1:]], cwd=tmp_path, capture_output=True, text=True, check=False,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
@@ -94,7 +94,7 @@ def test_the_tutorials_own_kind_of_cluster_runs(tmp_path):
 
     words = ["run", "my-first", "--cluster", "starved", "--time", "10s", "--seed", "5", "--engine", "inline", "-q"]
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli.main", *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "tribunal.harness.cli.main", *words], cwd=tmp_path, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
     )  # fmt: skip
 

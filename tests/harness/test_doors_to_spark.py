@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.main import exit_code
-from results.verdict import Verdict, load
 from tests.checkers.recorded import Run
+from tribunal.harness.cli.main import exit_code
+from tribunal.results.verdict import Verdict, load
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import zipfile
 import msgspec
 import pytest
 
-from harness.bundle import LIST, Tampered, bundle, unpacked, verified
-from harness.cli.main import exit_code
-from harness.diff import compared
-from results.verdict import Verdict
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.evidence.bundle import LIST, Tampered, bundle, unpacked, verified
+from tribunal.harness.evidence.diff import compared
+from tribunal.results.verdict import Verdict
 
 SCENARIO = """scenario: small
 about: a short run to look at

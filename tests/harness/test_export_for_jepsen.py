@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.main import exit_code
 from tests.checkers.recorded import MS, Run
+from tribunal.harness.cli.main import exit_code
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 CLOJURE = ("org.clojure", "clojure", "1.12.0")

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from harness.cli.main import exit_code
-from harness.findings import KnownFinding, add, all_findings, of_plan, rerun
-from harness.power import plan_of
-from harness.schedule import BadScenario
+from tribunal.harness.campaign.findings import KnownFinding, add, all_findings, of_plan, rerun
+from tribunal.harness.campaign.mutation_score import plan_of
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.scenario import BadScenario
 
 ELECTED_UNCLEAN = "control_plane/clean_election_of_unclean_replica"
 

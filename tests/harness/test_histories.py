@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.check import check
-from harness.cli.main import exit_code
-from results.history import load
-from results.verdict import Verdict
-from results.verdict import load as verdict_of
 from tests.checkers.recorded import Run
+from tribunal.harness.check import check
+from tribunal.harness.cli.main import exit_code
+from tribunal.results.history import load
+from tribunal.results.verdict import Verdict
+from tribunal.results.verdict import load as verdict_of
 
 JEPSEN = """
 {:process 0, :type :invoke, :f :txn, :value [[:append 1 1] [:r 2 nil]], :index 0, :time 1}

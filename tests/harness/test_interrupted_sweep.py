@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.sweep import Keeper, SeedResult
-from results.verdict import Verdict
+from tribunal.harness.campaign.sweep import Keeper, SeedResult
+from tribunal.results.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

@@ -2,8 +2,8 @@
 
 import pytest
 
-from clusters.api import ClusterState, PartitionState, TopicPartition
-from harness.liveness import may_progress
+from tribunal.clusters.api import ClusterState, PartitionState, TopicPartition
+from tribunal.harness.liveness import may_progress
 
 P = TopicPartition("t", 0)
 

@@ -2,7 +2,7 @@
 
 import json
 
-from harness.cli.main import exit_code
+from tribunal.harness.cli.main import exit_code
 
 SCENARIO = """scenario: small
 about: a target by state

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from harness.cli.main import exit_code
+from tribunal.harness.cli.main import exit_code
 
-TRIBUNAL = [sys.executable, "-m", "harness.cli.main"]
+TRIBUNAL = [sys.executable, "-m", "tribunal.harness.cli.main"]
 
 
 def called(folder, *arguments):

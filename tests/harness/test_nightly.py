@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cli.main import exit_code
-from harness.nightly import Nightly, RealRun, Shard, Terms, first_seed_of, read_config
-from harness.schedule import BadScenario
-from results.night import load
-from results.verdict import RunVerdict, Verdict
+from tribunal.harness.campaign.nightly import Nightly, RealRun, Shard, Terms, first_seed_of, read_config
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.scenario import BadScenario
+from tribunal.results.night import load
+from tribunal.results.verdict import RunVerdict, Verdict
 
 NIGHT = """nightly: small
 canaries: {mutants: [M01], share: 20}

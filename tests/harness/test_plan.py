@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from clusters.spec import ClusterSpec
-from harness.catalog import scenario_file
-from harness.plan import ExecutedFault, encoded, made, read_plan, read_schedule
-from harness.schedule import BadScenario, load
-from nemesis.targets import Target
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.catalog import scenario_file
+from tribunal.harness.plan import ExecutedFault, encoded, made, read_plan, read_schedule
+from tribunal.harness.scenario import BadScenario, load
+from tribunal.nemesis.targets import Target
 
 
 def a_plan(seed, *, time_ms=None, mutants=()):

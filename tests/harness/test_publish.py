@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.bundle import verified
-from harness.cli.main import exit_code
-from harness.publish import telling
-from results.report.index import RunRow
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.evidence.bundle import verified
+from tribunal.harness.evidence.publish import telling
+from tribunal.results.report.index import RunRow
 
 SCENARIO = """scenario: small
 about: a short run to look at

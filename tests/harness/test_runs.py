@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.plan import ExecutedFault
-from results.store import Recording
-from results.verdict import Verdict, load
+from tribunal.harness.plan import ExecutedFault
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Verdict, load
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,16 @@ steps:
 
 
 def command(folder, *arguments):
-    return [sys.executable, "-m", "harness.cli.main", *arguments, "--out", str(folder / "runs"), "--engine", "inline"]
+    return [
+        sys.executable,
+        "-m",
+        "tribunal.harness.cli.main",
+        *arguments,
+        "--out",
+        str(folder / "runs"),
+        "--engine",
+        "inline",
+    ]
 
 
 def scenario(folder, fault):
@@ -122,7 +131,7 @@ def test_an_interrupted_run_leaves_a_recording_and_nothing_else(tmp_path, moment
     assert recording.manifest["interrupted"]
     if moment == "collect":
         assert recording.table("logs").num_rows > 0  # what was under way came to its end
-    judged = [sys.executable, "-m", "harness.cli.main", "check", "--engine", "inline", str(made)]
+    judged = [sys.executable, "-m", "tribunal.harness.cli.main", "check", "--engine", "inline", str(made)]
     assert subprocess.run(judged, cwd=ROOT, capture_output=True, check=False).returncode == 2
 
 
@@ -138,5 +147,5 @@ def test_a_killed_harness_leaves_a_half_recording_and_no_node(tmp_path):
     all_end(nodes)
     (made,) = tmp_path.glob("runs/*")
     assert not Recording.open(made).complete
-    judged = [sys.executable, "-m", "harness.cli.main", "check", "--engine", "inline", str(made)]
+    judged = [sys.executable, "-m", "tribunal.harness.cli.main", "check", "--engine", "inline", str(made)]
     assert subprocess.run(judged, cwd=ROOT, capture_output=True, check=False).returncode == 2

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clusters.leftovers import node_processes, started_at
-from clusters.node_process import process_exists
-from harness.cli.main import exit_code
-from harness.doctor import examined
-from harness.fault_journal import (
+from tribunal.clusters.nodes.leftovers import node_processes, started_at
+from tribunal.clusters.nodes.node_process import process_exists
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.doctor import examined
+from tribunal.harness.fault_journal import (
     FILE,
     ActiveFault,
     Entry,
@@ -171,7 +171,7 @@ def test_a_harness_killed_in_the_middle_of_a_fault_leaves_a_journal_and_no_node(
         "scenario: small\nabout: one fault\nworkload: {name: produce-consume, partitions: 1, rate: 50}\n"
         "time: 20s\nwarm_up: 200ms\nsteps:\n  - {isolate: leader(p0), from: nodes, for: 30s, after: 10ms}\n"
     )
-    command = [sys.executable, "-m", "harness.cli.main", "run", str(scenario), "--seed", "1", "--quiet"]
+    command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", str(scenario), "--seed", "1", "--quiet"]
     harness = subprocess.Popen(
         [*command, "--out", str(tmp_path / "runs")],
         cwd=ROOT,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from clusters.spec import ClusterSpec
-from harness.catalog import SCENARIOS, Unknown, scenario_file
-from harness.schedule import LINES_MAX, BadScenario, Duration, duration, load
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.catalog import SCENARIOS, Unknown, scenario_file
+from tribunal.harness.scenario import LINES_MAX, BadScenario, Duration, duration, load
 
 MINIMAL = """\
 scenario: small

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clusters.spec import ClusterSpec
-from harness.catalog import scenario_file
-from harness.plan import made
-from harness.schedule import BadScenario, load
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.catalog import scenario_file
+from tribunal.harness.plan import made
+from tribunal.harness.scenario import BadScenario, load
 
 SWARM = {
     "scenario": "s", "workload": "produce-consume", "swarm": True,

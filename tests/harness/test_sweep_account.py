@@ -1,8 +1,8 @@
 """What a sweep says of its seeds: findings, and why nothing could be said, each with names that can be replayed."""
 
-from harness.cli.simulate import finding_lines
-from harness.sweep import SeedResult, Sweep
-from results.verdict import Verdict
+from tribunal.harness.campaign.sweep import SeedResult, Sweep
+from tribunal.harness.cli.simulate import finding_lines
+from tribunal.results.verdict import Verdict
 
 
 def result(seed, verdict, *, signatures=(), reasons=()):

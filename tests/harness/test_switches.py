@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.catalog import mutants
-from harness.switches import _attributes, _differences, switched_on
 from replog.controller.policy import Policy
+from tribunal.harness.catalog import mutants
+from tribunal.harness.switches import _attributes, _differences, switched_on
 
 
 @pytest.mark.parametrize("mutant", sorted(mutants()))

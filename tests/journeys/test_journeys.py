@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-TRIBUNAL = [sys.executable, "-m", "harness.cli.main"]
+TRIBUNAL = [sys.executable, "-m", "tribunal.harness.cli.main"]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 

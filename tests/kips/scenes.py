@@ -3,9 +3,9 @@
 from typing import Any
 
 from replog.broker.isr import BrokerView, LeaderState, PartitionState
-from replog.controller.state import Partition
 from replog.controller.unclean_recovery import LogInfo
 from replog.errors import Error
+from replog.metadata.state import Partition
 from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch
 from replog.wire.messages import alter_partition as ap
 from replog.wire.messages import alter_partition_reassignments as apr

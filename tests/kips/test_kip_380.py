@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from replog.broker.lifecycle import Fenced, Lifecycle, Phase, Register
-from replog.controller import records as r
 from replog.errors import Error
+from replog.metadata import records as r
 from replog.types import BrokerEpoch, NodeId
 from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.messages import allocate_producer_ids as ids

@@ -10,8 +10,8 @@ import pytest
 from replog.broker.metadata import BrokerMetadata
 from replog.controller.events import Reply, Request
 from replog.controller.policy import Settings
-from replog.controller.state import BROKER_RESOURCE, CLUSTER_DEFAULT
 from replog.errors import Error
+from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT
 from replog.types import BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, encode_request

@@ -11,12 +11,12 @@ import pytest
 
 from replog.broker.isr import AlterPartitionAnswer, LeaderState, Proposal, Propose
 from replog.broker.partition import Partition
-from replog.controller import records as r
 from replog.controller.election import Election, Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
-from replog.controller.image import merged
 from replog.errors import Error
 from replog.log.batch import ControlType, batches, end_transaction
+from replog.metadata import records as r
+from replog.metadata.image import merged
 from replog.types import ZERO_UUID, BrokerEpoch, LeaderRecoveryState, NodeId
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, encode_request

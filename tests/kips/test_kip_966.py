@@ -12,22 +12,21 @@ from uuid import UUID
 
 import pytest
 
-from clusters.simulated.disk import SimulatedDisk
 from replog.broker.isr import AlterPartitionAnswer, PartitionState, Propose
 from replog.broker.lifecycle import Lifecycle, Register
 from replog.broker.watermark import effective_min_isr, high_watermark
 from replog.config import DEFAULTS
-from replog.controller import records as r
 from replog.controller.describe import page
 from replog.controller.election import Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
 from replog.controller.events import AskLogInfo, LogInfoAnswered, Probe, Tell
-from replog.controller.image import merged
 from replog.controller.policy import Strategy, strategy_of_old_option
 from replog.controller.registration import Shutdown, how_it_ended
 from replog.controller.unclean_recovery import Action, Recovery, decide
 from replog.errors import Error
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE, LogDirectory, shutdown, startup
+from replog.metadata import records as r
+from replog.metadata.image import merged
 from replog.types import NO_NODE, BrokerEpoch, LeaderRecoveryState, NodeId
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, encode_request
@@ -56,6 +55,7 @@ from tests.kips.scenes import (
     set_topic,
     unfence,
 )
+from tribunal.clusters.simulated.disk import SimulatedDisk
 
 HEALTHY: dict[str, Any] = {"replicas": [1, 2, 3]}
 ELR_RULES = Rules(min_insync_replicas=3, elr_enabled=True, last_known_mode=LastKnownMode.ELR_MEMBERS)

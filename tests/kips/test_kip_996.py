@@ -16,8 +16,8 @@ from replog.quorum.events import Effect, Failure
 from replog.quorum.log_shape import LogShape
 from replog.quorum.messages import FetchAnswer, VoteAnswer, VoteRequest
 from replog.quorum.quorum import Quorum
+from replog.quorum.quorum_state import Settings
 from replog.quorum.roles import Candidate, Follower, Leader, Prospective, ResignedLeader, Unattached
-from replog.quorum.standing import Settings
 from replog.quorum.state_file import QuorumState
 from replog.quorum.translate import from_wire, to_wire
 from replog.quorum.voters import ReplicaKey, voter_set

@@ -2,10 +2,10 @@
 
 from random import Random
 
-from clusters.simulated.disk import SimulatedDisk
 from replog.log.batch import NewRecord, batches, build
 from replog.log.log import Appended, Log
 from replog.log.settings import LogSettings
+from tribunal.clusters.simulated.disk import SimulatedDisk
 
 DIRECTORY = "data/t-0"
 SMALL = LogSettings(segment_bytes=700, index_interval_bytes=150, timestamp_after_ms_max=1 << 40)

@@ -4,16 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from clusters.simulated.disk import PowerLost, SimulatedDisk
-from replog.log.batch import (
-    TRANSACTIONAL,
-    NewRecord,
-    batches,
-    build,
-    end_transaction_marker,
-    records,
-    sealed,
-)
+from replog.log.batch import TRANSACTIONAL, NewRecord, batches, build, end_transaction_marker, records, sealed
 from replog.log.cleaner import Cleaner, cleaned_to
 from replog.log.compression import Codec
 from replog.log.log import Log
@@ -21,6 +12,7 @@ from replog.log.recovery import cleanings
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin
 from tests.log.batches import a_disk, content, opened, state
+from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 
 COMPACT = LogSettings(
     segment_bytes=500,

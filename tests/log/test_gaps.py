@@ -6,13 +6,13 @@ gaps while the topic was compacted would have lost all behind the first one in i
 
 import pytest
 
-from clusters.simulated.disk import PowerLost, SimulatedDisk
 from replog.log.batch import CorruptBatch, NewRecord, batches, build
 from replog.log.cleaner import Cleaner
 from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.log.validation import UnexpectedGap
 from tests.log.batches import a_disk, content, opened, state
+from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 
 COMPACT = LogSettings(segment_bytes=500, index_interval_bytes=150, compacts=True, deletes=False)
 DELETE = LogSettings(segment_bytes=500, index_interval_bytes=150)

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from clusters.simulated.disk import PowerLost, SimulatedDisk
 from replog.log.log import Log
 from tests.log.batches import DIRECTORY, a_disk, append, content, opened, state
 from tests.log.histories import Model, Operation, headers, perform
+from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 
 SCRIPTED: list[Operation] = [
     ("append", 3, 60),

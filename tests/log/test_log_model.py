@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from replog.host.world import RealDisk
 from replog.log.log import Log
-from replog.node.world import RealDisk
 from tests.log.batches import DIRECTORY, SMALL, a_disk, content, opened, state
 from tests.log.histories import Model, Operation, headers, histories, perform
 

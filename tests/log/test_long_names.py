@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
+from replog.host.world import RealDisk
 from replog.log.moving import beside
 from replog.log.settings import LogSettings
-from replog.node.log_directories import LogDirectories
-from replog.node.world import RealDisk
+from replog.node.directories.log_directories import LogDirectories
 from replog.types import TopicPartition
 from tests.log.batches import append
 

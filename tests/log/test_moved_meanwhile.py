@@ -9,15 +9,15 @@ from uuid import UUID
 
 import pytest
 
-from clusters.simulated.disk import SimulatedDisk
 from replog.broker.partition import Partition
 from replog.log.settings import LogSettings
-from replog.node.flushing import Flushing
-from replog.node.log_directories import LogDirectories
-from replog.node.replicas import Replica
+from replog.node.directories.log_directories import LogDirectories
+from replog.node.replication.flushing import Flushing
+from replog.node.replication.replicas import Replica
 from replog.ports import File
 from replog.types import NodeId, TopicIdPartition, TopicPartition
 from tests.log.batches import append
+from tribunal.clusters.simulated.disk import SimulatedDisk
 
 PATHS = ["/data/a", "/data/b"]
 NAME = TopicPartition("t", 0)

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from clusters.simulated.disk import PowerLost, SimulatedDisk
 from replog.log.batch import batches
 from replog.log.settings import LogSettings
-from replog.node.log_directories import LogDirectories
+from replog.node.directories.log_directories import LogDirectories
 from replog.types import TopicPartition
 from tests.log.batches import append, content
+from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 
 PATHS = ["/data/a", "/data/b"]
 NAME = TopicPartition("t", 0)

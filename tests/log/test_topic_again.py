@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from clusters.simulated.disk import SimulatedDisk
 from replog.log.settings import LogSettings
-from replog.node.log_directories import LogDirectories, NewLog
+from replog.node.directories.log_directories import LogDirectories, NewLog
 from replog.types import TopicPartition
 from tests.log.batches import append
+from tribunal.clusters.simulated.disk import SimulatedDisk
 
 NAME = TopicPartition("t", 0)
 OTHER = TopicPartition("u", 0)

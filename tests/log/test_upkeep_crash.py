@@ -8,7 +8,6 @@ import random
 
 import pytest
 
-from clusters.simulated.disk import PowerLost, SimulatedDisk
 from replog.log.batch import NewRecord, batches, build, records
 from replog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, read_offsets
 from replog.log.clean_shutdown import LogDirectory, shutdown, startup, write_checkpoints
@@ -18,6 +17,7 @@ from replog.log.recovery import CLEANER_FILE
 from replog.log.settings import LogSettings
 from replog.types import BrokerEpoch, TopicPartition
 from tests.log.batches import DIRECTORY, a_disk, append, content, opened, state
+from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 
 SETTINGS = LogSettings(
     segment_bytes=400,

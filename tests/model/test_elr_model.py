@@ -17,8 +17,8 @@ import pytest
 from replog.controller import election
 from replog.controller.election import Rules, Wish, partition_change
 from replog.controller.elr import Eligible, LastKnownMode, effective_min_isr, eligible
-from replog.controller.image import merged
-from replog.controller.state import Partition
+from replog.metadata.image import merged
+from replog.metadata.state import Partition
 from replog.types import NO_NODE, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch
 from tests.cases.partitions import KEY
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from harness.catalog import mutants, scenarios
-from harness.power import figure_of, scenario_of
-from harness.simulated import SimulatedRun
+from tribunal.harness.campaign.mutation_score import figure_of, scenario_of
+from tribunal.harness.catalog import mutants, scenarios
+from tribunal.harness.simulated import SimulatedRun
 
 # In an interpreter of its own: what a mutant replaces stays replaced.
 PROGRAM = """

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.catalog import mutants
-from harness.power import power
+from tribunal.harness.campaign.mutation_score import power
+from tribunal.harness.catalog import mutants
 
 BUDGET_S = 240
 

@@ -7,9 +7,9 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from harness.catalog import faults
-from harness.fault_journal import ActiveFault, FaultJournal
 from tests.nemesis.living_cluster import LivingCluster
+from tribunal.harness.catalog import faults
+from tribunal.harness.fault_journal import ActiveFault, FaultJournal
 
 
 def main():
@@ -26,7 +26,7 @@ def main():
             await asyncio.sleep(90)
 
     with FaultJournal(folder, kind) as journal:
-        LivingCluster.launched(importlib.import_module(f"clusters.{kind}"), folder).run(story)
+        LivingCluster.launched(importlib.import_module(f"tribunal.clusters.kinds.{kind}"), folder).run(story)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ import asyncio
 import itertools
 from contextlib import suppress
 
-from clusters.api import ProducerSettings, TopicPartition, until
-from clusters.clock import RunClock
-from clusters.spec import ClusterSpec
+from tribunal.clusters.api import ProducerSettings, TopicPartition, until
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.spec import ClusterSpec
 
 TOPIC = "t"
 PARTITIONS = 3

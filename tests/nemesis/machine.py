@@ -6,9 +6,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from clusters.leftovers import node_processes
-from clusters.mounts import below
-from clusters.namespaces import search_path
+from tribunal.clusters.namespaces.spaces import search_path
+from tribunal.clusters.nodes.leftovers import node_processes
+from tribunal.clusters.nodes.mounts import below
 
 
 def told(*command):

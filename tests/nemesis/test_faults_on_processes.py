@@ -4,12 +4,13 @@ import time
 
 import pytest
 
-from clusters import netns, processes
-from clusters.addresses import taken_address
-from harness.catalog import faults
 from tests.nemesis import living_cluster
 from tests.nemesis.fault_matrix import write_row
 from tests.nemesis.fault_table import COMPOSED, ONCE
+from tribunal.clusters.kinds import processes
+from tribunal.clusters.links.addresses import taken_address
+from tribunal.clusters.namespaces import network as netns
+from tribunal.harness.catalog import faults
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

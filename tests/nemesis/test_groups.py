@@ -2,8 +2,8 @@
 
 import pytest
 
-from clusters.spec import ClusterSpec
-from nemesis.groups import bridge
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.nemesis.link_groups import bridge
 
 
 @pytest.mark.parametrize(

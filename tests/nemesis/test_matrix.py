@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from clusters import containers, processes
-from clusters.api import ClusterError, ClusterSpec
-from clusters.images.build import engine
-from clusters.namespaces import way_in
-from harness.catalog import faults
-from harness.fault_journal import NotHealed, heal, refuse_unless_healed
-from harness.plan import refusal
 from tests.nemesis.fault_matrix import write_row
 from tests.nemesis.fault_table import COMPOSED, ONCE
 from tests.nemesis.living_cluster import LivingCluster, broken, hurt
 from tests.nemesis.machine import left_of, ours
+from tribunal.clusters.api import ClusterError, ClusterSpec
+from tribunal.clusters.images.build import engine
+from tribunal.clusters.kinds import containers, processes
+from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.harness.catalog import faults
+from tribunal.harness.fault_journal import NotHealed, heal, refuse_unless_healed
+from tribunal.harness.plan import refusal
 
 ROOT = Path(__file__).parents[2]
 NIGHTLY = pytest.mark.nightly

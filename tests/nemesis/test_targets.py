@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from clusters.api import ClusterError, ClusterSpec, ClusterState, PartitionState, TopicPartition
-from nemesis.targets import NoTarget, draw, parse, resolve
+from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, PartitionState, TopicPartition
+from tribunal.nemesis.targets import NoTarget, draw, parse, resolve
 
 
 def a_cluster(leader=2, isr=(1, 2, 3), elr=(), quorum_leader=102, down=()):

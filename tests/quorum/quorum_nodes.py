@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from replog.config import Endpoint, NodeConfig
+from replog.host.world import RealWorld
 from replog.log.log import Log
-from replog.node.metadata_log import open_metadata_log
-from replog.node.quorum import QuorumNode, SnapshotReader
-from replog.node.server import Server, ServerLimits, ServerRequest
-from replog.node.world import RealWorld
+from replog.node.net.server import Server, ServerLimits, ServerRequest
+from replog.node.quorum.member import QuorumNode, SnapshotReader
+from replog.node.quorum.metadata_log import open_metadata_log
 from replog.types import NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS
 

@@ -30,8 +30,8 @@ from replog.quorum.messages import (
     VoteRequest,
 )
 from replog.quorum.quorum import Quorum
+from replog.quorum.quorum_state import Settings
 from replog.quorum.roles import Leader
-from replog.quorum.standing import Settings
 from replog.quorum.state_file import QuorumState, decode, encode
 from replog.quorum.voters import ReplicaKey, voter_set
 from replog.types import NO_NODE, NodeId

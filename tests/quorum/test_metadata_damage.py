@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from replog.node.metadata_damage import DamagedMetadata, SyncedEnd, check_synced
-from replog.node.metadata_log import metadata_directory
-from replog.node.world import RealDisk
+from replog.host.world import RealDisk
+from replog.node.quorum.metadata_damage import DamagedMetadata, SyncedEnd, check_synced
+from replog.node.quorum.metadata_log import metadata_directory
 from tests.quorum.quorum_nodes import Nodes, until
 
 RECORDS = 40

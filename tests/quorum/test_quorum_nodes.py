@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from replog.node.metadata_log import MetadataLog
-from replog.node.quorum import NotLeading
+from replog.node.quorum.member import NotLeading
+from replog.node.quorum.metadata_log import MetadataLog
 from tests.quorum.quorum_nodes import Nodes, until
 
 

@@ -11,7 +11,7 @@ from replog.quorum import events
 from replog.quorum.log_shape import LogShape
 from replog.quorum.messages import BatchSpan, OffsetAndEpoch, VoteRequest
 from replog.quorum.peers import Peers
-from replog.quorum.standing import Settings, Standing
+from replog.quorum.quorum_state import Settings, Standing
 from replog.quorum.state_file import QuorumState, decode, encode
 from replog.quorum.voters import ReplicaKey, hand_over_delay_ms, high_watermark, majority_offset, voter_set
 from replog.types import NO_NODE, NodeId, QuorumEpoch

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from clusters.simulated.guard import sealed
-from clusters.simulated.world import Machine, SimulatedWorld, Simulation
 from replog.config import NodeConfig
-from replog.node.metadata_log import open_metadata_log
-from replog.node.quorum import NotLeading, QuorumNode
-from replog.node.server import Server, ServerLimits
+from replog.node.net.server import Server, ServerLimits
+from replog.node.quorum.member import NotLeading, QuorumNode
+from replog.node.quorum.metadata_log import open_metadata_log
 from replog.wire.apis import CONTROLLER_APIS
 from tests.quorum.quorum_nodes import CLUSTER, StateMachine
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.world import Machine, SimulatedWorld, Simulation
 
 VOTERS = {101: "10.0.0.101", 102: "10.0.0.102", 103: "10.0.0.103"}
 

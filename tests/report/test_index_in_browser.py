@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.cli.main import exit_code
-from harness.cli.pages import server
-from results.night import Canary, FoundTonight, Night, Swept
-from results.night import save as save_night
-from results.report.index import index, render, write
-from results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.cli.pages import server
+from tribunal.results.night import Canary, FoundTonight, Night, Swept
+from tribunal.results.night import save as save_night
+from tribunal.results.report.index import index, render, write
+from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
 
 sys.path.insert(0, str(Path(__file__).parent))
 from axe import complaints, script

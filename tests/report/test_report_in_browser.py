@@ -12,7 +12,7 @@ from axe import complaints, script
 from browser import CHROMIUM, Browser
 
 ROOT = Path(__file__).resolve().parents[2]
-TRIBUNAL = [sys.executable, "-m", "harness.cli.main"]
+TRIBUNAL = [sys.executable, "-m", "tribunal.harness.cli.main"]
 
 pytestmark = [
     pytest.mark.e2e,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import xmlschema
 
-from results.night import Canary, Confirmation, FoundTonight, Night, Past, Swept, junit, load, save, summary
+from tribunal.results.night import Canary, Confirmation, FoundTonight, Night, Past, Swept, junit, load, save, summary
 
 SCHEMA = Path(__file__).with_name("junit.xsd")
 

@@ -7,14 +7,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from results import report
-from results.metadata import State
-from results.recording import value_of
-from results.report.layout import drawing
-from results.report.measures import LEFT, PLOT
-from results.report.model import Change, Page, Series, page
-from results.store import Recorder
-from results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.results import report
+from tribunal.results.metadata import State
+from tribunal.results.recording import value_of
+from tribunal.results.report.layout import drawing
+from tribunal.results.report.measures import LEFT, PLOT
+from tribunal.results.report.model import Change, Page, Series, page
+from tribunal.results.store import Recorder
+from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
 
 S = 1_000_000_000
 

@@ -6,17 +6,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.check import check
-from results import report
-from results.recording import value_of
-from results.report.cycle import cycle
-from results.report.measures import LEFT, PLOT
-from results.report.operations import LANES, MOST, operations
-from results.report.unread import unread
-from results.store import Recorder, Recording
-from results.verdict import Finding
 from tests.checkers.recorded import MS, Run
 from tests.checkers.test_transactions import step
+from tribunal.harness.check import check
+from tribunal.results import report
+from tribunal.results.recording import value_of
+from tribunal.results.report.cycle import cycle
+from tribunal.results.report.measures import LEFT, PLOT
+from tribunal.results.report.operations import LANES, MOST, operations
+from tribunal.results.report.unread import unread
+from tribunal.results.store import Recorder, Recording
+from tribunal.results.verdict import Finding
 
 S = 1_000_000_000
 

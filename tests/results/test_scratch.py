@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.main import exit_code
-from results import scratch
-from results.scratch import Scratch, remove_abandoned
+from tribunal.harness.cli.main import exit_code
+from tribunal.results import scratch
+from tribunal.results.scratch import Scratch, remove_abandoned
 
 HOLDER = """
 import os, sys, time

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from results.recording import TABLES, DamagedRecording, value_of
-from results.store import Recorder, Recording, WrongRow, recording_hash
+from tribunal.results.recording import TABLES, DamagedRecording, value_of
+from tribunal.results.store import Recorder, Recording, WrongRow, recording_hash
 
 
 def a_send(sequence: int, **changes: object) -> dict[str, object]:

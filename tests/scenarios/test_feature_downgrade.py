@@ -2,9 +2,8 @@
 
 import asyncio
 
-from clusters.simulated.cluster import SimulatedCluster
-from replog.controller.image import Image
 from replog.errors import Error
+from replog.metadata.image import Image
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode
 from replog.wire.apis import Api
@@ -18,6 +17,7 @@ from tests.scenarios.three_brokers import (
     reaches,
     run,
 )
+from tribunal.clusters.simulated.cluster import SimulatedCluster
 
 ELR, METADATA = "eligible.leader.replicas.version", "metadata.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

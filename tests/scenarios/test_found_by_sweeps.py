@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.findings import all_findings, rerun
+from tribunal.harness.campaign.findings import all_findings, rerun
 
 FINDINGS = Path(__file__).parents[1] / "findings"
 

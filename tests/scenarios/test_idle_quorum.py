@@ -2,8 +2,8 @@
 
 import asyncio
 
-from clusters.simulated.cluster import SimulatedCluster
 from tests.scenarios.three_brokers import run
+from tribunal.clusters.simulated.cluster import SimulatedCluster
 
 IDLE_S = 5
 

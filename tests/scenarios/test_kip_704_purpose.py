@@ -8,11 +8,6 @@ and no consumer hangs. AlterPartition is held back to stretch the moment in whic
 import asyncio
 from typing import Final, NamedTuple
 
-from clusters.api import Delivery, GroupSettings, PartitionPoll
-from clusters.powers import Fate, FrameRule, RuleInForce
-from clusters.simulated.cluster import DATA, SimulatedCluster
-from clusters.simulated.member import SimulatedMember
-from clusters.simulated.transactions import SimulatedTransactions
 from replog.client.client import LATEST, Client
 from replog.errors import Error
 from replog.log import batch
@@ -25,6 +20,11 @@ from replog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.scenarios.three_brokers import reaches, run
+from tribunal.clusters.api import Delivery, GroupSettings, PartitionPoll
+from tribunal.clusters.capabilities import Fate, FrameRule, RuleInForce
+from tribunal.clusters.simulated.cluster import DATA, SimulatedCluster
+from tribunal.clusters.simulated.member import SimulatedMember
+from tribunal.clusters.simulated.transactions import SimulatedTransactions
 
 LEDGER: Final = TopicPartition("ledger", 0)
 TRANSACTIONS: Final = TopicPartition("__transaction_state", 0)

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from clusters.simulated.cluster import SimulatedCluster
 from tests.scenarios.three_brokers import NAME, isr_is, produce, run
+from tribunal.clusters.simulated.cluster import SimulatedCluster
 
 ANSWER_TIMEOUT_S = 10
 

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from clusters.powers import Fate, FrameRule
-from clusters.simulated.cluster import SimulatedCluster
-from replog.node.admin import AdminFailed
+from replog.client.admin import AdminFailed
 from replog.types import NodeId
 from replog.wire.apis import Api
 from tests.scenarios.three_brokers import (
@@ -23,6 +21,8 @@ from tests.scenarios.three_brokers import (
     reaches,
     run,
 )
+from tribunal.clusters.capabilities import Fate, FrameRule
+from tribunal.clusters.simulated.cluster import SimulatedCluster
 
 MANAGER: dict[str, Any] = {"unclean.recovery.manager.enabled": True, "unclean.recovery.timeout.ms": 5000}
 BALANCED = MANAGER | {"unclean.recovery.strategy": "Balanced"}

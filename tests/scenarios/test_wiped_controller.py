@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from clusters.simulated.cluster import SimulatedCluster
 from replog.errors import Error
 from replog.node.controller import ControllerNode
 from replog.types import METADATA_TOPIC
@@ -12,6 +11,7 @@ from replog.wire.messages import add_raft_voter as add
 from replog.wire.messages import describe_quorum as dq
 from replog.wire.messages import remove_raft_voter as remove
 from tests.scenarios.three_brokers import ask, produce, reaches, run
+from tribunal.clusters.simulated.cluster import SimulatedCluster
 
 
 async def voters_of(cluster: SimulatedCluster) -> dict[int, UUID]:

@@ -10,18 +10,18 @@ import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from clusters.api import ProducerSettings, until
-from clusters.clock import RunClock
-from clusters.simulated.cluster import PORT, SimulatedCluster
-from clusters.simulated.running import run_simulated
-from clusters.spec import ClusterSpec
+from replog.client.admin import Admin
 from replog.config import Endpoint
 from replog.controller.controller import Controller
-from replog.controller.state import Partition
-from replog.node.admin import Admin
+from replog.metadata.state import Partition
 from replog.node.controller import ControllerNode
 from replog.types import TopicPartition
 from replog.wire.apis import Api
+from tribunal.clusters.api import ProducerSettings, until
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.simulated.cluster import PORT, SimulatedCluster
+from tribunal.clusters.simulated.running import run_simulated
+from tribunal.clusters.spec import ClusterSpec
 
 NAME: Final = TopicPartition("t", 0)
 CLUSTER_ID: Final = "6f4e1e0e-0000-4000-8000-000000000001"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from clusters.simulated.determinism import Fingerprint
-from harness.catalog import scenarios
-from harness.power import plan_of
-from harness.progress import Silent
-from harness.simulated import conduct_simulated
-from harness.sweep import recording_hash
+from tribunal.clusters.simulated.determinism import Fingerprint
+from tribunal.harness.campaign.mutation_score import plan_of
+from tribunal.harness.campaign.sweep import recording_hash
+from tribunal.harness.catalog import scenarios
+from tribunal.harness.progress import Silent
+from tribunal.harness.simulated import conduct_simulated
 
 SHORT_MS = 4_000  # how long rounds of faults go on: the first round is always whole
 

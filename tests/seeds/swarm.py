@@ -12,11 +12,11 @@ import sys
 import time
 import traceback
 
-from clusters.api import CutMode, Link
-from clusters.simulated.frames import Fate, Rule
-from clusters.spec import ClusterSpec
 from replog.wire.apis import Api
 from tests.simulated.cluster_program import Trial, settled
+from tribunal.clusters.api import CutMode, Link
+from tribunal.clusters.simulated.frames import Fate, Rule
+from tribunal.clusters.spec import ClusterSpec
 
 # With this off, power losses permit losses: replicas are trusted then, not disks.
 FLUSHES_ARE_HONOURED = True

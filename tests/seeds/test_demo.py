@@ -2,8 +2,8 @@
 
 import msgspec
 
-from harness.demo import demonstrate
-from results.verdict import Verdict, load
+from tribunal.harness.campaign.demo import demonstrate
+from tribunal.results.verdict import Verdict, load
 
 
 def test_a_known_bug_is_found_shrunk_told_and_reported_within_a_minute(tmp_path):

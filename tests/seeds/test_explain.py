@@ -2,15 +2,15 @@
 
 import pytest
 
-from harness.cli.main import exit_code
-from harness.explain import explained, lines
-from harness.plan import made
-from harness.progress import Silent
-from harness.schedule import scenario
-from harness.simulated import conduct_simulated
-from results.report.moments import changes_of
-from results.report.story import log_ends
-from results.store import Recording
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.evidence.explain import explained, lines
+from tribunal.harness.plan import made
+from tribunal.harness.progress import Silent
+from tribunal.harness.scenario import scenario
+from tribunal.harness.simulated import conduct_simulated
+from tribunal.results.report.moments import changes_of
+from tribunal.results.report.story import log_ends
+from tribunal.results.store import Recording
 
 PAUSED = {
     "scenario": "paused",

@@ -7,12 +7,9 @@ import msgspec
 import pytest
 import yaml
 
-from harness.plan import made
-from harness.power import plan_of, sought
-from harness.progress import Silent
-from harness.replay import first_difference, replayed
-from harness.schedule import scenario
-from harness.shrink import (
+from tribunal.harness.campaign.mutation_score import plan_of, sought
+from tribunal.harness.campaign.replay import first_difference, replayed
+from tribunal.harness.campaign.shrink import (
     NotFound,
     Shrinker,
     fewer_nodes,
@@ -24,8 +21,11 @@ from harness.shrink import (
     without_parts,
     workers_removed,
 )
-from harness.simulated import conduct_simulated
-from harness.sweep import run_seed
+from tribunal.harness.campaign.sweep import run_seed
+from tribunal.harness.plan import made
+from tribunal.harness.progress import Silent
+from tribunal.harness.scenario import scenario
+from tribunal.harness.simulated import conduct_simulated
 
 KILLS = {
     "scenario": "kills",

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 import yaml
 
-from harness.cli.main import exit_code
-from harness.plan import encoded, made, read_plan
-from harness.progress import Silent
-from harness.replay import Trace, other_code, recorded_run, shown
-from harness.schedule import BadScenario, scenario
-from harness.simulated import conduct_simulated
-from results.verdict import EXIT_USAGE
+from tribunal.harness.campaign.replay import Trace, other_code, recorded_run, shown
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.plan import encoded, made, read_plan
+from tribunal.harness.progress import Silent
+from tribunal.harness.scenario import BadScenario, scenario
+from tribunal.harness.simulated import conduct_simulated
+from tribunal.results.verdict import EXIT_USAGE
 
 QUIET = {
     "scenario": "quiet",

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clusters.simulated.determinism import difference
+from tribunal.clusters.simulated.determinism import difference
 
 PROGRAM = "tests.seeds.scenario_program:any_scenario"
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from clusters.api import TopicPartition as Partition
-from clusters.clock import RunClock
-from clusters.simulated import launch
-from clusters.simulated.determinism import Fingerprint
-from clusters.simulated.guard import sealed
-from clusters.simulated.world import Simulation
-from clusters.spec import ClusterSpec
-from workloads.api import Stage
-from workloads.produce_consume import Options, plan, prepare
+from tribunal.clusters.api import TopicPartition as Partition
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.simulated import launch
+from tribunal.clusters.simulated.determinism import Fingerprint
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.world import Simulation
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.workloads.api import Stage
+from tribunal.workloads.kinds.produce_consume import Options, plan, prepare
 
 TOPIC = "produce-consume"
 PARTITIONS = 3

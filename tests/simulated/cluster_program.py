@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from clusters.api import Link, TopicPartition
-from clusters.clock import RunClock
-from clusters.simulated import launch
-from clusters.simulated.determinism import Fingerprint
-from clusters.simulated.guard import sealed
-from clusters.simulated.world import Simulation
-from clusters.spec import ClusterSpec
-from workloads.api import Stage
-from workloads.produce_consume import Options, plan, prepare, read_to_end
-from workloads.produce_consume import run as load
+from tribunal.clusters.api import Link, TopicPartition
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.simulated import launch
+from tribunal.clusters.simulated.determinism import Fingerprint
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.world import Simulation
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.workloads.api import Stage
+from tribunal.workloads.kinds.produce_consume import Options, plan, prepare, read_to_end
+from tribunal.workloads.kinds.produce_consume import run as load
 
 LATE_S = 6  # what kernels still retransmit after a cut has arrived by then
 NOWHERE = Path("/nonexistent")
@@ -84,7 +84,7 @@ class Trial:
 
 
 async def settled(cluster, timeout_ms=30_000):
-    from clusters.api import until
+    from tribunal.clusters.api import until
 
     await until(
         lambda: cluster.state.whole(cluster.spec), timeout_ms=timeout_ms, what="every ISR full", cluster=cluster
@@ -107,7 +107,7 @@ async def chaos(cluster):
     victim = leader(cluster)
     links = [Link(victim, other) for other in cluster.spec.node_ids if other != victim]
     links += [Link(other, victim) for other in cluster.spec.node_ids if other != victim]
-    from clusters.api import CutMode
+    from tribunal.clusters.api import CutMode
 
     await cluster.cut(links, CutMode.HOLD)
     await asyncio.sleep(3)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.simulated.guard import sealed
-from clusters.simulated.process import NS_PER_MS
-from clusters.simulated.world import Machine, Simulation
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.process import NS_PER_MS
+from tribunal.clusters.simulated.world import Machine, Simulation
 
 
 @pytest.fixture

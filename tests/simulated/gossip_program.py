@@ -2,11 +2,11 @@
 
 import asyncio
 
-from clusters.api import CutMode
-from clusters.simulated.determinism import Fingerprint
-from clusters.simulated.guard import sealed
-from clusters.simulated.process import NS_PER_MS, NS_PER_S
-from clusters.simulated.world import Simulation
+from tribunal.clusters.api import CutMode
+from tribunal.clusters.simulated.determinism import Fingerprint
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S
+from tribunal.clusters.simulated.world import Simulation
 
 NAMES = [f"node-{number}" for number in range(6)]
 

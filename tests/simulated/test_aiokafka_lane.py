@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from clusters.simulated.determinism import difference
-from clusters.simulated.loop import Refused
+from tribunal.clusters.simulated.determinism import difference
+from tribunal.clusters.simulated.loop import Refused
 
 HASH_SEED = 7  # aiokafka iterates over sets of strings
 

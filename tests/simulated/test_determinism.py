@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from clusters.simulated.determinism import difference, fingerprint, first_difference
+from tribunal.clusters.simulated.determinism import difference, fingerprint, first_difference
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

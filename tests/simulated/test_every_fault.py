@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from clusters.powers import Fate
-from clusters.simulated import CAPABILITIES
-from clusters.spec import ZOOKEEPER, ClusterSpec
-from harness.catalog import faults
-from nemesis.messages import Meant, rule
 from tests.simulated.cluster_program import Trial, leader
+from tribunal.clusters.capabilities import Fate
+from tribunal.clusters.simulated import CAPABILITIES
+from tribunal.clusters.spec import ZOOKEEPER, ClusterSpec
+from tribunal.harness.catalog import faults
+from tribunal.nemesis.messages import Meant, rule
 
 LASTS_S = 2.5
 # A killed broker cannot come back within its session: its registration is refused until that has expired (SPEC 2.2).

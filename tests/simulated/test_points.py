@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters.simulated.loop import SimulatedLoop
-from clusters.simulated.world import Points
-from clusters.spec import ClusterSpec
 from tests.simulated.cluster_program import Trial, leader
+from tribunal.clusters.simulated.loop import SimulatedLoop
+from tribunal.clusters.simulated.world import Points
+from tribunal.clusters.spec import ClusterSpec
 
 ROOT = Path(__file__).parents[2]
 CALL = re.compile(r'(?:linger|strikes)\((?:self\.[\w.]+, )?"([^"]+)"\)')

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from clusters.api import ClusterError, CutMode, Link
-from clusters.simulated.determinism import difference
-from clusters.simulated.frames import Fate, Rule
-from clusters.spec import ClusterSpec
 from replog.wire.apis import Api
 from tests.simulated.cluster_program import Trial, chaos, leader
+from tribunal.clusters.api import ClusterError, CutMode, Link
+from tribunal.clusters.simulated.determinism import difference
+from tribunal.clusters.simulated.frames import Fate, Rule
+from tribunal.clusters.spec import ClusterSpec
 
 
 async def nothing(cluster):
@@ -151,8 +151,8 @@ def test_a_cluster_under_chaos_repeats_itself(seed):
 
 
 def test_outside_of_a_simulation_there_is_no_simulated_cluster():
-    from clusters.clock import RunClock
-    from clusters.simulated import launch
+    from tribunal.clusters.clock import RunClock
+    from tribunal.clusters.kinds.simulated import launch
 
     with pytest.raises(ClusterError, match="inside a simulation"):
         asyncio.run(launch(ClusterSpec(), Path(), RunClock(), "x"))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.simulated import disk as module
-from clusters.simulated.disk import PowerLost, SimulatedDisk
-from clusters.simulated.process import NS_PER_MS, NS_PER_S
+from tribunal.clusters.simulated import disk as module
+from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
+from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import gc
 
 import pytest
 
-from clusters.simulated.guard import sealed
-from clusters.simulated.loop import Deadlock, Livelock, Refused
-from clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock
-from clusters.simulated.world import Simulation
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.loop import Deadlock, Livelock, Refused
+from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock
+from tribunal.clusters.simulated.world import Simulation
 
 
 async def forever():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from clusters.api import CutMode
-from clusters.simulated.frames import Fate, Rule
-from clusters.simulated.process import NS_PER_MS
+from tribunal.clusters.api import CutMode
+from tribunal.clusters.simulated.frames import Fate, Rule
+from tribunal.clusters.simulated.process import NS_PER_MS
 
 
 def cut(pair, *directions, mode=CutMode.HOLD):

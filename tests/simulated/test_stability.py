@@ -2,13 +2,13 @@
 
 import asyncio
 
-from clusters.api import CutMode, Link
-from clusters.clock import RunClock
-from clusters.simulated.cluster import SimulatedCluster
-from clusters.simulated.running import run_simulated
-from clusters.spec import ClusterSpec
+from replog.quorum.quorum_state import Standing
 from replog.quorum.roles import Prospective
-from replog.quorum.standing import Standing
+from tribunal.clusters.api import CutMode, Link
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.simulated.cluster import SimulatedCluster
+from tribunal.clusters.simulated.running import run_simulated
+from tribunal.clusters.spec import ClusterSpec
 
 SPEC = ClusterSpec(brokers=1, controllers=3, replication_factor=1, min_insync_replicas=1)
 

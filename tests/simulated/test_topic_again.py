@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from clusters.api import CutMode, Link, TopicPartition, until
 from replog.errors import Error
 from replog.log import batch
 from replog.wire.apis import Api
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.simulated.cluster_program import Trial
+from tribunal.clusters.api import CutMode, Link, TopicPartition, until
 
 AGAIN = TopicPartition("again", 0)
 CONFIGS = {"min.insync.replicas": "1"}

@@ -5,15 +5,15 @@ from random import Random
 
 import pytest
 
-from clusters.api import BrokerState, PartitionState
-from clusters.simulated.committed import CommittedMetadata, IsrState
-from clusters.simulated.disk import SimulatedDisk
-from clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
-from clusters.simulated.stable_offsets import StableOffset, StableOffsets
-from clusters.simulated.violation import Violated
-from clusters.simulated.watch import Batches, CommittedPrefix, Sequences
 from replog.log import batch
 from replog.types import TopicPartition
+from tribunal.clusters.api import BrokerState, PartitionState
+from tribunal.clusters.simulated.committed import CommittedMetadata, IsrState
+from tribunal.clusters.simulated.disk import SimulatedDisk
+from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
+from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.simulated.watch import Batches, CommittedPrefix, Sequences
 
 P = TopicPartition("t", 0)
 

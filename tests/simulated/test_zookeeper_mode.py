@@ -9,9 +9,6 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from clusters.api import CutMode, Link, TopicPartition
-from clusters.spec import ClusterSpec
-from harness.catalog import faults
 from replog.client.connection import Connection
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request
@@ -36,6 +33,9 @@ from replog.zookeeper import paths
 from replog.zookeeper.operations import Create, Delete
 from replog.zookeeper.znodes import TopicZnode, encoded, id_text
 from tests.simulated.cluster_program import Trial, leader
+from tribunal.clusters.api import CutMode, Link, TopicPartition
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.catalog import faults
 
 SPEC = ClusterSpec(mode="zookeeper", controllers=1)
 BROKERS = SPEC.broker_ids

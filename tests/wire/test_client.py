@@ -10,8 +10,8 @@ from replog.client.client import LATEST, Client, Unreachable
 from replog.client.connection import ConnectionLost
 from replog.config import Endpoint
 from replog.errors import Error
-from replog.node.server import Server, ServerLimits, ServerRequest
-from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
+from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
+from replog.node.net.server import Server, ServerLimits, ServerRequest
 from replog.types import NodeId
 from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse

@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from replog.node.memory import keep_freed_memory
+from replog.host.memory import keep_freed_memory
 
 FRAME_BYTES = 1 << 20
 PAGE_BYTES = resource.getpagesize()

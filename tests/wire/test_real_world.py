@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from replog.config import NodeConfig
-from replog.node.world import RealDisk, RealJournal, RealWorld, run
+from replog.host.world import RealDisk, RealJournal, RealWorld, run
 
 
 @pytest.fixture

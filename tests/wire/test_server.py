@@ -13,8 +13,8 @@ import uvloop
 from replog.client.connection import Connection, ConnectionLost, RequestTimedOut, UnsupportedVersion
 from replog.config import Endpoint
 from replog.errors import Error
-from replog.node.server import Server, ServerLimits, ServerRequest
-from replog.node.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
+from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
+from replog.node.net.server import Server, ServerLimits, ServerRequest
 from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.codec import decode_response, encode_request
 from replog.wire.layout import VersionRange

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters.api import TopicPartition, until
-from clusters.clock import RunClock
-from clusters.powers import Fate
-from clusters.simulated import launch
-from clusters.simulated.guard import sealed
-from clusters.simulated.world import Simulation
-from clusters.spec import ClusterSpec
-from nemesis.messages import Meant, rule
-from workloads.api import Stage, Worker, WorkerPlan
-from workloads.produce_consume import Options, plan, read_to_end
+from tribunal.clusters.api import TopicPartition, until
+from tribunal.clusters.capabilities import Fate
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.simulated import launch
+from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.world import Simulation
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.nemesis.messages import Meant, rule
+from tribunal.workloads.api import Stage, Worker, WorkerPlan
+from tribunal.workloads.kinds.produce_consume import Options, plan, read_to_end
 
 LAG_MS = 1_500
 

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clusters.api import Committed, GroupSettings, Membership, TopicPartition
-from workloads.transactor import Member
+from tribunal.clusters.api import Committed, GroupSettings, Membership, TopicPartition
+from tribunal.workloads.transactor import Member
 
 PARTITION = TopicPartition("input", 0)
 SETTINGS = GroupSettings(group="g", topic="input", isolation="read_committed", session_timeout_ms=1000)

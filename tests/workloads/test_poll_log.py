@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from clusters.api import PartitionPoll, TopicPartition
-from workloads.api import Phase, PollLog, Stage
+from tribunal.clusters.api import PartitionPoll, TopicPartition
+from tribunal.workloads.api import Phase, PollLog, Stage
 
 
 class Sink:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from workloads.produce_consume import Options, partitions, partitions_of, plan, written_throughout
+from tribunal.workloads.kinds.produce_consume import Options, partitions, partitions_of, plan, written_throughout
 
 
 @pytest.mark.parametrize(

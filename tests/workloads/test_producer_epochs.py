@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from clusters.api import TopicPartition, until
-from clusters.clock import RunClock
-from clusters.processes import launch
-from clusters.spec import ClusterSpec
-from workloads.api import Stage, Worker, WorkerPlan
+from tribunal.clusters.api import TopicPartition, until
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.processes import launch
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.workloads.api import Stage, Worker, WorkerPlan
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.power import plan_of
-from harness.sweep import swept
-from results.store import Recording
-from results.verdict import Verdict, load
+from tribunal.harness.campaign.mutation_score import plan_of
+from tribunal.harness.campaign.sweep import swept
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Verdict, load
 
 ROOT = Path(__file__).resolve().parents[2]
 FINE = (Verdict.PASS, Verdict.PERMITTED)
@@ -57,7 +57,7 @@ def test_its_scenario_breaks_no_promise(tmp_path: Path, name: str) -> None:
     [pytest.param(name, marks=() if name in ("bank", "consumer-group") else pytest.mark.nightly) for name in NAMES],
 )
 def test_librdkafka_does_the_same_on_processes(tmp_path: Path, name: str) -> None:
-    command = [sys.executable, "-m", "harness.cli.main", "run", scenario(tmp_path, name), "--seed", "1"]
+    command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", scenario(tmp_path, name), "--seed", "1"]
     command += ["--engine", "inline", "--out", str(tmp_path / "runs")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

@@ -7,9 +7,9 @@ from msgspec import structs
 
 from replog.broker.isr import PartitionState
 from replog.broker.metadata import BrokerMetadata
-from replog.controller.records import ConfigRecord
-from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
+from replog.metadata.records import ConfigRecord
+from replog.metadata.state import TOPIC_RESOURCE
 from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch
 from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import update_metadata as um

@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from clusters.api import Unsettled, until
-from clusters.spec import ClusterSpec
 from tests.simulated.cluster_program import Trial, leader, settled
+from tribunal.clusters.api import Unsettled, until
+from tribunal.clusters.spec import ClusterSpec
 
 
 @pytest.mark.parametrize(("paths", "broken"), [("/data", "/data"), ("/data/a,/data/b", "/data/b")])

@@ -1,8 +1,8 @@
 """Topics whose creation or deletion ended midway: what is many operations is several transactions, and any may be the last."""
 
 from replog.controller.events import Reply, Request
-from replog.controller.state import TOPIC_RESOURCE
 from replog.errors import Error
+from replog.metadata.state import TOPIC_RESOURCE
 from replog.types import NodeId, TopicPartition
 from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um

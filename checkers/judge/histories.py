@@ -1,0 +1,122 @@
+"""Imported histories, judged: which kind of object they are of is found out from their operations.
+
+Transactions go to `graphs`, single objects to `registers`; the answer has the form of every other finding.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from tribunal.checkers.graphs import list_append, rw_register, send_poll
+from tribunal.checkers.graphs.findings import Findings
+from tribunal.checkers.graphs.models import ruled_out
+from tribunal.checkers.graphs.operations import HistoryError, Operation, paired
+from tribunal.checkers.registers import settled
+from tribunal.checkers.registers.folds import FOLDS
+from tribunal.checkers.registers.linearizability import Answer, Limits, check
+from tribunal.checkers.registers.models import MODELS
+from tribunal.results.history import load
+from tribunal.results.recording import DamagedRecording
+
+LISTS: Final = "list-append"
+REGISTERS: Final = "rw-register"
+MESSAGES: Final = "kafka"
+KNOWN: Final = (LISTS, REGISTERS, MESSAGES, *sorted(MODELS), *sorted(FOLDS))
+OPTIONS: Final = ("writes_follow_reads", "sequential_keys", "linearizable_keys")
+SETTLED: Final = frozenset({"register", "cas-register"})
+SEARCH_SECONDS: Final = 60.0
+SEARCH_CONFIGURATIONS: Final = 500_000  # about 200 bytes each
+Row = dict[str, Any]
+
+
+def judge_history(folder: Path) -> Iterator[Row]:
+    """Judge one imported history; rows lack only the names of the run and of its place. Raises DamagedRecording."""
+    events, origin = load(folder)
+    try:
+        operations = paired(events)
+        model = origin.model or model_of(operations)
+        yield from _judged(operations, model, origin.options)
+    except HistoryError as problem:
+        raise DamagedRecording("", None, str(problem)) from problem
+    except (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
+        # What others wrote may be of any shape: an operation that its model does not know.
+        reason = f"an operation that the model does not know ({type(problem).__name__}: {str(problem)[:80]})"
+        raise DamagedRecording("", None, reason) from problem
+    figures = {"operations": len(operations), f"histories of {model}": 1}
+    yield _row(model, "figures", "figures", 1, msgspec.json.encode(figures).decode())
+
+
+def model_of(operations: Sequence[Operation]) -> str:
+    """Say what a history is of, by its steps. Raises HistoryError when they tell nothing."""
+    functions = {step[0] for operation in operations for step in operation.steps}
+    for model, words in _TOLD_BY:
+        if functions & words:
+            return model
+    raise HistoryError(f"no known operations ({', '.join(sorted(map(str, functions)))[:80]}); name the model")
+
+
+_TOLD_BY: Final = (
+    (MESSAGES, {"send", "poll"}),
+    (LISTS, {"append"} ),
+    (REGISTERS, {"w", "r"}),
+    ("mutex", {"acquire", "release"}),
+    ("kv-append", {"get", "put"}),
+    ("cas-register", {"read", "write", "cas"}),
+)  # fmt: skip
+
+
+def _judged(operations: Sequence[Operation], model: str, options: Mapping[str, bool]) -> Iterator[Row]:
+    if model in MODELS:
+        yield from _linearized(operations, model)
+        return
+    found = _CHECKS[model](operations, options) if model in _CHECKS else FOLDS[model](operations)
+    harmless = found.anomalies - _forbidden(found, model)
+    for name, witnesses in found.witnesses.items():
+        severity = "note" if name in harmless else "violation"
+        for place, witness in enumerate(witnesses):
+            count = 1 if place else found.counts[name] - len(witnesses) + 1
+            yield _row(model, name, severity, count, _detail(name, witness.words, witness.operations))
+    for name in dict.fromkeys(found.undecided):
+        yield _row(model, "undecided", "unjudged", 1, _detail(name, "the search took more than its budget", ()))
+
+
+def _forbidden(found: Findings, model: str) -> set[str]:
+    return send_poll.invalid(found, ww=True, subscribe=False) if model == MESSAGES else found.anomalies
+
+
+_CHECKS: Final[dict[str, Callable[[Sequence[Operation], Mapping[str, Any]], Findings]]] = {
+    LISTS: lambda operations, _: list_append.check(operations),
+    REGISTERS: lambda operations, options: rw_register.check(operations, **dict(options)),
+    MESSAGES: lambda operations, _: send_poll.check(operations),
+}
+
+
+def _linearized(operations: Sequence[Operation], model: str) -> Iterator[Row]:
+    if model in SETTLED and settled.is_settled(operations):
+        result = settled.check(operations)
+    else:
+        deadline = monotonic() + SEARCH_SECONDS
+        result = check(operations, MODELS[model], Limits(SEARCH_CONFIGURATIONS, lambda: monotonic() > deadline))
+    if result.answer is Answer.LINEARIZABLE:
+        return
+    severity = "violation" if result.answer is Answer.ILLEGAL else "unjudged"
+    words = f"no order explains operation {result.culprit}; all before {result.ordered_until} fit one"
+    if result.answer is Answer.UNKNOWN:
+        words = f"the search reached its limit at operation {result.culprit}; all before {result.ordered_until} fit one order"
+    yield _row(model, "not-linearizable", severity, 1, _detail("not-linearizable", words, (result.culprit or 0,)))
+
+
+def _detail(name: str, words: str, operations: tuple[int, ...]) -> str:
+    weakest, _ = ruled_out([name])
+    told: dict[str, Any] = {"sentence": words, "operations": list(operations)}
+    if weakest:
+        told["rules_out"] = weakest
+        told["sentence"] = f"{words}; rules out {', '.join(weakest)}"
+    return msgspec.json.encode(told).decode()
+
+
+def _row(model: str, kind: str, severity: str, count: int, detail: str) -> Row:
+    return {"property": model, "kind": kind, "severity": severity, "rule": "", "count": count, "detail": detail}

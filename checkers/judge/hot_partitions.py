@@ -1,0 +1,409 @@
+"""One hot partition in many tasks: ranges of offsets are sieved, what looks wrong is read again and judged as ever.
+
+A partition with many rows is cut into ranges of offsets. The *sieve* of a range says in one pass over its columns whether
+anything can be wrong in it, and returns a small summary (for the order in real time: the least completion and the greatest invocation; for
+producers' order: each process's least and greatest value; for gaps: the first and the last offset). The *fold* over
+neighbouring ranges finds what crosses them. Ranges that are not clean, and those they have to be compared with, are then read
+together and judged by the ordinary kernels: counts and witnesses are exact. Nothing that is collected grows with the partition.
+
+The sieve may suspect the innocent, never the reverse. It relies on recordings being written in order of time: where
+offsets are scattered over all row groups every range reads all of them. What looks at consumers, watermarks and groups is
+small and is judged in an item of its own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, PartitionRows, distinct, is_among
+from tribunal.checkers.properties.lost_writes import complete_readers
+from tribunal.results.recording import TABLES
+from tribunal.results.store import Recording, readable
+
+HOT_ROWS: Final = 12_000_000  # rows of a partition in all tables, from which on it is cut
+RANGE_OFFSETS: Final = 1 << 19
+TOGETHER: Final = 16  # unclean ranges that are judged together at most
+LISTED: Final = 10_000
+BIG: Final = ("sends", "reads", "logs")
+BIG_BYTES: Final = 400_000  # where rows differ by little a byte holds twenty; smaller ones are not even asked
+COLUMNS: Final = {
+    "sends": ("process", "value", "acks", "txn_id", "invoke_ns", "complete_ns", "outcome", "log_offset"),
+    "reads": ("process", "log_offset", "value", "phase"),
+    "logs": ("node", "log_offset", "value", "is_control"),
+}
+SIEVED: Final = frozenset({"lost_writes", "log_order"})
+NEVER: Final = np.iinfo(np.int64).max
+MARK: Final = "#"
+REST: Final = "rest"
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Offsets from `first` on and before `end`."""
+
+    first: int
+    end: int
+
+
+class Sieved(msgspec.Struct, kw_only=True):
+    """What the sieve says of one range. Times NEVER and offsets -1: there was none.
+
+    clean:  nothing inside of the range is suspect.
+    least_placed:  the least completion of what was acknowledged here, also if it stands elsewhere.
+    values: for each process its least and its greatest value in log order.
+    strange: values that were read here and whose sends are elsewhere.
+    open_acknowledged, found_open:  values acknowledged without an offset, and those of them that were found here.
+    """
+
+    range: Range
+    clean: bool
+    least_done: int = NEVER
+    least_placed: int = NEVER
+    greatest_invoke: int = -1
+    first_offset: int = -1
+    last_offset: int = -1
+    values: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    open_acknowledged: list[int] = msgspec.field(default_factory=list)
+    found_open: list[int] = msgspec.field(default_factory=list)
+    strange: list[int] = msgspec.field(default_factory=list)
+    figures: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One row group of a file: which offsets it may hold."""
+
+    path: str
+    number: int
+    first: int
+    last: int
+    unknown: int
+    rows: int
+
+
+def cut(recording: Recording, topic_partition: str) -> list[Range]:
+    """Return a hot partition's ranges; none for one that a single task judges."""
+    paths = {name: recording.files[name].get(topic_partition, []) for name in BIG}
+    if sum(path.stat().st_size for own in paths.values() for path in own) < BIG_BYTES:
+        return []
+    every = [group for name, own in paths.items() for group in groups(name, own)]
+    # What stands before the beginning of the log is in no range: whoever judges the whole says so.
+    if sum(group.rows for group in every) < HOT_ROWS or any(group.first < 0 for group in every):
+        return []
+    end = 1 + max((group.last for group in every), default=0)
+    return [Range(first, min(first + RANGE_OFFSETS, end)) for first in range(0, end, RANGE_OFFSETS)]
+
+
+def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
+    """Yield the row groups of some files of a table."""
+    for path in paths:
+        with readable(name, path) as file:
+            column = file.schema_arrow.names.index("log_offset")
+            for number in range(file.metadata.num_row_groups):
+                own = file.metadata.row_group(number)
+                told = own.column(column).statistics
+                known = told is not None and told.has_min_max
+                first, last = (told.min, told.max) if known else (0, -1)
+                unknown = told.null_count if told is not None and told.has_null_count else own.num_rows
+                if not known and unknown < own.num_rows:
+                    first, last = 0, NEVER - 1  # a file of somebody else's without statistics
+                yield Group(str(path), number, first, last, unknown, own.num_rows)
+
+
+def read_groups(name: str, wanted: Iterable[Group], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Read some row groups of a table, one after the other."""
+    schema = pa.schema([TABLES[name].arrow.field(column) for column in columns])
+    by_file: dict[str, list[int]] = {}
+    for group in wanted:
+        by_file.setdefault(group.path, []).append(group.number)
+    for path, numbers in by_file.items():
+        with readable(name, Path(path)) as file:
+            for number in numbers:
+                yield file.read_row_group(number, columns=list(columns)).select(columns).cast(schema)
+
+
+def rows_of(
+    recording: Recording,
+    topic_partition: str,
+    name: str,
+    wanted: Sequence[Range],
+    columns: Sequence[str],
+    needed: Array | None = None,
+) -> pa.Table:
+    """Return the rows of a table in some ranges.
+
+    needed:  values of which the sends without an offset are returned too, wherever they stand, and no others of those;
+             None: all that stand beside the ranges.
+    """
+    chosen = [
+        group
+        for group in groups(name, recording.files[name].get(topic_partition, []))
+        if any(_is_beside(group, own) for own in wanted) or (needed is not None and group.unknown)
+    ]
+    parts = []
+    for rows in read_groups(name, chosen, columns):
+        offset = rows["log_offset"]
+        inside = pc.is_null(offset)
+        if needed is not None:
+            inside = pc.and_(inside, pc.is_in(rows["value"], value_set=pa.array(needed)))
+        for own in wanted:
+            within = pc.and_(pc.greater_equal(offset, own.first), pc.less(offset, own.end))
+            inside = pc.or_(inside, pc.fill_null(within, False))  # noqa: FBT003 - pyarrow's signature
+        parts.append(rows.filter(inside))
+    schema = pa.schema([TABLES[name].arrow.field(column) for column in columns])
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _is_beside(group: Group, own: Range) -> bool:
+    """Whether a group overlaps a range; a send without an offset may stand in the group before or behind its record's."""
+    margin = (own.end - own.first) // 8 if group.unknown else 0
+    return group.first < own.end + margin and group.last >= own.first - margin
+
+
+def sieve(own: Range, rows: PartitionRows, can_lead: Sequence[int]) -> Sieved:
+    """Look for anything suspect in one range.
+
+    rows:  sends, reads and logs of the range (sends without offset may be others'), and all polls.
+    """
+    sends, reads = rows.columns("sends"), rows.columns("reads")
+    told = Sieved(range=own, clean=True, figures=_figures(sends, reads))
+    placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
+    chosen = np.flatnonzero(_is_final(rows))
+    # Without a complete final read nothing is clean, nor where a transaction or a corrupt record has to be judged.
+    told.clean = bool(chosen.size and (sends["txn_id"] == UNKNOWN).all() and (reads["value"] != UNKNOWN).all())
+    final = np.full(own.end - own.first, UNKNOWN, np.int64)  # the value of each offset
+    final[reads["log_offset"][chosen] - own.first] = reads["value"][chosen]
+    sent = np.full(own.end - own.first, UNKNOWN, np.int64)  # the send of each offset
+    sent[sends["log_offset"][placed] - own.first] = placed
+    offsets = np.flatnonzero(final != UNKNOWN)
+    told.clean &= bool((sent[sends["log_offset"][placed] - own.first] == placed).all())
+    _match_open(told, sends, final, sent, offsets)
+    told.strange = _strange(own, reads, sends, sent)
+    told.clean &= len(told.strange) <= LISTED
+    told.strange = told.strange[:LISTED]
+    told.clean &= _is_kept(sends, placed, final, own) and _is_as_sent(own, reads, sends, sent, final)
+    told.clean &= _logs_agree(own, rows.columns("logs"), final, can_lead)
+    _order(told, sends, final, sent, offsets)
+    _ends(told, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)
+    told.figures["records in final logs"] = int(offsets.size)
+    return told
+
+
+def _figures(sends: Columns, reads: Columns) -> dict[str, int]:
+    mine = sends["log_offset"] != UNKNOWN
+    acknowledged = mine & (sends["outcome"] == OK)
+    return {
+        "acknowledged, acks=all": int((acknowledged & (sends["acks"] == -1)).sum()),
+        "acknowledged, acks=1": int((acknowledged & (sends["acks"] == 1)).sum()),
+        "sent, acks=0": int((mine & (sends["acks"] == 0)).sum()),
+        "records read": int(reads["value"].size),
+    }
+
+
+def _is_final(rows: PartitionRows) -> Array:
+    reads = rows.columns("reads")
+    readers = complete_readers(rows.columns("polls"))
+    return np.asarray((reads["phase"] == FINAL) & is_among(reads["process"], readers))
+
+
+def _match_open(told: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
+    """Give sends of unknown offset the place at which their value was read."""
+    open_ = np.flatnonzero(sends["log_offset"] == UNKNOWN)
+    lacking = offsets[sent[offsets] == UNKNOWN]
+    if open_.size and lacking.size:
+        order = open_[np.argsort(sends["value"][open_])]
+        values = sends["value"][order]
+        at = np.minimum(np.searchsorted(values, final[lacking]), values.size - 1)
+        hit = values[at] == final[lacking]
+        sent[lacking[hit]] = order[at[hit]]
+        told.found_open = sends["value"][order[at[hit]]][sends["outcome"][order[at[hit]]] == OK].tolist()
+    told.open_acknowledged = sends["value"][open_[sends["outcome"][open_] == OK]].tolist()
+    told.clean &= max(len(told.found_open), len(told.open_acknowledged)) <= LISTED
+    told.found_open, told.open_acknowledged = told.found_open[:LISTED], told.open_acknowledged[:LISTED]
+
+
+def _strange(own: Range, reads: Columns, sends: Columns, sent: Array) -> list[int]:
+    """Return the values that somebody read here and that were not sent to here."""
+    send = sent[reads["log_offset"] - own.first]
+    odd = send == UNKNOWN
+    if sends["value"].size:
+        odd |= sends["value"][send] != reads["value"]
+    return [int(value) for value in distinct(reads["value"][odd & (reads["value"] != UNKNOWN)])]
+
+
+def _is_kept(sends: Columns, placed: Array, final: Array, own: Range) -> bool:
+    """Whether every acknowledged record stands where it was acknowledged, and none that was refused has a place."""
+    outcome = sends["outcome"][placed]
+    there = final[sends["log_offset"][placed] - own.first] == sends["value"][placed]
+    return bool(there[outcome == OK].all() and not (outcome == FAIL).any())
+
+
+def _is_as_sent(own: Range, reads: Columns, sends: Columns, sent: Array, final: Array) -> bool:
+    """Whether everything that anybody read is what the final log holds there, and was sent and not refused."""
+    place = reads["log_offset"] - own.first
+    send = sent[place]
+    if (send == UNKNOWN).any():
+        return False
+    same = (reads["value"] == final[place]) & (reads["value"] == sends["value"][send])
+    return bool((same & (sends["outcome"][send] != FAIL)).all())
+
+
+def _logs_agree(own: Range, logs: Columns, final: Array, can_lead: Sequence[int]) -> bool:
+    chosen = is_among(logs["node"], np.asarray(sorted(can_lead), np.int64)) & (logs["is_control"] != 1)
+    there = final[logs["log_offset"] - own.first]
+    return not bool((chosen & (there != UNKNOWN) & (logs["value"] != there)).any())
+
+
+def _order(told: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
+    """Look at the order in real time and of each producer."""
+    placed = sent[sent != UNKNOWN]
+    done = np.where(sends["outcome"][placed] == OK, sends["complete_ns"][placed], NEVER)
+    told.least_placed = int(done.min(initial=NEVER))
+    known = offsets[sent[offsets] != UNKNOWN]
+    if placed.size == 0:
+        return
+    send, values = sent[known], final[known]
+    invoke = sends["invoke_ns"][send]
+    done = np.where(sends["outcome"][send] == OK, sends["complete_ns"][send], NEVER)
+    behind = np.append(np.minimum.accumulate(done[::-1])[::-1][1:], NEVER)
+    told.clean &= not bool((invoke > behind).any())
+    told.least_done, told.greatest_invoke = int(done.min(initial=NEVER)), int(invoke.max(initial=-1))
+    unread = np.zeros(sends["value"].size, bool)
+    unread[placed] = True
+    unread[send] = False
+    told.clean &= _ascends(told, np.concatenate([values, sends["value"][unread]]))
+
+
+def _ascends(told: Sieved, values: Array) -> bool:
+    """Tell whether each producer's values ascend; note their ends. Those that are sent and not read stand behind."""
+    process = values >> 40
+    narrow = process.astype(np.int16) if process.max() < 1 << 15 else process
+    order = np.argsort(narrow, kind="stable")
+    ordered = values[order]
+    first = np.flatnonzero(np.append(True, narrow[order][1:] != narrow[order][:-1]))
+    least, greatest = np.minimum.reduceat(ordered, first), np.maximum.reduceat(ordered, first)
+    names = process[order][first].tolist()
+    told.values = {name: ends for name, *ends in zip(names, least.tolist(), greatest.tolist(), strict=True)}  # type: ignore[misc]
+    return bool((ordered[1:] > ordered[:-1]).all())
+
+
+def _ends(told: Sieved, logs: Columns, offsets: Array, can_lead: Sequence[int]) -> None:
+    """Look for holes, which are none of ours where no log of a leader was recorded."""
+    leaders = is_among(logs["node"], np.asarray(sorted(can_lead), np.int64))
+    if offsets.size == 0 and not leaders.any():
+        return
+    present = np.zeros(told.range.end - told.range.first, bool)
+    present[offsets] = True
+    present[logs["log_offset"][leaders] - told.range.first] = True
+    there = np.flatnonzero(present)
+    told.first_offset = told.range.first + int(there[0])
+    told.last_offset = told.range.first + int(there[-1])
+    if leaders.any():
+        told.clean &= bool(there.size == there[-1] - there[0] + 1)
+
+
+def without_offset(recording: Recording, topic_partition: str) -> dict[str, int]:
+    """Return the figures of sends whose offset nobody knows: they belong to no range."""
+    told: dict[str, int] = {}
+    paths = recording.files["sends"].get(topic_partition, [])
+    chosen = (group for group in groups("sends", paths) if group.unknown)
+    for rows in read_groups("sends", chosen, ("log_offset", "acks", "outcome")):
+        open_ = rows.filter(pc.is_null(rows["log_offset"]))
+        sends = PartitionRows({"sends": open_}).columns("sends")
+        ok = sends["outcome"] == OK
+        told = added([told, {
+            "acknowledged, acks=all": int((ok & (sends["acks"] == -1)).sum()),
+            "acknowledged, acks=1": int((ok & (sends["acks"] == 1)).sum()),
+            "sent, acks=0": int((sends["acks"] == 0).sum()),
+        }])  # fmt: skip
+    return told
+
+
+def fold(sieved: Sequence[Sieved]) -> list[Range]:
+    """Return the ranges that have to be judged together: unclean ones, what crosses borders, and what they depend on."""
+    suspect = [not told.clean for told in sieved]
+    for told in sieved:
+        # What stands here and was sent to elsewhere completed when nobody here can tell.
+        homes = [own.least_placed for own in sieved if any(_may_hold(own, value) for value in told.strange)]
+        told.least_done = min([told.least_done, *homes])
+    _cross_in_time(sieved, suspect)
+    _cross_in_producers(sieved, suspect)
+    _cross_in_offsets(sieved, suspect)
+    found = {value for told in sieved for value in told.found_open}
+    if any(value not in found for told in sieved for value in told.open_acknowledged):
+        suspect = [True] * len(sieved)
+    _depend(sieved, suspect)
+    return [told.range for told, odd in zip(sieved, suspect, strict=True) if odd]
+
+
+def _cross_in_time(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
+    least, where = NEVER, -1
+    for place in range(len(sieved) - 1, -1, -1):
+        if sieved[place].greatest_invoke > least:
+            suspect[place] = suspect[where] = True
+        if sieved[place].least_done < least:
+            least, where = sieved[place].least_done, place
+
+
+def _cross_in_producers(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
+    greatest: dict[int, int] = {}
+    for place, told in enumerate(sieved):
+        for process, (low, high) in told.values.items():
+            suspect[place] |= low <= greatest.get(process, -1)
+            greatest[process] = max(greatest.get(process, -1), high)
+
+
+def _cross_in_offsets(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
+    told = [(place, own) for place, own in enumerate(sieved) if own.first_offset >= 0]
+    for (one, before), (other, after) in pairwise(told):
+        if after.first_offset != before.last_offset + 1:
+            for place in range(one, other + 1):
+                suspect[place] = True
+
+
+def _depend(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
+    """Add what a suspect range is compared with: the same producers' values elsewhere, the least completion behind, the next range."""
+    odd = [place for place, is_odd in enumerate(suspect) if is_odd]
+    for place in odd:
+        behind = range(place + 1, len(sieved))
+        if behind:
+            suspect[min(behind, key=lambda other: sieved[other].least_done)] = True
+            suspect[place + 1] = True
+        for other, told in enumerate(sieved):
+            suspect[other] |= any(_may_hold(told, value) for value in sieved[place].strange)
+            suspect[other] |= any(
+                process in told.values and told.values[process][0] <= high and told.values[process][1] >= low
+                for process, (low, high) in sieved[place].values.items()
+            )
+
+
+def _may_hold(told: Sieved, value: int) -> bool:
+    low, high = told.values.get(value >> 40, (0, -1))
+    return low <= value <= high
+
+
+def gaps_between(anomalies: pa.Table, judged: Sequence[Range]) -> pa.Table:
+    """Leave out holes that only come from ranges that were not read again."""
+    if anomalies.num_rows == 0:
+        return anomalies
+    ends = {own.end for own in judged} - {own.first for own in judged}
+    kinds, first = anomalies["kind"].to_pylist(), anomalies["log_offset"].to_pylist()
+    after = anomalies["other_offset"].to_pylist()
+    kept = [
+        kind != "gap" or not any(low is not None and low <= end < (high or 0) for end in ends)
+        for kind, low, high in zip(kinds, first, after, strict=True)
+    ]
+    return anomalies.filter(pa.array(kept))
+
+
+def added(figures: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add figures up."""
+    total: dict[str, int] = {}
+    for own in figures:
+        for name, count in own.items():
+            total[name] = total.get(name, 0) + count
+    return total

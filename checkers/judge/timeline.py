@@ -1,0 +1,702 @@
+"""A partition's committed history as facts for `guarantees`: built from metadata, registrations and faults.
+
+The order is the metadata log's. Client events are placed into it by the harness's clock, and by leader
+epochs where those are known, because the observer of the metadata log sees a commit a little late.
+A record may have been lost at any election between the last proof of its presence and the leader epoch
+that stands in its place; it was permitted to be lost if one of those elections permits it.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec.structs import replace
+
+from tribunal.checkers.guarantees import (
+    Acknowledged,
+    CutLive,
+    Elected,
+    Exposed,
+    Fact,
+    How,
+    JoinedIsr,
+    LeadershipChanged,
+    Ledger,
+    LogStartMoved,
+    Promise,
+    ProvenLoss,
+    Settings,
+    SettingsChanged,
+    ShutDownUncleanly,
+    WasRead,
+)
+from tribunal.results.metadata import NO_LEADER, RECOVERING, State
+
+OBSERVATION_LAG_NS: Final = 500_000_000
+MOST_REPLICAS: Final = 1 << 15
+DOWN: Final = frozenset({"stop", "killed", "exit"})
+CONFIG_OF_TOPIC: Final = 2
+GROUP_LOG: Final = "__consumer_offsets"
+TRANSACTION_LOG: Final = "__transaction_state"
+CONFIG_OF_BROKER: Final = 4
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's life as the metadata log knows it. `clean` None: nobody recorded its previous epoch."""
+
+    metadata_offset: int
+    at_ns: int
+    node: int
+    broker_epoch: int
+    clean: bool | None
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault whose proof says that records from an offset on left a node's disk."""
+
+    node: int
+    from_offset: int
+    injected_ns: int
+    alive: bool
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment of the partition's history: what happened and the state after it.
+
+    from_offset:  the facts hold only for records at or beyond this offset (a proven loss).
+    changed:      the partition's own state changed here.
+    fenced:       brokers that were registered and fenced.
+    """
+
+    at_ns: int
+    facts: tuple[Fact, ...]
+    state: State
+    settings: Settings
+    from_offset: int = 0
+    changed: bool = False
+    fenced: tuple[int, ...] = ()
+
+    def concerns(self, log_offset: int) -> bool:
+        """Whether the facts hold for a record there; where the offset is unknown (-1), only what holds for every record."""
+        return self.from_offset <= max(log_offset, 0)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one record that is missing, or of an offset that was exposed.
+
+    log_offset:      -1 unknown: an acknowledgement of a repeated batch does not say it.
+    acks:            as acknowledged (-1, 1), 0 when sent without, None when nobody acknowledged it.
+    invoke_ns:       its acknowledgement lies at or after this.
+    complete_ns:     when that acknowledgement had arrived, None unknown.
+    leader_epoch:    of the log it was acknowledged in, None unknown.
+    exposed_ns, exposed_epoch:  first observation of a high watermark beyond it.
+    since_ns:        it was there before `invoke_ns`, from here on at the latest: what disks lost meanwhile counts.
+    read_ns:         when a consumer first received it; seen_ns: when one last did.
+    replaced_epoch:  leader epoch of what stands at or behind its offset in the final log; None: nothing does.
+    below_log_start: it is gone by order: the log start moved past it, or its key was written again in a compacted topic.
+    """
+
+    log_offset: int
+    acks: int | None
+    invoke_ns: int
+    complete_ns: int | None = None
+    leader_epoch: int | None = None
+    exposed_ns: int | None = None
+    exposed_epoch: int | None = None
+    since_ns: int | None = None
+    read_ns: int | None = None
+    seen_ns: int | None = None
+    replaced_epoch: int | None = None
+    below_log_start: bool = False
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """A promise and the moment it was judged at: the election that permits the loss, or the last that could not."""
+
+    promise: Promise
+    election: Elected | None
+    leader_epoch: int
+    at_ns: int | None
+    isr: tuple[int, ...]
+
+
+class Timeline:
+    """One partition's history; answers what was promised to its records."""
+
+    def __init__(self, entries: list[Entry], settings: Settings) -> None:
+        self.entries = entries
+        self.settings = settings
+        self._times = [entry.at_ns for entry in entries]
+        self._epochs = [entry.state.leader_epoch for entry in entries]
+        self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
+        self._memory: dict[tuple[object, ...], Judgement] = {}
+
+    @property
+    def can_lead(self) -> tuple[int, ...]:
+        """Replicas that may lead in the end: the final ISR and ELR."""
+        return tuple(sorted({*self.entries[-1].state.isr, *self.entries[-1].state.elr})) if self.entries else ()
+
+    @property
+    def leaders(self) -> tuple[tuple[int, int], ...]:
+        """(leader epoch, leader) of every epoch in which somebody led, as committed."""
+        led = {
+            entry.state.leader_epoch: entry.state.leader for entry in self.entries if entry.state.leader != NO_LEADER
+        }
+        return tuple(sorted(led.items()))
+
+    def leader_epoch_at(self, at_ns: int) -> int | None:
+        """Return the leader epoch committed at that time, as far as it was observed."""
+        position = bisect_right(self._times, at_ns)
+        return self.entries[position - 1].state.leader_epoch if position else None
+
+    def offsets_of_interest(self, first: int, end: int) -> list[int]:
+        """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
+        return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
+
+    def memory_lost(self, rule: str) -> Judgement | None:
+        """Return the first election, as judged by this rule, of a replica that was permitted to lack records and so does not know their producers.
+
+        A last known leader (or, without ELR, a member of the ISR) with a proven loss, or whoever led after an unclean
+        election. A producer numbers its records anew, in all its partitions, when one leader does not know it (KIP-360).
+        """
+        poorer = (entry for entry, fact, poor in self._elections() if poor or fact.how in (How.UNCLEAN, How.RECOVERY))
+        return next((_excused(entry, rule) for entry in poorer), None)
+
+    def ends_lost(self, since_ns: int, rule: str = "R9") -> Judgement | None:
+        """Return the first election since then, as judged by this rule, that was permitted to take a transaction's end from this partition.
+
+        A leader may lack the marker, or the transaction log's entry, that its predecessor had; and one that was elected
+        uncleanly aborts every transaction that its log leaves open, also one whose commit was decided (KIP-704).
+        """
+        poorer = (
+            entry
+            for entry, fact, poor in self._elections()
+            if entry.at_ns >= since_ns
+            if poor or fact.how is How.RECOVERY or (fact.how is not How.CLEAN and entry.settings.allows_unclean(fact))
+        )
+        return next((_excused(entry, rule) for entry in poorer), None)
+
+    def _elections(self) -> Iterator[tuple[Entry, Elected, bool]]:
+        """Yield each election, and whether its winner has a proven loss that is permitted to count."""
+        lost: dict[int, None] = {}
+        for entry in self.entries:
+            for fact in entry.facts:
+                match fact:
+                    case ProvenLoss(node=node):
+                        lost[node] = None
+                    case JoinedIsr(node=node):
+                        lost.pop(node, None)
+                    case Elected():
+                        may = fact.how is How.LAST_KNOWN or not entry.settings.elr
+                        yield entry, fact, may and fact.leader in lost
+                    case _:
+                        pass  # says nothing of what a leader knows
+
+    def judge(self, record: Record) -> Judgement:
+        """Say whether the record had to survive: permitted by any election that may have lost it is permitted."""
+        if not self.entries:
+            return _without_metadata(record, self.settings)
+        start = self._position(record.invoke_ns, record.leader_epoch)
+        judgement = self._judged_from(start, record)
+        # Who answered is known by its leader epoch only; else it may have been a leader that had been deposed already.
+        earlier = self._before_deposed(start, record) if record.leader_epoch is None else iter(())
+        others = (self._judged_from(place, record) for place in earlier if judgement.promise.must_survive)
+        return next((other for other in others if not other.promise.must_survive), judgement)
+
+    def _judged_from(self, start: int, record: Record) -> Judgement:
+        """Judge a record that was acknowledged, or an offset that was shown, when so many entries had been."""
+        since = start if record.since_ns is None else min(start, self._position(record.since_ns, None))
+        exposed = self._exposure(record, start)
+        read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
+        seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
+        answered = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
+        if record.replaced_epoch is not None and self._known_epoch(answered, read) > record.replaced_epoch:
+            # What stands there is older than the record: somebody who had kept an older log was elected later (KIP-704).
+            record = replace(record, replaced_epoch=None)
+        reach = bisect_right(self._loss_offsets, record.log_offset)
+        places = (since, start, answered, exposed, read, seen)
+        key = (*places, reach, record.acks, record.replaced_epoch, record.below_log_start)
+        if key not in self._memory:
+            self._memory[key] = self._judge(record, *places)
+        return self._memory[key]
+
+    def _position(self, at_ns: int, leader_epoch: int | None) -> int:
+        """Return how many entries lie before a client event, by its time unless its leader epoch knows better."""
+        position = bisect_right(self._times, at_ns)
+        if leader_epoch is not None and leader_epoch in self._epochs:
+            first = bisect_left(self._epochs, leader_epoch) + 1
+            last = bisect_right(self._epochs, leader_epoch)
+            position = min(max(position, first), last)
+        return max(position, 1)
+
+    def _known_epoch(self, answered: int, read: int | None) -> int:
+        """Return the leader epoch in which the record was there at the latest, by its answer and its first reader."""
+        return self.entries[max(answered, read or 0) - 1].state.leader_epoch
+
+    def _before_deposed(self, position: int, record: Record) -> Iterator[int]:
+        """Yield the positions before the elections that a leader may not have heard of when it answered.
+
+        A deposed leader that is cut off or paused goes on to answer acks=1 and ListOffsets until somebody tells it, and
+        its answer does not say in which epoch it was given. It has been told once it is in the ISR of another; one
+        that leaves it within the lag of observation need not have heard. With acks=all it can answer only where the new
+        leader was not in its ISR: behind an election that was not clean.
+        """
+        for place in range(1, position):
+            before, entry = self.entries[place - 1].state, self.entries[place]
+            if before.leader in (NO_LEADER, entry.state.leader):
+                continue
+            if record.acks == -1 and any(isinstance(fact, Elected) and fact.how is How.CLEAN for fact in entry.facts):
+                continue
+            if not self._is_told(before.leader, place, position, record.invoke_ns):
+                yield place
+
+    def _is_told(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
+        """Whether a leader that was deposed at a place is known to have been in the ISR of its successors before that time."""
+        heard_ns = self.entries[place].at_ns + OBSERVATION_LAG_NS
+        ends_ns = [*self._times[place + 1 : position], at_ns]
+        isrs = [entry.state.isr for entry in self.entries[place:position]]
+        return any(deposed in isr and end_ns > heard_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
+
+    def _lost_between(self, log_offset: int, since: int, start: int) -> list[int]:
+        """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""
+        lost: dict[int, None] = {}
+        cut_live: dict[int, None] = {}
+        for entry in self.entries[since:start]:
+            for fact in entry.facts if entry.concerns(log_offset) else ():
+                match fact:
+                    case CutLive(node=node):
+                        cut_live[node] = None
+                    case ShutDownUncleanly(node=node) if node in cut_live:
+                        lost[node] = None
+                    case ProvenLoss(node=node):
+                        lost[node] = None
+                    case JoinedIsr(node=node) | Elected(leader=node):
+                        lost.pop(node, None)
+                        cut_live.pop(node, None)
+                    case _:
+                        pass  # takes nothing off a disk, and puts nothing back
+        return list(lost)
+
+    def _exposure(self, record: Record, start: int) -> int | None:
+        if record.exposed_ns is None:
+            return None
+        if record.exposed_ns == record.invoke_ns:  # that it was shown is all that is known of it
+            return start
+        lag = 0 if record.exposed_epoch is not None else OBSERVATION_LAG_NS
+        return max(start, self._position(record.exposed_ns + lag, record.exposed_epoch))
+
+    def _judge(
+        self, record: Record, since: int, start: int, answered: int, exposed: int | None, read: int | None, seen: int
+    ) -> Judgement:
+        before = self.entries[start - 1]
+        ledger = Ledger(before.settings, lost=self._lost_between(record.log_offset, since, start))
+        if record.acks is not None:
+            meanwhile = [entry.state.isr for entry in self.entries[start:answered]]
+            certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
+            ledger.add(Acknowledged(record.acks, before.state.isr, before.state.leader, certain))
+        if record.below_log_start:
+            ledger.add(LogStartMoved())
+        judgement = _judgement(ledger, before) if record.below_log_start else None
+        last = before
+        for position in range(start, len(self.entries) + 1):
+            _observe(ledger, position, exposed, read, last.state.isr)
+            if position == len(self.entries):
+                break
+            entry = self.entries[position]
+            if record.replaced_epoch is not None and entry.state.leader_epoch > record.replaced_epoch:
+                break
+            if entry.concerns(record.log_offset):
+                for fact in entry.facts:
+                    ledger.add(fact)
+                if position >= seen and _may_lose(entry) and (judgement is None or judgement.promise.must_survive):
+                    judgement = _judgement(ledger, entry)
+            last = entry
+        return judgement if judgement is not None else _judgement(ledger, last)
+
+
+def _observe(ledger: Ledger, position: int, exposed: int | None, read: int | None, isr: tuple[int, ...]) -> None:
+    if position == exposed:
+        ledger.add(Exposed(isr))
+    if position == read:
+        ledger.add(WasRead())
+
+
+def _may_lose(entry: Entry) -> bool:
+    return any(isinstance(fact, Elected | CutLive) for fact in entry.facts)
+
+
+def _excused(entry: Entry, rule: str) -> Judgement:
+    election = next(fact for fact in entry.facts if isinstance(fact, Elected))
+    promise = Promise(rule=rule, violations=())
+    return Judgement(promise, election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+
+
+def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
+    return Judgement(ledger.promise(), ledger.election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+
+
+def _without_metadata(record: Record, settings: Settings) -> Judgement:
+    """Nothing is known of the partition's elections: nothing is excused, but for what acks=0 never promised."""
+    ledger = Ledger(settings)
+    if record.acks is not None:
+        ledger.add(Acknowledged(record.acks, (), NO_LEADER))
+    if record.below_log_start:
+        ledger.add(LogStartMoved())
+    if record.exposed_ns is not None or record.read_ns is not None:
+        ledger.add(WasRead())
+    return Judgement(ledger.promise(), None, -1, None, ())
+
+
+class History:
+    """What a whole run's timelines are made of: read once, then `timeline` per partition."""
+
+    def __init__(
+        self, metadata: pa.Table, nodes: pa.Table, faults: pa.Table, admin: pa.Table, settings: Mapping[str, Any] | None
+    ) -> None:
+        self._metadata = metadata.sort_by("metadata_offset")
+        self._at_ns = _filled(self._metadata["at_ns"].to_pylist())
+        self._types = self._metadata["record_type"].cast(pa.string()).to_pylist()
+        self._given = settings
+        self._nodes = nodes.sort_by("at_ns").to_pylist()
+        self._faults = faults.to_pylist()
+        self._unclean_orders = _unclean_orders(admin)
+        self.registrations = list(self._registrations())
+
+    def timeline(self, topic: str, partition: int) -> Timeline:
+        """Return the partition's history; one without entries when its metadata was not recorded."""
+        positions = self._positions(topic, partition)
+        losses = self._losses(topic, partition)
+        builder = _Builder(topic, self._given, losses, self.registrations, self._unclean_orders)
+        records = [self._record(position) for position in positions]
+        for index, (record_type, body, offset, at_ns) in enumerate(records):
+            following = records[index + 1] if index + 1 < len(records) else None
+            if following is not None and following[0] == "RegisterBrokerRecord" and following[3] == at_ns:
+                builder.expect(following[1]["broker_id"], following[2])
+            builder.add(record_type, body, offset=offset, at_ns=at_ns)
+        return builder.timeline()
+
+    def memory_lost(self, rule: str = "R8") -> Judgement | None:
+        """Return the run's first election of a leader that was permitted not to know its producers, nor all records."""
+        found = (self.timeline(*partition).memory_lost(rule) for partition in self.partitions())
+        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
+
+    def ends_lost(
+        self, transactional_id: str | None, partitions: Iterable[tuple[str, int]], since_ns: int
+    ) -> Judgement | None:
+        """Return the first election since then that was permitted to take a transaction's end, from its log or a partition.
+
+        transactional_id:  None: of any transaction, whichever log it has.
+        """
+        logs = [place for place in self.partitions() if place[0] == TRANSACTION_LOG]
+        if transactional_id is not None and logs:
+            logs = [(TRANSACTION_LOG, _hashed(transactional_id) % len(logs))]
+        found = (self.timeline(*place).ends_lost(since_ns) for place in (*partitions, *logs))
+        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
+
+    def positions_lost(self) -> Judgement | None:
+        """Return the run's first election that was permitted to take what groups had committed, or the end of a transaction of theirs."""
+        homes = [place for place in self.partitions() if place[0] in (GROUP_LOG, TRANSACTION_LOG)]
+        found = (self.timeline(*place).ends_lost(0, "R11") for place in homes)
+        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
+
+    def _record(self, position: int) -> tuple[str, Any, int, int]:
+        body = msgspec.json.decode(self._metadata["body"][position].as_py())
+        return self._types[position], body, self._metadata["metadata_offset"][position].as_py(), self._at_ns[position]
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """Return all partitions that the metadata names, in order."""
+        created = self._metadata.filter(pc.equal(self._metadata["record_type"].cast(pa.string()), "PartitionRecord"))
+        pairs = zip(created["topic"].to_pylist(), created["partition"].to_pylist(), strict=True)
+        return sorted({(topic, partition) for topic, partition in pairs if topic is not None and partition is not None})
+
+    def _positions(self, topic: str, partition: int) -> list[int]:
+        own = pc.and_(
+            pc.equal(self._metadata["topic"].cast(pa.string()), topic), pc.equal(self._metadata["partition"], partition)
+        )
+        shared = pc.is_in(
+            self._metadata["record_type"].cast(pa.string()),
+            value_set=pa.array(["RegisterBrokerRecord", "BrokerRegistrationChangeRecord", "ConfigRecord"]),
+        )
+        chosen = pc.or_(pc.fill_null(own, False), pc.fill_null(shared, False))  # noqa: FBT003 - pyarrow's signature
+        return [position for position, wanted in enumerate(chosen.to_pylist()) if wanted]
+
+    def _registrations(self) -> Iterator[Registration]:
+        """Pair each committed registration with what the broker said about its former life."""
+        said = {
+            (row["node"], row["broker_epoch"]): row["previous_broker_epoch"]
+            for row in self._nodes
+            if row["event"] == "registered" and row["previous_broker_epoch"] is not None
+        }
+        known: dict[int, int] = {}
+        for position, record_type in enumerate(self._types):
+            if record_type != "RegisterBrokerRecord":
+                continue
+            body = msgspec.json.decode(self._metadata["body"][position].as_py())
+            node, epoch = body["broker_id"], body["broker_epoch"]
+            if node in known and known[node] != epoch:
+                previous = said.get((node, epoch))
+                yield Registration(
+                    metadata_offset=self._metadata["metadata_offset"][position].as_py(),
+                    at_ns=self._at_ns[position],
+                    node=node,
+                    broker_epoch=epoch,
+                    clean=None if previous is None else previous == known[node],
+                )
+            known[node] = epoch
+
+    def _losses(self, topic: str, partition: int) -> list[Loss]:
+        losses = []
+        for fault in self._faults:
+            for lost in fault["lost_from_offset"] or ():
+                here = lost["topic"] is None or (lost["topic"] == topic and lost["partition"] == partition)
+                if here and lost["node"] is not None and fault["injected_ns"] is not None:
+                    first = lost["log_offset"] or 0
+                    for at_ns, alive in self._moments(lost["node"], fault):
+                        losses.append(Loss(node=lost["node"], from_offset=first, injected_ns=at_ns, alive=alive))
+        return losses
+
+    def _moments(self, node: int, fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
+        """Return when a fault may have taken a node's data, and whether its process ran on.
+
+        A fault of many episodes is recorded by the beginning of the first; the power may have failed in any of them.
+        """
+        began_ns = fault["injected_ns"]
+        alive = self._alive(node, began_ns)
+        ends_ns = [
+            row["at_ns"]
+            for row in self._nodes
+            if row["node"] == node and row["event"] in DOWN and began_ns < row["at_ns"]
+            if fault["healed_ns"] is None or row["at_ns"] <= fault["healed_ns"]
+        ]
+        return [(began_ns, alive), *((at_ns, False) for at_ns in ends_ns if alive)]
+
+    def _alive(self, node: int, at_ns: int) -> bool:
+        """Whether the node's process ran at that moment, by the last thing recorded of it."""
+        last = None
+        for row in self._nodes:
+            if row["node"] == node and row["at_ns"] <= at_ns and row["event"] in (*DOWN, "start", "registered"):
+                last = row["event"]
+        return last is not None and last not in DOWN
+
+
+def _hashed(text: str) -> int:
+    """Return Java's `hashCode` of a string without its sign, by which coordinators are chosen."""
+    units = text.encode("utf-16-be")
+    hashed = 0
+    for index in range(0, len(units), 2):
+        hashed = (31 * hashed + int.from_bytes(units[index : index + 2])) & 0xFFFFFFFF
+    return hashed & 0x7FFFFFFF
+
+
+def _filled(times: list[int | None]) -> list[int]:
+    """Unknown times take the one before; observed times never go back along the log."""
+    filled, last = [], 0
+    for at_ns in times:
+        last = max(last, at_ns or 0)
+        filled.append(last)
+    return filled
+
+
+def _unclean_orders(admin: pa.Table) -> list[tuple[int, int]]:
+    """Return the intervals in which an operator had asked for an unclean election."""
+    return [
+        (row["invoke_ns"], (row["complete_ns"] or row["invoke_ns"]) + OBSERVATION_LAG_NS)
+        for row in admin.to_pylist()
+        if row["api"] == "elect_leaders" and "unclean" in (row["arguments"] or "").lower()
+    ]
+
+
+class _Builder:
+    """Folds metadata records into entries."""
+
+    def __init__(
+        self,
+        topic: str,
+        given: Mapping[str, Any] | None,
+        losses: list[Loss],
+        registrations: list[Registration],
+        orders: list[tuple[int, int]],
+    ) -> None:
+        self._topic = topic
+        self._given = given
+        self._of_cluster: dict[str, Any] = {}
+        self._of_topic: dict[str, Any] = {}
+        self._losses = losses
+        self._by_offset = {registration.metadata_offset: registration for registration in registrations}
+        self._registered_ns: dict[int, int] = {}
+        self._fenced: dict[int, None] = {}
+        self._orders = orders
+        self._expected: tuple[int, int] | None = None  # a broker, and the offset of its registration right behind
+        self._state: State | None = None
+        self._entries: list[Entry] = []
+
+    def expect(self, node: int, offset: int) -> None:
+        """Know that the next record is followed at once by this broker's registration."""
+        self._expected = (node, offset)
+
+    def add(self, record_type: str, body: Mapping[str, Any], *, offset: int, at_ns: int) -> None:
+        """Take in the next committed record that concerns the partition."""
+        self._add_live_cuts(until_ns=at_ns)
+        expected, self._expected = self._expected, None
+        match record_type:
+            case "RegisterBrokerRecord":
+                self._on_registered(body["broker_id"], offset, at_ns)
+                self._fence(body["broker_id"], fenced=body.get("fenced", True))
+            case "BrokerRegistrationChangeRecord":
+                if body.get("fenced", 0):
+                    self._fence(body["broker_id"], fenced=body["fenced"] == 1)
+            case "ConfigRecord":
+                self._on_config(body, at_ns)
+            case "PartitionRecord":
+                self._state = State.created_by(body)
+                self._append(at_ns, (), changed=True)
+            case "PartitionChangeRecord" if self._state is not None:
+                self._on_change(self._without_unclean(self._state, body, expected, at_ns), body, at_ns)
+            case _:
+                pass  # other records do not change who holds what
+
+    def timeline(self) -> Timeline:
+        """Return what was built."""
+        self._add_live_cuts(until_ns=1 << 62)
+        return Timeline(self._entries, self._settings())
+
+    def _append(self, at_ns: int, facts: tuple[Fact, ...], from_offset: int = 0, *, changed: bool = False) -> None:
+        if self._state is None:
+            return
+        entry = Entry(
+            at_ns=at_ns,
+            facts=facts,
+            state=self._state,
+            settings=self._settings(),
+            from_offset=from_offset,
+            changed=changed,
+            fenced=tuple(sorted(self._fenced)),
+        )
+        self._entries.append(entry)
+
+    def _fence(self, node: int, *, fenced: bool) -> None:
+        if fenced:
+            self._fenced[node] = None
+        else:
+            self._fenced.pop(node, None)
+
+    def _add_live_cuts(self, until_ns: int) -> None:
+        due = [loss for loss in self._losses if loss.alive and loss.injected_ns <= until_ns]
+        for loss in due:
+            self._losses.remove(loss)
+            at_ns = max([loss.injected_ns, *(entry.at_ns for entry in self._entries[-1:])])
+            self._append(at_ns, (CutLive(loss.node),), loss.from_offset)
+
+    def _on_registered(self, node: int, offset: int, at_ns: int) -> None:
+        """A new life: what its disk lost since the former life's registration counts from here on."""
+        former_ns = self._registered_ns.get(node, -1)
+        for loss in self._losses:
+            if loss.node == node and former_ns < loss.injected_ns <= at_ns:
+                self._append(at_ns, (ProvenLoss(node),), loss.from_offset)
+        registration = self._by_offset.get(offset)
+        if registration is not None and registration.clean is False:
+            self._append(at_ns, (ShutDownUncleanly(node),))
+        self._registered_ns[node] = at_ns
+
+    def _on_config(self, body: Mapping[str, Any], at_ns: int) -> None:
+        of_topic = body.get("resource_type") == CONFIG_OF_TOPIC and body.get("resource_name") == self._topic
+        of_cluster = body.get("resource_type") == CONFIG_OF_BROKER and not body.get("resource_name")
+        if not of_topic and not of_cluster:
+            return
+        layer = self._of_topic if of_topic else self._of_cluster
+        if body.get("value") is None:
+            layer.pop(body["name"], None)
+        else:
+            layer[body["name"]] = body["value"]
+        self._append(at_ns, (SettingsChanged(self._settings()),))
+
+    def _without_unclean(
+        self, before: State, body: Mapping[str, Any], expected: tuple[int, int] | None, at_ns: int
+    ) -> State:
+        """Return the state that a change began with: without a member that this very change drops as unclean.
+
+        What an unclean registration does to partitions is written before it, in the same batch; and where it
+        empties ISR and ELR the same change elects the last known leader (SPEC 2.2.5, 2.6.4).
+        """
+        registration = self._by_offset.get(expected[1]) if expected is not None else None
+        if expected is None or registration is None or registration.clean is not False:
+            return before
+        after = before.changed_by(body)
+        node = expected[0]
+        if node not in (*before.isr, *before.elr) or node in (*after.isr, *after.elr):
+            return before
+        self._on_registered(node, expected[1], at_ns)
+        return msgspec.structs.replace(
+            before,
+            isr=tuple(member for member in before.isr if member != node),
+            elr=tuple(member for member in before.elr if member != node),
+        )
+
+    def _on_change(self, before: State, body: Mapping[str, Any], at_ns: int) -> None:
+        after = before.changed_by(body)
+        facts: list[Fact] = []
+        if after.leader_epoch != before.leader_epoch:
+            facts.append(self._leadership(before, after, at_ns))
+        elif len(after.isr) > 0:
+            # Only a leader adds members, and only those that have caught up (KIP-966: past its high watermark).
+            facts += [JoinedIsr(node) for node in after.isr if node not in before.isr and node != after.leader]
+        if len(after.replicas) != len(before.replicas):
+            self._state = after
+            facts.append(SettingsChanged(self._settings()))
+        self._state = after
+        self._append(at_ns, tuple(facts), changed=True)
+
+    def _leadership(self, before: State, after: State, at_ns: int) -> Fact:
+        if after.leader == NO_LEADER or (after.leader == before.leader and after.replicas != before.replicas):
+            return LeadershipChanged()
+        return Elected(
+            leader=after.leader,
+            how=self._how(before, after),
+            empty=not before.isr and not before.elr,
+            ordered=any(first <= at_ns <= last for first, last in self._orders),
+            last_known=before.last_known or None,
+        )
+
+    def _how(self, before: State, after: State) -> How:
+        chosen_from = {*before.isr, *before.elr}
+        unclean = (after.recovery == RECOVERING and before.recovery != RECOVERING) or after.leader not in chosen_from
+        if not unclean:
+            return How.CLEAN
+        if before.isr or before.elr:
+            return How.UNCLEAN
+        settings = self._settings()
+        if settings.recovery != "off":
+            return How.RECOVERY
+        # SPEC 2.6.4: exactly one recorded id, elected although it cannot be known to hold everything.
+        return How.LAST_KNOWN if settings.elr and before.last_known == (after.leader,) else How.UNCLEAN
+
+    def _settings(self) -> Settings:
+        replicas = len(self._state.replicas) if self._state is not None else MOST_REPLICAS
+        return settings_from(self._given, {**self._of_cluster, **self._of_topic}, replicas)
+
+
+def settings_from(given: Mapping[str, Any] | None, recorded: Mapping[str, Any], replication_factor: int) -> Settings:
+    """Return the settings in force: recorded changes over what the nodes were started with.
+
+    given:  Kafka's names, as the manifest's `settings`; None: unknown, then the strictest reading holds.
+    """
+    strictest = {"min.insync.replicas": MOST_REPLICAS} if given is None else {}
+    values = {**strictest, **(given or {}), **recorded}
+    zookeeper = values.get("mode") == "zookeeper"
+    manager = _true(values.get("unclean.recovery.manager.enabled", False))
+    strategy = str(values.get("unclean.recovery.strategy", "balanced")).lower()
+    return Settings(
+        min_isr=int(values.get("min.insync.replicas", 1)),
+        replication_factor=replication_factor,
+        elr=not zookeeper and _true(values.get("eligible.leader.replicas.enable", True)),
+        unclean=_true(values.get("unclean.leader.election.enable", False)),
+        recovery=strategy if manager and strategy != "none" else "off",
+        high_watermark_needs_min_isr=not zookeeper,
+    )
+
+
+def _true(value: object) -> bool:
+    return value is True or str(value).lower() == "true"

@@ -1,0 +1,64 @@
+"""What aborted transactions wrote is in the log, and no read_committed consumer may ever receive it.
+
+Looks at polls with isolation read_committed and at the values that aborted transactions sent. Transactions' own polls are
+`transactions`' business (G1a).
+"""
+
+from typing import Final
+
+import numpy as np
+
+from tribunal.checkers.api import (
+    UNKNOWN,
+    Context,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    anomalies,
+    distinct,
+    is_among,
+    nothing,
+)
+from tribunal.checkers.judge.steps import ABORTED, SEND
+from tribunal.results.recording import WORDS
+
+TABLES: Final = ("polls", "reads", "sends")
+READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
+KINDS: Final = {
+    "aborted_read": Kind(Meaning.VIOLATION, "a read_committed consumer received what an aborted transaction wrote"),
+}
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Look for aborted values among what read_committed polls returned.
+
+    returns:  one row per offset and value.
+    source:   KIP-98, "Guarantees"; SPEC I14.
+    """
+    if not (rows.columns("sends")["txn_id"] != UNKNOWN).any():
+        return Found(nothing())
+    steps, polls, reads = context.steps(), rows.columns("polls"), rows.columns("reads")
+    aborted = distinct(steps["value"][(steps["kind"] == SEND) & (steps["outcome"] == ABORTED)])
+    suspects = np.flatnonzero(is_among(reads["value"], aborted) & (reads["value"] != UNKNOWN))
+    committed = polls["isolation"] == READ_COMMITTED
+    asked = distinct((polls["process"][committed].astype(np.int64) << 40) + polls["poll_index"][committed])
+    asking = (reads["process"][suspects].astype(np.int64) << 40) + reads["poll_index"][suspects]
+    suspects = suspects[is_among(asking, asked)]
+    pairs = np.unique(np.stack([reads["log_offset"][suspects], reads["value"][suspects]], axis=1), axis=0)
+    found = anomalies("aborted_read", log_offset=pairs[:, 0], value=pairs[:, 1])
+    return Found(found, {"records of aborted transactions": int(aborted.size)})
+
+
+SQL: Final = """
+SELECT DISTINCT r.run_id, r.topic, r.partition, 'aborted_read' AS kind, r.log_offset, r.value, CAST(NULL AS INT) AS acks,
+       CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns, CAST(NULL AS INT) AS leader_epoch,
+       CAST(NULL AS BIGINT) AS other_offset
+FROM reads r
+JOIN polls p ON r.run_id = p.run_id AND r.topic = p.topic AND r.partition = p.partition AND r.process = p.process
+            AND r.poll_index = p.poll_index AND p.isolation = 'read_committed'
+JOIN txn_steps s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
+                AND s.kind = 'send' AND s.outcome = 'aborted'
+SEMI JOIN (SELECT DISTINCT run_id, topic, partition FROM sends WHERE txn_id IS NOT NULL) t
+  ON r.run_id = t.run_id AND r.topic = t.topic AND r.partition = t.partition
+"""

@@ -1,0 +1,119 @@
+"""A transaction is visible whole or not at all, also one whose end nobody was told of.
+
+Looks at what complete final reads with isolation read_committed returned, partition by partition; the fold puts a transaction's
+parts together. What a committed transaction lacks is `lost_writes`' business, and what of an aborted one is visible
+`aborted_reads`': here those of unknown outcome are judged, which may have gone either way, but not both.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tribunal.checkers.api import (
+    FINAL,
+    UNKNOWN,
+    Array,
+    Context,
+    Folded,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    anomalies,
+    distinct,
+    is_among,
+    nothing,
+)
+from tribunal.checkers.judge.steps import OPEN, SEND
+from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
+from tribunal.results.recording import WORDS
+
+TABLES: Final = ("sends", "polls", "reads")
+READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
+KINDS: Final = {
+    "torn": Kind(Meaning.VIOLATION, "one part of a transaction is visible, another one is not", is_about_ends=True),
+}
+
+
+def committed_final_reads(rows: PartitionRows) -> Array | None:
+    """Return the rows of `reads` that complete final reads with isolation read_committed received; None: there were none."""
+    polls, reads, final = rows.columns("polls"), rows.columns("reads"), rows.derived(final_reads)
+    chosen = (polls["phase"] == FINAL) & (polls["isolation"] == READ_COMMITTED)
+    readers = np.intersect1d(complete_readers(polls), polls["process"][chosen])
+    # A read that came to the end and returned nothing is one, too: nothing is visible there.
+    return final[is_among(reads["process"][final], readers)] if readers.size else None
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Count what of each open transaction's sends is visible here; the fold compares."""
+    if not (rows.columns("sends")["txn_id"] != UNKNOWN).any():
+        return Found(nothing())
+    steps = context.steps()
+    open_ = np.flatnonzero((steps["kind"] == SEND) & (steps["outcome"] == OPEN) & (steps["value"] != UNKNOWN))
+    read = rows.derived(committed_final_reads)
+    if read is None or open_.size == 0:
+        return Found(nothing())
+    seen = is_among(steps["value"][open_], distinct(rows.columns("reads")["value"][read]))
+    # One whose send was never answered may not even have left the producer.
+    answered = is_among(steps["value"][open_], distinct(_answered(rows)))
+    parts = {"seen": steps["txn"][open_[seen]].tolist(), "missing": steps["txn"][open_[~seen & answered]].tolist()}
+    begins = {str(txn): int(at) for txn, at in zip(steps["txn"][open_], steps["begin_ns"][open_], strict=True)}
+    return Found(nothing(), summary=parts | {"begins": begins})
+
+
+def _answered(rows: PartitionRows) -> Array:
+    """Return the values that are known to have been written where the log still begins before them."""
+    sends, polls = rows.columns("sends"), rows.columns("polls")
+    start = int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0))
+    return np.asarray(sends["value"][(sends["log_offset"] != UNKNOWN) & (sends["log_offset"] >= start)])
+
+
+def fold(summaries: Sequence[Mapping[str, Any]], context: Context) -> Folded:
+    """Find transactions of which one partition shows something and another one lacks something."""
+    seen = {txn for summary in summaries for txn in summary["seen"]}
+    missing = {txn for summary in summaries for txn in summary["missing"]}
+    torn = sorted(seen & missing)
+    begins = {int(txn): at for summary in summaries for txn, at in summary["begins"].items()}
+    return Folded(
+        anomalies("torn", at_ns=[begins[txn] for txn in torn], detail=[f"transaction T{txn}" for txn in torn]),
+        {},
+    )
+
+
+SQL: Final = """
+WITH readers AS (
+  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
+  GROUP BY run_id, topic, partition, process
+  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
+     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
+     AND MAX(CASE WHEN isolation = 'read_committed' THEN 1 ELSE 0 END) = 1
+), visible AS (
+  SELECT DISTINCT r.run_id, r.topic, r.partition, r.value FROM reads r
+  JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
+  WHERE r.phase = 'final'
+), judged AS (
+  SELECT DISTINCT run_id, topic, partition FROM readers
+), parts AS (
+  SELECT s.run_id, s.txn, s.begin_ns,
+         CASE WHEN v.value IS NOT NULL THEN 1 ELSE 0 END AS seen,
+         CASE WHEN v.value IS NULL AND a.value IS NOT NULL THEN 1 ELSE 0 END AS missing
+  FROM txn_steps s
+  JOIN judged j ON s.run_id = j.run_id AND s.topic = j.topic AND s.partition = j.partition
+  SEMI JOIN (SELECT DISTINCT run_id, topic, partition FROM sends WHERE txn_id IS NOT NULL) t
+    ON s.run_id = t.run_id AND s.topic = t.topic AND s.partition = t.partition
+  LEFT JOIN visible v ON s.run_id = v.run_id AND s.topic = v.topic AND s.partition = v.partition AND s.value = v.value
+  LEFT JOIN (SELECT s.run_id, s.topic, s.partition, s.value FROM sends s
+             JOIN (SELECT run_id, topic, partition, COALESCE(MAX(log_start_offset), 0) AS start_offset
+                   FROM polls WHERE phase = 'final' GROUP BY run_id, topic, partition) p
+               ON s.run_id = p.run_id AND s.topic = p.topic AND s.partition = p.partition
+             WHERE s.log_offset >= p.start_offset) a
+    ON s.run_id = a.run_id AND s.topic = a.topic AND s.partition = a.partition AND s.value = a.value
+  WHERE s.kind = 'send' AND s.outcome = 'info' AND s.value IS NOT NULL
+)
+SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, 'torn' AS kind,
+       CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
+       CAST(NULL AS BIGINT) AS invoke_ns, MIN(begin_ns) AS at_ns, CAST(NULL AS INT) AS leader_epoch,
+       CAST(NULL AS BIGINT) AS other_offset, CONCAT('transaction T', CAST(txn AS STRING)) AS detail
+FROM parts GROUP BY run_id, txn HAVING MAX(seen) = 1 AND MAX(missing) = 1
+"""

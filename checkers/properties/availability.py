@@ -1,0 +1,215 @@
+"""How available a partition was: figures, never a verdict. Slow is not wrong.
+
+An interval without acknowledgement counts from one acknowledgement to the next of the same acks, if it is a second or longer and
+something was sent in it. A fault's recovery is the time from its injection to the first acknowledgement of a record that was sent
+after it, for the partition that took longest. Latencies (send to acknowledgement) are given per phase and acks: counted in
+buckets that grow by an eighth, so that partitions can be added up; a percentile is at most that much too high.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tribunal.checkers.api import (
+    OK,
+    Array,
+    Columns,
+    Context,
+    Folded,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    anomalies,
+    nothing,
+)
+
+TABLES: Final = ("sends",)
+LEAST_NS: Final = 1_000_000_000
+LEVELS: Final = (-1, 1)
+STEPS_PER_DOUBLING: Final = 6  # 2 ** (1/6) is 1.12
+KINDS: Final = {"unavailable": Kind(Meaning.NOTE, "nothing was acknowledged for a second or longer")}
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Return the intervals without an acknowledgement: invoke_ns is where it begins, at_ns where it ends."""
+    sends = rows.columns("sends")
+    return _found(sends, _recovery(sends, context), _latency(sends, context))
+
+
+def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found:
+    """Do the same for a partition that comes in pieces: of each only what may bound an interval is kept."""
+    recovery: dict[str, dict[str, int]] = {}
+    latency: dict[str, dict[str, dict[str, int]]] = {}
+    thin: list[pa.Table] = []
+    for rows in pieces:
+        sends = rows.columns("sends")
+        thin.append(rows.table("sends").take(pa.array(_bounds(sends))))
+        for index, by_acks in _recovery(sends, context).items():
+            own = recovery.setdefault(index, {})
+            own.update({acks: min(took, own.get(acks, took)) for acks, took in by_acks.items()})
+        for phase, counts in _latency(sends, context).items():
+            for acks, buckets in counts.items():
+                told = latency.setdefault(phase, {}).setdefault(acks, {})
+                told.update({bucket: told.get(bucket, 0) + count for bucket, count in buckets.items()})
+    if not thin:
+        return Found(nothing())
+    return _found(PartitionRows({"sends": pa.concat_tables(thin)}).columns("sends"), recovery, latency)
+
+
+def _bounds(sends: Columns) -> Array:
+    """Return the rows with the least and the greatest invocation and acknowledgement of each tenth of an interval and acks.
+
+    An interval begins with the last acknowledgement of a tenth and ends with the first of another, with whole tenths between:
+    what was sent inside of it is seen by these rows as well as by all.
+    """
+    chosen = []
+    for column, own in (("invoke_ns", sends["acks"] != 0), ("complete_ns", sends["outcome"] == OK)):
+        rows = np.flatnonzero(own)
+        order = rows[np.lexsort((sends[column][rows], sends["acks"][rows]))]
+        tenth = sends[column][order] // (LEAST_NS // 10)
+        new = (tenth[1:] != tenth[:-1]) | (sends["acks"][order][1:] != sends["acks"][order][:-1])
+        chosen += [order[np.append(True, new)[: order.size]], order[np.append(new, True)[: order.size]]]
+    return np.unique(np.concatenate(chosen))
+
+
+def _found(sends: Columns, recovery: dict[str, Any], latency: dict[str, Any]) -> Found:
+    tables = [_intervals(sends, acks) for acks in LEVELS]
+    unavailable = {str(acks): _lengths(table) for acks, table in zip(LEVELS, tables, strict=True) if table.num_rows}
+    summary = {"unavailable": unavailable, "recovery": recovery, "latency": latency}
+    return Found(pa.concat_tables(tables), summary=summary if any(summary.values()) else None)
+
+
+def _intervals(sends: Columns, acks: int) -> pa.Table:
+    own = sends["acks"] == acks
+    done = np.sort(sends["complete_ns"][own & (sends["outcome"] == OK)])
+    wide = np.flatnonzero(np.diff(done) >= LEAST_NS)
+    start, end = done[wide], done[wide + 1]
+    if start.size:
+        asked = np.sort(sends["invoke_ns"][own])
+        tried = np.searchsorted(asked, end, "left") > np.searchsorted(asked, start, "right")
+        start, end = start[tried], end[tried]
+    return anomalies("unavailable", acks=np.full(start.size, acks), invoke_ns=start, at_ns=end)
+
+
+def _lengths(intervals: pa.Table) -> list[int]:
+    lengths = intervals["at_ns"].to_numpy() - intervals["invoke_ns"].to_numpy()
+    return [int(lengths.size), int(lengths.sum()), int(lengths.max())]
+
+
+def _recovery(sends: Columns, context: Context) -> dict[str, dict[str, int]]:
+    """Return per fault and acks the time to the first acknowledgement of what was sent after the injection."""
+    found: dict[str, dict[str, int]] = {}
+    faults = context.of_run("faults").select(["index", "injected_ns"]).to_pylist()
+    if not any(fault["injected_ns"] is not None for fault in faults):
+        return found
+    for acks in LEVELS:
+        own = (sends["acks"] == acks) & (sends["outcome"] == OK)
+        order = np.argsort(sends["invoke_ns"][own], kind="stable")
+        asked, done = sends["invoke_ns"][own][order], sends["complete_ns"][own][order]
+        first_done = np.minimum.accumulate(done[::-1])[::-1]
+        for fault in faults:
+            place = asked.size if fault["injected_ns"] is None else int(np.searchsorted(asked, fault["injected_ns"]))
+            if place < asked.size:
+                took = int(first_done[place]) - fault["injected_ns"]
+                found.setdefault(str(fault["index"]), {})[str(acks)] = took
+    return found
+
+
+def _latency(sends: Columns, context: Context) -> dict[str, dict[str, dict[str, int]]]:
+    """Return counts per phase, acks and bucket."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for phase in context.of_run("phases").select(["name", "start_ns", "end_ns"]).to_pylist():
+        end_ns = np.iinfo(np.int64).max if phase["end_ns"] is None else phase["end_ns"]
+        for acks in LEVELS:
+            chosen = (sends["acks"] == acks) & (sends["outcome"] == OK)
+            chosen &= (sends["invoke_ns"] >= phase["start_ns"]) & (sends["invoke_ns"] < end_ns)
+            took = sends["complete_ns"][chosen] - sends["invoke_ns"][chosen]
+            if took.size:
+                buckets, counts = np.unique(_bucket(took), return_counts=True)
+                told = {str(bucket): int(count) for bucket, count in zip(buckets, counts, strict=True)}
+                found.setdefault(phase["name"], {})[str(acks)] = told
+    return found
+
+
+def _bucket(took_ns: Array) -> Array:
+    microseconds = np.maximum(took_ns, 1_000) / 1_000
+    return np.asarray(np.ceil(np.log2(microseconds) * STEPS_PER_DOUBLING).astype(np.int64))
+
+
+def _bucket_end_ns(bucket: int) -> int:
+    return round(2 ** (bucket / STEPS_PER_DOUBLING) * 1_000)
+
+
+def fold(summaries: Sequence[Mapping[str, Any]], context: Context) -> Folded:
+    """Add the partitions up: the figures `unavailable`, `recovery` and `latency` of the report."""
+    unavailable = [
+        {"topic": summary["topic"], "partition": summary["partition"], "acks": int(acks), "intervals": count,
+         "total_ns": total, "longest_ns": longest}
+        for summary in summaries
+        for acks, (count, total, longest) in summary["unavailable"].items()
+    ]  # fmt: skip
+    return Folded(
+        nothing(), {"unavailable": unavailable, "recovery": _slowest(summaries), "latency": _percentiles(summaries)}
+    )
+
+
+def _slowest(summaries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    slowest: dict[tuple[int, int], tuple[int, str, int]] = {}
+    for summary in summaries:
+        for index, by_acks in summary["recovery"].items():
+            for acks, took in by_acks.items():
+                place = (int(index), int(acks))
+                slowest[place] = max(slowest.get(place, (-1, "", 0)), (took, summary["topic"], summary["partition"]))
+    return [
+        {"fault": index, "acks": acks, "recovery_ns": took, "topic": topic, "partition": partition}
+        for (index, acks), (took, topic, partition) in sorted(slowest.items())
+    ]
+
+
+def _percentiles(summaries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    counts: dict[tuple[str, int], dict[int, int]] = {}
+    for summary in summaries:
+        for phase, by_acks in summary["latency"].items():
+            for acks, buckets in by_acks.items():
+                own = counts.setdefault((phase, int(acks)), {})
+                for bucket, count in buckets.items():
+                    own[int(bucket)] = own.get(int(bucket), 0) + count
+    return [
+        {"phase": phase, "acks": acks, "count": sum(own.values()), "p50_ns": _percentile(own, 0.5),
+         "p99_ns": _percentile(own, 0.99), "most_ns": _bucket_end_ns(max(own))}
+        for (phase, acks), own in counts.items()
+    ]  # fmt: skip
+
+
+def _percentile(counts: Mapping[int, int], share: float) -> int:
+    wanted, seen = share * sum(counts.values()), 0
+    for bucket in sorted(counts):
+        seen += counts[bucket]
+        if seen >= wanted:
+            return _bucket_end_ns(bucket)
+    return 0
+
+
+def detail(anomaly: Mapping[str, Any]) -> str:
+    """Say how long it was."""
+    first, last = anomaly["invoke_ns"], anomaly["at_ns"]
+    return f"{(last - first) / 1e9:.3f} s from {first / 1e9:.3f} s on"
+
+
+SQL: Final = """
+WITH steps AS (
+  SELECT run_id, topic, partition, acks, complete_ns AS at_ns,
+         LAG(complete_ns) OVER (PARTITION BY run_id, topic, partition, acks ORDER BY complete_ns) AS invoke_ns
+  FROM sends WHERE outcome = 'ok' AND acks <> 0
+)
+SELECT DISTINCT t.run_id, t.topic, t.partition, 'unavailable' AS kind, CAST(NULL AS BIGINT) AS log_offset,
+       CAST(NULL AS BIGINT) AS value, t.acks, t.invoke_ns, t.at_ns, CAST(NULL AS INT) AS leader_epoch,
+       CAST(NULL AS BIGINT) AS other_offset
+FROM steps t JOIN sends s
+  ON t.run_id = s.run_id AND t.topic = s.topic AND t.partition = s.partition AND t.acks = s.acks
+ AND s.invoke_ns > t.invoke_ns AND s.invoke_ns < t.at_ns
+WHERE t.at_ns - t.invoke_ns >= 1000000000
+"""

@@ -1,0 +1,124 @@
+"""Money is moved, never made: what a bank workload's accounts hold adds up to nothing.
+
+A transfer is a transaction of two records, one that takes and one that gives; their keys are `<account>:<amount>` and their
+worker class is `transactional-bank`. The kernel adds up the amounts that a partition's complete final read with isolation
+read_committed returned; the fold adds up the partitions. Where an acknowledged record is missing the sum says nothing new:
+`lost_writes` judges the loss itself, and then a sum is a fact, no verdict.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tribunal.checkers.api import (
+    UNKNOWN,
+    Array,
+    Context,
+    Folded,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    anomalies,
+    nothing,
+    sends_of_reads,
+)
+from tribunal.checkers.properties.atomicity import committed_final_reads
+from tribunal.checkers.properties.lost_writes import acknowledged_sends
+
+TABLES: Final = ("sends", "polls", "reads")
+WORKER_CLASS: Final = "transactional-bank"
+KINDS: Final = {
+    "unbalanced": Kind(
+        Meaning.VIOLATION, "the accounts do not add up to nothing: money was made or lost", is_about_ends=True
+    ),
+    "unbalanced_by_loss": Kind(Meaning.NOTE, "the accounts do not add up, and acknowledged records are missing"),
+    "unjudged": Kind(Meaning.UNJUDGED, "no complete final read with isolation read_committed of every account"),
+}
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Add up the transfers that are visible in this partition.
+
+    source:  redpanda chaos, tx_money; jepsen.tests.bank.
+    """
+    sends = rows.columns("sends")
+    words = rows.words("sends", "worker_class")
+    if WORKER_CLASS not in words:
+        return Found(nothing())
+    transfers = sends["worker_class"] == words.index(WORKER_CLASS)
+    read = rows.derived(committed_final_reads)
+    if read is None:
+        return Found(nothing(), summary={"sum": 0, "records": 0, "missing": 0, "read": False})
+    send = rows.derived(sends_of_reads)[read]
+    visible = np.zeros(transfers.size, bool)
+    visible[send[send != UNKNOWN]] = True
+    chosen = np.flatnonzero(visible & transfers)
+    missing = int((acknowledged_sends(sends, context) & transfers & ~visible).sum())
+    total = int(_amounts(rows, chosen).sum())
+    return Found(nothing(), summary={"sum": total, "records": int(chosen.size), "missing": missing, "read": True})
+
+
+def _amounts(rows: PartitionRows, chosen: Array) -> Array:
+    keys = rows.table("sends")["key"].take(chosen).to_pylist()
+    return np.array([_amount(key) for key in keys], np.int64)
+
+
+def _amount(key: str | None) -> int:
+    text = (key or "").rpartition(":")[2]
+    return int(text) if text.removeprefix("-").isdigit() else 0
+
+
+def fold(summaries: Sequence[Mapping[str, Any]], context: Context) -> Folded:
+    """Add up the partitions."""
+    total, missing = (sum(summary[name] for summary in summaries) for name in ("sum", "missing"))
+    figures = {"transfers' records": sum(summary["records"] for summary in summaries), "sum of all accounts": total}
+    if not all(summary["read"] for summary in summaries):
+        return Folded(anomalies("unjudged", log_offset=[UNKNOWN]), figures)
+    if total == 0:
+        return Folded(nothing(), figures)
+    kind = "unbalanced_by_loss" if missing else "unbalanced"
+    return Folded(anomalies(kind, detail=[f"all accounts together hold {total}"]), figures)
+
+
+SQL: Final = """
+WITH readers AS (
+  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
+  GROUP BY run_id, topic, partition, process
+  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
+     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
+     AND MAX(CASE WHEN isolation = 'read_committed' THEN 1 ELSE 0 END) = 1
+), visible AS (
+  SELECT DISTINCT r.run_id, r.topic, r.partition, r.value FROM reads r
+  JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
+  WHERE r.phase = 'final'
+), transfers AS (
+  SELECT s.run_id, s.topic, s.partition, s.value, s.outcome, s.acks, c.value AS committed_value, s.txn_id,
+         COALESCE(TRY_CAST(SPLIT_PART(s.key, ':', 2) AS BIGINT), 0) AS amount
+  FROM sends s LEFT JOIN committed c ON s.run_id = c.run_id AND s.value = c.value
+  WHERE s.worker_class = 'transactional-bank'
+), parts AS (
+  SELECT t.run_id, t.topic, t.partition,
+         SUM(CASE WHEN v.value IS NOT NULL THEN t.amount ELSE 0 END) AS total,
+         MAX(CASE WHEN v.value IS NOT NULL THEN 1 ELSE 0 END) AS was_read,
+         SUM(CASE WHEN v.value IS NULL AND t.outcome = 'ok' AND t.acks <> 0
+                   AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL) THEN 1 ELSE 0 END) AS missing
+  FROM transfers t
+  LEFT JOIN visible v ON t.run_id = v.run_id AND t.topic = v.topic AND t.partition = v.partition AND t.value = v.value
+  GROUP BY t.run_id, t.topic, t.partition
+), judged AS (
+  SELECT p.run_id, SUM(p.total) AS total, SUM(p.missing) AS missing,
+         MIN(CASE WHEN r.run_id IS NULL THEN 0 ELSE 1 END) AS is_read
+  FROM parts p LEFT JOIN (SELECT DISTINCT run_id, topic, partition FROM readers) r
+    ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition
+  GROUP BY p.run_id
+)
+SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
+       CASE WHEN is_read = 0 THEN 'unjudged' WHEN missing > 0 THEN 'unbalanced_by_loss' ELSE 'unbalanced' END AS kind,
+       CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
+       CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns, CAST(NULL AS INT) AS leader_epoch,
+       CAST(NULL AS BIGINT) AS other_offset,
+       CASE WHEN is_read = 1 THEN CONCAT('all accounts together hold ', CAST(CAST(total AS BIGINT) AS STRING)) END AS detail
+FROM judged WHERE is_read = 0 OR total <> 0
+"""

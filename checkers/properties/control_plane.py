@@ -1,0 +1,367 @@
+"""The committed metadata keeps its own rules: ISR, ELR, leaders, recovery, elections and who may join.
+
+Looks at what the quorum committed, never at what nodes believe: an impossible state there is a violation even
+if no record was lost. Elections are judged as VERDICTS.md says under "violations by themselves".
+"""
+
+import json
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tribunal.checkers.api import ANOMALY, Found, Kind, Meaning, PartitionRows
+from tribunal.checkers.guarantees import VIOLATIONS, Elected, How, JoinedIsr, ShutDownUncleanly
+from tribunal.checkers.judge.timeline import Entry, History, Timeline
+from tribunal.results.metadata import NO_LEADER, RECOVERING
+
+TABLES: Final = ("metadata", "nodes", "faults")
+KINDS: Final = {
+    "isr_outside_replicas": Kind(
+        Meaning.VIOLATION, "the committed ISR or ELR names a broker that is no replica (SPEC I7)"
+    ),
+    "isr_and_elr_overlap": Kind(
+        Meaning.VIOLATION, "a broker is in the committed ISR and in the ELR (KIP-966, SPEC I7)"
+    ),
+    "elr_beside_full_isr": Kind(
+        Meaning.VIOLATION, "the ELR is not empty although the ISR has min ISR members (KIP-966)"
+    ),
+    "leader_outside_isr": Kind(Meaning.VIOLATION, "the committed leader is not in the committed ISR (SPEC I10)"),
+    "recovering_with_others": Kind(Meaning.VIOLATION, "RECOVERING with more than one ISR member (KIP-704, SPEC I12)"),
+    "fenced_replica_joined": Kind(Meaning.VIOLATION, "a fenced broker joined the ISR (KIP-841, KIP-903, SPEC I11)"),
+    "broker_epoch_back": Kind(
+        Meaning.VIOLATION, "a broker registered with an epoch not above its last (KIP-380, SPEC I2)"
+    ),
+    "quorum_epoch_back": Kind(Meaning.VIOLATION, "the quorum epoch goes back along the metadata log (SPEC I2)"),
+    "quorum_epoch_raised_by_return": Kind(
+        Meaning.NOTE, "the quorum elected anew when a voter came back that had been cut off (KIP-996)"
+    ),
+    **{name: Kind(Meaning.VIOLATION, sentence) for name, sentence in VIOLATIONS.items()},
+}
+CUT_OFF: Final = frozenset({"isolate", "half_open", "half-open"})
+RETURN_NS: Final = 3_000_000_000
+Row = dict[str, Any]
+
+
+def timeline_kernel(timeline: Timeline) -> Found:
+    """Walk one partition's committed states; return one row per state that may not be.
+
+    source:  SPEC 7 (I7, I10, I11, I12), VERDICTS.md "Violations by themselves".
+    """
+    rows: list[Row] = []
+    elections = _Elections()
+    for entry in timeline.entries:
+        rows += [_row(kind, entry, detail) for kind, detail in elections.look_at(entry)]
+        if entry.changed:
+            rows += [_row(kind, entry, detail) for kind, detail in _state_faults(entry)]
+            rows += [_row("fenced_replica_joined", entry, f"broker {node}") for node in _fenced_joins(entry)]
+    return Found(pa.Table.from_pylist(rows, schema=ANOMALY), {"metadata changes": len(timeline.entries)})
+
+
+def _row(kind: str, entry: Entry, detail: str) -> Row:
+    state = entry.state
+    leader = None if state.leader == NO_LEADER else state.leader
+    return dict.fromkeys(ANOMALY.names) | {
+        "kind": kind,
+        "at_ns": entry.at_ns,
+        "node": leader,
+        "leader_epoch": state.leader_epoch,
+        "detail": f"{detail}: ISR {list(state.isr)}, ELR {list(state.elr)}, leader {state.leader}".removeprefix(": "),
+    }
+
+
+def _state_faults(entry: Entry) -> list[tuple[str, str]]:
+    state = entry.state
+    isr, elr = dict.fromkeys(state.isr), dict.fromkeys(state.elr)
+    faults = []
+    if any(node not in state.replicas for node in (*isr, *elr)):
+        faults.append(("isr_outside_replicas", f"replicas {list(state.replicas)}"))
+    if any(node in elr for node in isr):
+        faults.append(("isr_and_elr_overlap", ""))
+    if elr and len(isr) >= entry.settings.effective_min_isr:
+        faults.append(("elr_beside_full_isr", f"effective min ISR {entry.settings.effective_min_isr}"))
+    if state.leader != NO_LEADER and state.leader not in isr:
+        faults.append(("leader_outside_isr", ""))
+    if state.recovery == RECOVERING and len(isr) > 1:
+        faults.append(("recovering_with_others", ""))
+    return faults
+
+
+def _fenced_joins(entry: Entry) -> list[int]:
+    return [fact.node for fact in entry.facts if isinstance(fact, JoinedIsr) and fact.node in entry.fenced]
+
+
+class _Elections:
+    """Judges elections by themselves, for any record below the high watermark of the last full ISR."""
+
+    def __init__(self) -> None:
+        self._holders: tuple[int, ...] | None = None  # of what was exposed with a full enough ISR; None: unknown
+        self._least_min_isr = 0
+        self._unclean: dict[int, None] = {}
+        self._replicas: tuple[int, ...] = ()
+
+    def look_at(self, entry: Entry) -> list[tuple[str, str]]:
+        """Take in the next entry; return what is wrong with its election."""
+        found: list[tuple[str, str]] = []
+        for fact in entry.facts:
+            match fact:
+                case ShutDownUncleanly(node=node):
+                    self._unclean[node] = None
+                case JoinedIsr(node=node):
+                    self._unclean.pop(node, None)
+                case Elected():
+                    found += self._judge(fact, entry)
+                case _:
+                    pass  # says nothing of who may be elected
+        self._remember(entry)
+        return found
+
+    def _judge(self, election: Elected, entry: Entry) -> list[tuple[str, str]]:
+        found = []
+        settings = entry.settings
+        allowed = settings.unclean or settings.recovery == "aggressive" or election.ordered
+        if election.how is How.UNCLEAN and not allowed:
+            found.append(("unclean_election_not_allowed", f"broker {election.leader}"))
+        if election.how is How.CLEAN and settings.elr and election.leader in self._unclean:
+            found.append(("clean_election_of_unclean_replica", f"broker {election.leader}"))
+        if election.empty and settings.elr and self._spent() < self._least_min_isr:
+            counts = f"{self._spent()} unclean shutdowns among the holders, {self._least_min_isr} were needed"
+            found.append(("elr_lost_member", counts))
+        if election.how is not How.CLEAN:
+            self._unclean.pop(election.leader, None)
+        return found
+
+    def _spent(self) -> int:
+        if self._holders is None:
+            return self._least_min_isr
+        return sum(node in self._unclean for node in self._holders)
+
+    def _remember(self, entry: Entry) -> None:
+        state, least = entry.state, entry.settings.effective_min_isr
+        isr = tuple(dict.fromkeys(state.isr))
+        if len(isr) >= least:
+            self._holders, self._least_min_isr = isr, least
+        elif state.replicas != self._replicas:
+            self._holders = None  # a reassignment takes holders away by order
+        elif self._holders is not None:
+            joined = [fact.node for fact in entry.facts if isinstance(fact, JoinedIsr)]
+            self._holders = tuple(dict.fromkeys([*self._holders, *joined]))
+            self._least_min_isr = min(self._least_min_isr, least)
+        self._replicas = state.replicas
+
+
+def run_kernel(run: PartitionRows, history: History) -> Found:
+    """Look at epochs along the whole metadata log."""
+    metadata = run.table("metadata").sort_by("metadata_offset")
+    rows: list[Row] = []
+    last_epoch = -1
+    for offset, epoch, at_ns in zip(
+        *(metadata[name].to_pylist() for name in ("metadata_offset", "quorum_epoch", "at_ns")), strict=True
+    ):
+        if epoch < last_epoch:
+            detail = f"quorum epoch {epoch} after {last_epoch}"
+            rows.append(_epoch_row("quorum_epoch_back", offset, at_ns, None, detail))
+        last_epoch = max(last_epoch, epoch)
+    rows += _broker_epochs(metadata)
+    rows += _raised_by_return(metadata, run.table("faults"))
+    return Found(pa.Table.from_pylist(rows, schema=ANOMALY), {"registrations": len(history.registrations)})
+
+
+def _broker_epochs(metadata: pa.Table) -> list[Row]:
+    rows: list[Row] = []
+    known: dict[int, tuple[int, str]] = {}
+    for row in metadata.to_pylist():
+        if row["record_type"] != "RegisterBrokerRecord":
+            continue
+        body = json.loads(row["body"])
+        node, epoch, incarnation = body["broker_id"], body["broker_epoch"], str(body.get("incarnation_id"))
+        former = known.get(node)
+        # The same incarnation only amends its registration and keeps its epoch (SPEC 2.2.2).
+        if former is not None and (epoch < former[0] or (epoch == former[0] and incarnation != former[1])):
+            detail = f"broker epoch {epoch} after {former[0]}"
+            rows.append(_epoch_row("broker_epoch_back", row["metadata_offset"], row["at_ns"], node, detail))
+        known[node] = (epoch, incarnation)
+    return rows
+
+
+def _raised_by_return(metadata: pa.Table, faults: pa.Table) -> list[Row]:
+    """Return the voters whose return was followed by an election, where no other fault can be to blame.
+
+    A voter that hears nobody asks with pre-votes and raises no epoch (KIP-996); machines stall too, so this is no verdict.
+    """
+    times = [time for row in faults.to_pylist() for time in (row["injected_ns"], row["healed_ns"]) if time is not None]
+    epochs = [
+        (row["at_ns"], row["quorum_epoch"]) for row in metadata.to_pylist() if row["at_ns"] is not None
+    ]  # fmt: skip
+    rows = []
+    for row in faults.to_pylist():
+        target, healed_ns = row["resolved_target"] or "", row["healed_ns"]
+        if row["kind"] not in CUT_OFF or not target.startswith("controller") or healed_ns is None:
+            continue
+        until = min([healed_ns + RETURN_NS, *(time for time in times if time > healed_ns)])
+        before = max((epoch for at_ns, epoch in epochs if at_ns <= healed_ns), default=None)
+        after = max((epoch for at_ns, epoch in epochs if healed_ns < at_ns <= until), default=None)
+        if before is not None and after is not None and after > before:
+            detail = f"{target} came back, quorum epoch {after} after {before}"
+            rows.append(dict.fromkeys(ANOMALY.names) | {
+                "kind": "quorum_epoch_raised_by_return", "at_ns": healed_ns, "detail": detail,
+            })  # fmt: skip
+    return rows
+
+
+def _epoch_row(kind: str, offset: int, at_ns: int | None, node: int | None, detail: str) -> Row:
+    return dict.fromkeys(ANOMALY.names) | {
+        "kind": kind,
+        "at_ns": at_ns,
+        "node": node,
+        "detail": f"{detail} at metadata offset {offset}",
+    }
+
+
+SQL: Final = """
+WITH last_facts AS (
+  SELECT e.run_id, e.topic, e.partition, e.position, f.node, MAX(f.position) AS fact_position
+  FROM entries e JOIN entry_facts f
+    ON e.run_id = f.run_id AND e.topic = f.topic AND e.partition = f.partition AND f.position < e.position
+   AND (f.fact IN ('unclean_shutdown', 'joined_isr') OR (f.fact = 'elected' AND f.how <> 'clean'))
+  GROUP BY e.run_id, e.topic, e.partition, e.position, f.node
+), unclean AS (
+  SELECT l.run_id, l.topic, l.partition, l.position, l.node FROM last_facts l JOIN entry_facts f
+    ON l.run_id = f.run_id AND l.topic = f.topic AND l.partition = f.partition AND l.fact_position = f.position
+   AND l.node = f.node AND f.fact = 'unclean_shutdown'
+), elections AS (
+  SELECT e.*, f.node AS elected, f.how, f.is_ordered, f.is_empty FROM entries e JOIN entry_facts f
+    ON e.run_id = f.run_id AND e.topic = f.topic AND e.partition = f.partition AND e.position = f.position
+   AND f.fact = 'elected'
+), stepped AS (
+  SELECT *, CASE WHEN isr_size >= min_isr THEN 1 ELSE 0 END AS is_full,
+    CASE WHEN replicas <> LAG(replicas) OVER (PARTITION BY run_id, topic, partition ORDER BY position) THEN 1
+         ELSE 0 END AS is_moved
+  FROM entries
+), emptied AS (
+  SELECT e.run_id, e.topic, e.partition, e.position, MAX(s.position) AS full_position
+  FROM elections e JOIN stepped s
+    ON e.run_id = s.run_id AND e.topic = s.topic AND e.partition = s.partition AND s.position < e.position AND s.is_full = 1
+  WHERE e.is_empty = 1 AND e.elr_on = 1
+  GROUP BY e.run_id, e.topic, e.partition, e.position
+), leasts AS (
+  SELECT m.run_id, m.topic, m.partition, m.position, m.full_position, MIN(s.min_isr) AS least,
+         MAX(CASE WHEN s.position > m.full_position THEN s.is_moved ELSE 0 END) AS is_moved
+  FROM emptied m JOIN stepped s
+    ON m.run_id = s.run_id AND m.topic = s.topic AND m.partition = s.partition
+   AND s.position >= m.full_position AND s.position < m.position
+  GROUP BY m.run_id, m.topic, m.partition, m.position, m.full_position
+), holders AS (
+  SELECT m.run_id, m.topic, m.partition, m.position, p.node FROM emptied m JOIN members p
+    ON m.run_id = p.run_id AND m.topic = p.topic AND m.partition = p.partition AND m.full_position = p.position
+   AND p.role = 'isr'
+  UNION
+  SELECT m.run_id, m.topic, m.partition, m.position, f.node FROM emptied m JOIN entry_facts f
+    ON m.run_id = f.run_id AND m.topic = f.topic AND m.partition = f.partition
+   AND f.position > m.full_position AND f.position < m.position AND f.fact = 'joined_isr'
+), spent AS (
+  SELECT h.run_id, h.topic, h.partition, h.position, COUNT(u.node) AS spent FROM holders h LEFT JOIN unclean u
+    ON h.run_id = u.run_id AND h.topic = u.topic AND h.partition = u.partition AND h.position = u.position
+   AND h.node = u.node
+  GROUP BY h.run_id, h.topic, h.partition, h.position
+), wrong AS (
+  SELECT run_id, topic, partition, position, 'unclean_election_not_allowed' AS kind,
+         CONCAT('broker ', CAST(elected AS STRING)) AS what
+  FROM elections WHERE how = 'unclean' AND unclean_on = 0 AND is_aggressive = 0 AND is_ordered = 0
+  UNION ALL
+  SELECT e.run_id, e.topic, e.partition, e.position, 'clean_election_of_unclean_replica',
+         CONCAT('broker ', CAST(e.elected AS STRING))
+  FROM elections e SEMI JOIN unclean u
+    ON e.run_id = u.run_id AND e.topic = u.topic AND e.partition = u.partition AND e.position = u.position
+   AND e.elected = u.node
+  WHERE e.how = 'clean' AND e.elr_on = 1
+  UNION ALL
+  SELECT l.run_id, l.topic, l.partition, l.position, 'elr_lost_member',
+         CONCAT(CAST(s.spent AS STRING), ' unclean shutdowns among the holders, ', CAST(l.least AS STRING), ' were needed')
+  FROM leasts l JOIN spent s
+    ON l.run_id = s.run_id AND l.topic = s.topic AND l.partition = s.partition AND l.position = s.position
+  WHERE l.is_moved = 0 AND s.spent < l.least
+  UNION ALL
+  SELECT DISTINCT e.run_id, e.topic, e.partition, e.position, 'isr_outside_replicas', CONCAT('replicas ', e.replicas)
+  FROM entries e JOIN members m
+    ON e.run_id = m.run_id AND e.topic = m.topic AND e.partition = m.partition AND e.position = m.position
+   AND m.role IN ('isr', 'elr')
+  ANTI JOIN (SELECT * FROM members WHERE role = 'replica') r
+    ON e.run_id = r.run_id AND e.topic = r.topic AND e.partition = r.partition AND e.position = r.position
+   AND m.node = r.node
+  WHERE e.is_changed = 1
+  UNION ALL
+  SELECT DISTINCT e.run_id, e.topic, e.partition, e.position, 'isr_and_elr_overlap', ''
+  FROM entries e JOIN members m
+    ON e.run_id = m.run_id AND e.topic = m.topic AND e.partition = m.partition AND e.position = m.position AND m.role = 'isr'
+  JOIN members r
+    ON e.run_id = r.run_id AND e.topic = r.topic AND e.partition = r.partition AND e.position = r.position
+   AND m.node = r.node AND r.role = 'elr'
+  WHERE e.is_changed = 1
+  UNION ALL
+  SELECT run_id, topic, partition, position, 'elr_beside_full_isr', CONCAT('effective min ISR ', CAST(min_isr AS STRING))
+  FROM entries WHERE is_changed = 1 AND elr_size > 0 AND isr_size >= min_isr
+  UNION ALL
+  SELECT e.run_id, e.topic, e.partition, e.position, 'leader_outside_isr', ''
+  FROM entries e ANTI JOIN (SELECT * FROM members WHERE role = 'isr') m
+    ON e.run_id = m.run_id AND e.topic = m.topic AND e.partition = m.partition AND e.position = m.position
+   AND e.leader = m.node
+  WHERE e.is_changed = 1 AND e.leader <> -1
+  UNION ALL
+  SELECT run_id, topic, partition, position, 'recovering_with_others', ''
+  FROM entries WHERE is_changed = 1 AND recovery = 1 AND isr_size > 1
+  UNION ALL
+  SELECT e.run_id, e.topic, e.partition, e.position, 'fenced_replica_joined', CONCAT('broker ', CAST(f.node AS STRING))
+  FROM entries e JOIN entry_facts f
+    ON e.run_id = f.run_id AND e.topic = f.topic AND e.partition = f.partition AND e.position = f.position
+   AND f.fact = 'joined_isr'
+  SEMI JOIN (SELECT * FROM members WHERE role = 'fenced') m
+    ON e.run_id = m.run_id AND e.topic = m.topic AND e.partition = m.partition AND e.position = m.position AND f.node = m.node
+  WHERE e.is_changed = 1
+), epochs AS (
+  SELECT *, MAX(quorum_epoch) OVER (PARTITION BY run_id ORDER BY metadata_offset
+                                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS greatest_before
+  FROM metadata_epochs
+), lives AS (
+  SELECT *, LAG(broker_epoch) OVER life AS former_epoch, LAG(incarnation) OVER life AS former_incarnation
+  FROM registrations WINDOW life AS (PARTITION BY run_id, node ORDER BY metadata_offset)
+), times AS (
+  SELECT run_id, injected_ns AS at_ns FROM faults WHERE injected_ns IS NOT NULL
+  UNION ALL SELECT run_id, healed_ns FROM faults WHERE healed_ns IS NOT NULL
+), returns AS (
+  SELECT f.run_id, f.fault_index, f.resolved_target, f.healed_ns,
+         COALESCE(LEAST(MIN(t.at_ns), f.healed_ns + 3000000000), f.healed_ns + 3000000000) AS until_ns
+  FROM faults f LEFT JOIN times t ON f.run_id = t.run_id AND t.at_ns > f.healed_ns
+  WHERE f.kind IN ('isolate', 'half_open', 'half-open') AND f.resolved_target LIKE 'controller%'
+    AND f.healed_ns IS NOT NULL
+  GROUP BY f.run_id, f.fault_index, f.resolved_target, f.healed_ns
+), raised AS (
+  SELECT r.run_id, r.fault_index, r.resolved_target, r.healed_ns,
+         MAX(CASE WHEN e.at_ns <= r.healed_ns THEN e.quorum_epoch END) AS epoch_before,
+         MAX(CASE WHEN e.at_ns > r.healed_ns AND e.at_ns <= r.until_ns THEN e.quorum_epoch END) AS epoch_after
+  FROM returns r JOIN metadata_epochs e ON r.run_id = e.run_id
+  GROUP BY r.run_id, r.fault_index, r.resolved_target, r.healed_ns
+), found AS (
+  SELECT w.run_id, w.topic, w.partition, w.kind, e.at_ns, NULLIF(e.leader, -1) AS node, e.leader_epoch,
+         CASE WHEN w.what = '' THEN e.description ELSE CONCAT(w.what, ': ', e.description) END AS detail
+  FROM wrong w JOIN entries e
+    ON w.run_id = e.run_id AND w.topic = e.topic AND w.partition = e.partition AND w.position = e.position
+  UNION ALL
+  SELECT run_id, CAST(NULL AS STRING), CAST(NULL AS INT), 'quorum_epoch_back', at_ns, CAST(NULL AS INT), CAST(NULL AS INT),
+         CONCAT('quorum epoch ', CAST(quorum_epoch AS STRING), ' after ', CAST(greatest_before AS STRING),
+                ' at metadata offset ', CAST(metadata_offset AS STRING))
+  FROM epochs WHERE quorum_epoch < greatest_before
+  UNION ALL
+  SELECT run_id, CAST(NULL AS STRING), CAST(NULL AS INT), 'broker_epoch_back', at_ns, node, CAST(NULL AS INT),
+         CONCAT('broker epoch ', CAST(broker_epoch AS STRING), ' after ', CAST(former_epoch AS STRING),
+                ' at metadata offset ', CAST(metadata_offset AS STRING))
+  FROM lives
+  WHERE broker_epoch < former_epoch OR (broker_epoch = former_epoch AND incarnation <> former_incarnation)
+  UNION ALL
+  SELECT run_id, CAST(NULL AS STRING), CAST(NULL AS INT), 'quorum_epoch_raised_by_return', healed_ns, CAST(NULL AS INT),
+         CAST(NULL AS INT), CONCAT(resolved_target, ' came back, quorum epoch ', CAST(epoch_after AS STRING), ' after ',
+                                   CAST(epoch_before AS STRING))
+  FROM raised WHERE epoch_after > epoch_before
+)
+SELECT *, CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
+       CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS other_offset FROM found
+"""

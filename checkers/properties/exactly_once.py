@@ -1,0 +1,152 @@
+"""Consume, transform, produce: every record of the input takes part in exactly one committed transaction of its group.
+
+A transaction belongs to a group if its process commits the group's offset in this partition while the transaction is open (table
+`commits`). What it polled here is its input. Two committed transactions of one group with the same input processed it twice;
+a committed record of the input between others that were processed, and that no transaction of the group may have, was passed over.
+Transactions of unknown outcome accuse nobody and excuse what they polled.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tribunal.checkers.api import (
+    UNKNOWN,
+    Array,
+    Columns,
+    Context,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    anomalies,
+    distinct,
+    is_among,
+    nothing,
+    sends_of_reads,
+)
+from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
+from tribunal.checkers.properties.group_offsets import COMMIT, NEVER
+from tribunal.checkers.properties.lost_writes import final_reads, uncommitted_sends
+
+TABLES: Final = ("sends", "polls", "reads", "commits")
+KINDS: Final = {
+    "processed_twice": Kind(
+        Meaning.VIOLATION, "two committed transactions of one group consumed the same record", is_about_positions=True
+    ),
+    "passed_over": Kind(
+        Meaning.VIOLATION, "no transaction of the group consumed a record, yet later ones were", is_about_rewinds=True
+    ),
+}
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Compare the inputs of a group's transactions with the input partition.
+
+    returns:  one row per record and group: log_offset, value; at_ns: begin of the second transaction.
+    source:   KIP-98, "Guarantees"; KIP-447.
+    """
+    commits = rows.columns("commits")
+    if commits["kind"].size == 0:
+        return Found(nothing())
+    steps = context.steps()
+    polls = np.flatnonzero((steps["kind"] == POLL) & (steps["log_offset"] != UNKNOWN))
+    found, judged = [], 0
+    for group in np.unique(commits["group"]).tolist():
+        own = polls[is_among(steps["txn"][polls], _transactions(steps, commits, group))]
+        committed = own[steps["outcome"][own] == COMMITTED]
+        judged += committed.size
+        found.append(_twice(steps, committed))
+        found.append(_passed_over(rows, context, steps, own, committed))
+    return Found(pa.concat_tables(found) if found else nothing(), {"records consumed exactly once": judged})
+
+
+def _transactions(steps: Columns, commits: Columns, group: int) -> Array:
+    """Return the transactions in which the group's offset was committed, ascending."""
+    own = np.flatnonzero((commits["group"] == group) & (commits["kind"] == COMMIT))
+    txns, first = np.unique(steps["txn"], return_index=True)
+    chosen = []
+    for txn, row in zip(txns.tolist(), first.tolist(), strict=True):
+        end_ns = steps["end_ns"][row] if steps["end_ns"][row] != UNKNOWN else NEVER
+        at_ns = commits["invoke_ns"][own]
+        within = (at_ns >= steps["begin_ns"][row]) & (at_ns <= end_ns)
+        if (within & (commits["process"][own] == steps["process"][row])).any():
+            chosen.append(txn)
+    return np.array(chosen, np.int64)
+
+
+def _twice(steps: Columns, committed: Array) -> pa.Table:
+    pairs = np.unique(np.stack([steps["log_offset"][committed], steps["txn"][committed]], axis=1), axis=0)
+    offsets, counts = np.unique(pairs[:, 0], return_counts=True)
+    offsets = offsets[counts > 1]
+    rows = [committed[steps["log_offset"][committed] == offset] for offset in offsets.tolist()]
+    return anomalies(
+        "processed_twice",
+        log_offset=offsets,
+        value=[int(steps["value"][own].max()) for own in rows],
+        at_ns=[int(steps["begin_ns"][own].max()) for own in rows],
+    )
+
+
+def _passed_over(rows: PartitionRows, context: Context, steps: Columns, own: Array, committed: Array) -> pa.Table:
+    if committed.size == 0:
+        return nothing()
+    reads, final = rows.columns("reads"), rows.derived(final_reads)
+    first, last = int(steps["log_offset"][committed].min()), int(steps["log_offset"][committed].max())
+    offsets = reads["log_offset"][final]
+    final = final[(offsets > first) & (offsets < last)]
+    send = rows.derived(sends_of_reads)[final]
+    visible = ~uncommitted_sends(rows.columns("sends"), context)
+    known = send != UNKNOWN
+    final, send = final[known], send[known]
+    final = final[visible[send]]
+    perhaps = distinct(steps["log_offset"][own[steps["outcome"][own] != ABORTED]])
+    missed = final[~is_among(reads["log_offset"][final], perhaps)]
+    pairs = np.unique(np.stack([reads["log_offset"][missed], reads["value"][missed]], axis=1), axis=0)
+    return anomalies("passed_over", log_offset=pairs[:, 0], value=pairs[:, 1])
+
+
+def detail(anomaly: Mapping[str, Any]) -> str:
+    """Name the record."""
+    return f"the record at {anomaly['log_offset']} of the input"
+
+
+SQL: Final = """
+WITH readers AS (
+  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
+  GROUP BY run_id, topic, partition, process
+  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
+     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
+), visible AS (
+  SELECT DISTINCT r.run_id, r.topic, r.partition, r.log_offset, r.value FROM reads r
+  JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
+  JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
+  LEFT JOIN committed c ON s.run_id = c.run_id AND s.value = c.value
+  WHERE r.phase = 'final' AND (s.txn_id IS NULL OR c.value IS NOT NULL)
+), inputs AS (
+  SELECT DISTINCT s.run_id, s.topic, s.partition, c.group_id, s.txn, s.outcome, s.begin_ns, s.log_offset, s.value
+  FROM txn_steps s JOIN commits c
+    ON s.run_id = c.run_id AND s.topic = c.topic AND s.partition = c.partition AND s.process = c.process
+   AND c.kind = 'commit' AND c.invoke_ns >= s.begin_ns AND (s.end_ns IS NULL OR c.invoke_ns <= s.end_ns)
+  WHERE s.kind = 'poll' AND s.log_offset IS NOT NULL
+), ends AS (
+  SELECT run_id, topic, partition, group_id, MIN(log_offset) AS first_offset, MAX(log_offset) AS last_offset
+  FROM inputs WHERE outcome = 'committed' GROUP BY run_id, topic, partition, group_id
+), found AS (
+  SELECT run_id, topic, partition, 'processed_twice' AS kind, log_offset, MAX(value) AS value, MAX(begin_ns) AS at_ns
+  FROM inputs WHERE outcome = 'committed' GROUP BY run_id, topic, partition, group_id, log_offset
+  HAVING COUNT(DISTINCT txn) > 1
+  UNION ALL
+  SELECT v.run_id, v.topic, v.partition, 'passed_over', v.log_offset, v.value, CAST(NULL AS BIGINT)
+  FROM visible v JOIN ends e
+    ON v.run_id = e.run_id AND v.topic = e.topic AND v.partition = e.partition
+   AND v.log_offset > e.first_offset AND v.log_offset < e.last_offset
+  ANTI JOIN (SELECT * FROM inputs WHERE outcome <> 'aborted') i
+    ON v.run_id = i.run_id AND v.topic = i.topic AND v.partition = i.partition AND e.group_id = i.group_id
+   AND v.log_offset = i.log_offset
+)
+SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS INT) AS leader_epoch,
+       CAST(NULL AS BIGINT) AS other_offset FROM found
+"""

@@ -1,0 +1,231 @@
+"""A group's committed offset is a register: a fetch returns a commit that may be the newest, and never none or an older one.
+
+A commit may have taken effect from its invocation on and surely has when it was answered; one inside of a transaction takes
+effect with that, and one of unknown outcome has when a fetch returned what nobody else committed. A fetch may return any commit
+that was not surely overwritten before it was asked. Where a fault provably took records from a disk the internal topic's records
+may have gone with them: then these are facts, no verdicts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tribunal.checkers.api import (
+    OK,
+    UNKNOWN,
+    Array,
+    Columns,
+    Context,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    anomalies,
+    nothing,
+)
+from tribunal.checkers.judge.steps import ABORTED, COMMITTED, spans
+from tribunal.results.recording import WORDS
+
+TABLES: Final = ("commits",)
+COMMIT: Final = WORDS["commits", "kind"].index("commit")
+NEVER: Final = np.iinfo(np.int64).max
+SENTENCES: Final = {
+    "offset_stale": "a group fetched an offset that a later commit had overwritten",
+    "offset_forgotten": "a group fetched no offset although a commit had been answered",
+    "offset_invented": "a group fetched an offset that nobody committed",
+}
+KINDS: Final = {
+    **{kind: Kind(Meaning.VIOLATION, sentence, is_about_positions=True) for kind, sentence in SENTENCES.items()},
+    **{f"{kind}_after_loss": Kind(Meaning.NOTE, f"{sentence}, after a disk provably lost records")
+       for kind, sentence in SENTENCES.items()},
+}  # fmt: skip
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Look at every fetch of every group.
+
+    returns:  one row per fetch: log_offset what it returned (-1 for none is unknown), other_offset the newest sure commit.
+    source:   KIP-98, "Guarantees"; SPEC 6, group coordinator.
+    """
+    commits = rows.columns("commits")
+    if commits["kind"].size == 0:
+        return Found(nothing())
+    effective = _effective(commits, context)
+    suffix = "_after_loss" if _disk_lost(context) else ""
+    found = []
+    for group in np.unique(commits["group"]).tolist():
+        own = np.flatnonzero(commits["group"] == group)
+        fetches = own[(commits["kind"][own] != COMMIT) & (commits["outcome"][own] == OK)]
+        writes = own[(commits["kind"][own] == COMMIT) & (effective[1][own] != ABORTED)]
+        _prove(commits, effective, writes, fetches)
+        register = _Register(commits, effective, writes)
+        found += [(*register.wrong(fetch), fetch) for fetch in fetches.tolist()]
+    tables = [_row(commits, kind + suffix, newest, fetch) for kind, newest, fetch in found if kind]
+    return Found(pa.concat_tables(tables) if tables else nothing(), {"offset fetches of groups": len(found)})
+
+
+def _effective(commits: Columns, context: Context) -> tuple[Array, Array]:
+    """Return when each commit had surely taken effect (NEVER: nobody knows) and whether it did (steps' codes)."""
+    done = np.where(commits["outcome"] == OK, commits["complete_ns"], NEVER)
+    # fail: refused, without effect.
+    outcome = np.select([commits["outcome"] == OK, commits["outcome"] == 1], [COMMITTED, ABORTED], 2)
+    for process, begin_ns, end_ns, ended in _spans(context):
+        within = (commits["process"] == process) & (commits["kind"] == COMMIT) & (commits["invoke_ns"] >= begin_ns)
+        within &= (commits["invoke_ns"] <= end_ns) & (outcome != ABORTED)
+        outcome[within] = ended
+        done[within] = end_ns if ended == COMMITTED else NEVER
+    return done, outcome
+
+
+def _prove(commits: Columns, effective: tuple[Array, Array], writes: Array, fetches: Array) -> None:
+    """A commit of unknown outcome has taken effect once a fetch returned what nobody else committed."""
+    done, outcome = effective
+    offset = commits["committed_offset"]
+    _, first, counts = np.unique(offset[writes], return_index=True, return_counts=True)
+    alone = writes[first[counts == 1]]
+    for write in alone[(done[alone] == NEVER) & (offset[alone] != UNKNOWN)].tolist():
+        seen_ns = commits["complete_ns"][fetches[offset[fetches] == offset[write]]]
+        seen_ns = seen_ns[seen_ns > commits["invoke_ns"][write]]
+        if seen_ns.size:
+            done[write], outcome[write] = seen_ns.min(), COMMITTED
+
+
+def _spans(context: Context) -> list[tuple[int, int, int, int]]:
+    txns = spans(context.of_run("txns")).to_pylist()
+    codes = {"committed": COMMITTED, "aborted": ABORTED, "info": 2}
+    return [
+        (row["process"], row["begin_ns"], NEVER if row["end_ns"] is None else row["end_ns"], codes[row["outcome"]])
+        for row in txns
+    ]
+
+
+def _disk_lost(context: Context) -> bool:
+    return any(lost for lost in context.of_run("faults")["lost_from_offset"].to_pylist())
+
+
+class _Register:
+    """One group's commits to the partition: which of them a fetch may return. Linear but for one sort."""
+
+    def __init__(self, commits: Columns, effective: tuple[Array, Array], writes: Array) -> None:
+        done, outcome = effective
+        self._commits = commits
+        self._invoke, self._done = commits["invoke_ns"][writes], done[writes]
+        offset = commits["committed_offset"][writes]
+        self._by_offset: dict[int, list[int]] = {}
+        for place, value in enumerate(offset.tolist()):
+            self._by_offset.setdefault(value, []).append(place)
+        sure = np.flatnonzero(outcome[writes] == COMMITTED)
+        sure = sure[np.argsort(self._done[sure], kind="stable")]
+        self._sure_done = self._done[sure]
+        # Of the commits done so far the newest by invocation, and of those of one instant the one furthest on.
+        rank = np.zeros(sure.size, np.int64)
+        by_age = np.lexsort((offset[sure], self._invoke[sure]))
+        rank[by_age] = np.arange(sure.size)
+        newest = by_age[np.maximum.accumulate(rank)] if sure.size else by_age
+        self._newest_invoke, self._newest_offset = self._invoke[sure][newest], offset[sure][newest]
+
+    def wrong(self, fetch: int) -> tuple[str, int]:
+        """Return what is wrong with a fetch ("": nothing), and the newest offset that it had to know of."""
+        count = int(np.searchsorted(self._sure_done, self._commits["invoke_ns"][fetch], "left"))
+        newest = int(self._newest_offset[count - 1]) if count else UNKNOWN
+        overwritten_before = int(self._newest_invoke[count - 1]) if count else -1
+        value = int(self._commits["committed_offset"][fetch])
+        if value == UNKNOWN:
+            return ("offset_forgotten" if count else ""), newest
+        places = self._by_offset.get(value)
+        if places is None:
+            return "offset_invented", newest
+        valid = self._invoke[places] < self._commits["complete_ns"][fetch]
+        valid &= self._done[places] >= overwritten_before
+        return ("" if valid.any() else "offset_stale"), newest
+
+
+def _row(commits: Columns, kind: str, newest: int, fetch: int) -> pa.Table:
+    return anomalies(
+        kind,
+        log_offset=[int(commits["committed_offset"][fetch])],
+        other_offset=[newest],
+        invoke_ns=[int(commits["invoke_ns"][fetch])],
+        at_ns=[int(commits["complete_ns"][fetch])],
+        process=[int(commits["process"][fetch])],
+    )
+
+
+def detail(anomaly: Mapping[str, Any]) -> str:
+    """Say what was fetched and what had been committed."""
+    fetched = "none" if anomaly["log_offset"] is None else anomaly["log_offset"]
+    return f"process {anomaly['process']} fetched {fetched}, committed was {anomaly['other_offset']}"
+
+
+SQL: Final = """
+WITH raw AS (
+  SELECT c.run_id, c.topic, c.partition, c.group_id AS name, c.process, c.kind, c.committed_offset, c.invoke_ns, c.complete_ns,
+         c.outcome, t.outcome AS ended, t.end_ns
+  FROM commits c LEFT JOIN txn_spans t
+    ON c.run_id = t.run_id AND c.process = t.process AND c.kind = 'commit'
+   AND c.invoke_ns >= t.begin_ns AND (t.end_ns IS NULL OR c.invoke_ns <= t.end_ns)
+), offered AS (
+  SELECT *, CASE WHEN ended IS NULL THEN (CASE WHEN outcome = 'ok' THEN complete_ns END)
+                 WHEN ended = 'committed' THEN end_ns END AS done_ns
+  FROM raw WHERE kind = 'commit' AND outcome <> 'fail' AND COALESCE(ended, 'committed') <> 'aborted'
+), fetches AS (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, name ORDER BY invoke_ns, complete_ns, process) AS number
+  FROM raw WHERE kind = 'fetch' AND outcome = 'ok'
+), seen AS (
+  SELECT o.run_id, o.topic, o.partition, o.name, o.committed_offset, MIN(f.complete_ns) AS seen_ns
+  FROM (SELECT run_id, topic, partition, name, committed_offset, MIN(invoke_ns) AS invoke_ns FROM offered
+        WHERE committed_offset <> -1 GROUP BY run_id, topic, partition, name, committed_offset HAVING COUNT(*) = 1) o
+  JOIN fetches f
+    ON f.run_id = o.run_id AND f.topic = o.topic AND f.partition = o.partition AND f.name = o.name
+   AND f.committed_offset = o.committed_offset AND f.complete_ns > o.invoke_ns
+  GROUP BY o.run_id, o.topic, o.partition, o.name, o.committed_offset
+), writes AS (
+  SELECT o.run_id, o.topic, o.partition, o.name, o.committed_offset, o.invoke_ns, COALESCE(o.done_ns, s.seen_ns) AS done_ns
+  FROM offered o LEFT JOIN seen s
+    ON o.run_id = s.run_id AND o.topic = s.topic AND o.partition = s.partition AND o.name = s.name
+   AND o.committed_offset = s.committed_offset
+), sure AS (
+  SELECT f.run_id, f.topic, f.partition, f.name, f.number, MAX(w.invoke_ns) AS overwritten_before
+  FROM fetches f JOIN writes w
+    ON f.run_id = w.run_id AND f.topic = w.topic AND f.partition = w.partition AND f.name = w.name
+   AND w.done_ns < f.invoke_ns
+  GROUP BY f.run_id, f.topic, f.partition, f.name, f.number
+), newest AS (
+  SELECT s.run_id, s.topic, s.partition, s.name, s.number, MAX(w.committed_offset) AS committed_offset
+  FROM sure s JOIN fetches f
+    ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition AND s.name = f.name AND s.number = f.number
+  JOIN writes w
+    ON s.run_id = w.run_id AND s.topic = w.topic AND s.partition = w.partition AND s.name = w.name
+   AND w.invoke_ns = s.overwritten_before AND w.done_ns < f.invoke_ns
+  GROUP BY s.run_id, s.topic, s.partition, s.name, s.number
+), matched AS (
+  SELECT f.run_id, f.topic, f.partition, f.name, f.number,
+         MAX(CASE WHEN w.invoke_ns < f.complete_ns
+                   AND (w.done_ns IS NULL OR w.done_ns >= COALESCE(s.overwritten_before, -1)) THEN 1 ELSE 0 END) AS valid
+  FROM fetches f JOIN writes w
+    ON f.run_id = w.run_id AND f.topic = w.topic AND f.partition = w.partition AND f.name = w.name
+   AND f.committed_offset = w.committed_offset
+  LEFT JOIN sure s
+    ON f.run_id = s.run_id AND f.topic = s.topic AND f.partition = s.partition AND f.name = s.name AND f.number = s.number
+  GROUP BY f.run_id, f.topic, f.partition, f.name, f.number
+), judged AS (
+  SELECT f.*, n.committed_offset AS newest_offset,
+    CASE WHEN COALESCE(f.committed_offset, -1) = -1
+              THEN (CASE WHEN n.number IS NOT NULL THEN 'offset_forgotten' END)
+         WHEN m.number IS NULL THEN 'offset_invented'
+         WHEN m.valid = 0 THEN 'offset_stale' END AS verdict
+  FROM fetches f
+  LEFT JOIN newest n
+    ON f.run_id = n.run_id AND f.topic = n.topic AND f.partition = n.partition AND f.name = n.name AND f.number = n.number
+  LEFT JOIN matched m
+    ON f.run_id = m.run_id AND f.topic = m.topic AND f.partition = m.partition AND f.name = m.name AND f.number = m.number
+)
+SELECT j.run_id, j.topic, j.partition,
+       CASE WHEN l.run_id IS NULL THEN j.verdict ELSE CONCAT(j.verdict, '_after_loss') END AS kind,
+       NULLIF(j.committed_offset, -1) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks, j.invoke_ns,
+       j.complete_ns AS at_ns, CAST(NULL AS INT) AS leader_epoch, NULLIF(j.newest_offset, -1) AS other_offset, j.process
+FROM judged j LEFT JOIN lossy_runs l ON j.run_id = l.run_id
+WHERE j.verdict IS NOT NULL
+"""

@@ -1,0 +1,88 @@
+"""Transactions that hold read_committed consumers back for ever (KIP-890, "Hanging transactions").
+
+The last stable offset stands before the first record of the oldest open transaction. If in the end it still lies below the high
+watermark, somebody's transaction is open there. That is right as long as one has no end; it hangs if all that sent to the
+partition were committed or aborted, with an answer, ten seconds before, or if it outlived its time-out by as much.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tribunal.checkers.api import UNKNOWN, Context, Found, Kind, Meaning, PartitionRows, anomalies, nothing
+from tribunal.checkers.judge.steps import OPEN, SEND
+
+TABLES: Final = ("watermarks",)
+GRACE_NS: Final = 10_000_000_000
+TIMEOUT: Final = "transaction.max.timeout.ms"
+DEFAULT_TIMEOUT_MS: Final = 900_000
+KINDS: Final = {
+    "hanging": Kind(
+        Meaning.VIOLATION,
+        "the last stable offset stays behind although no transaction is open any more",
+        is_about_ends=True,
+    ),
+    "open": Kind(Meaning.NOTE, "a transaction without an answer holds the last stable offset back to the end"),
+}
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Look at the newest observation of both watermarks.
+
+    returns:  log_offset is the last stable offset, other_offset the high watermark, invoke_ns since when it could have moved,
+              at_ns when it was last seen.
+    source:   KIP-890; SPEC I14.
+    """
+    seen = rows.columns("watermarks")
+    known = np.flatnonzero((seen["last_stable_offset"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN))
+    if known.size == 0:
+        return Found(nothing())
+    newest = known[seen["at_ns"][known] == seen["at_ns"][known].max()]
+    stable, high = int(seen["last_stable_offset"][newest].max()), int(seen["high_watermark"][newest].max())
+    if stable >= high or context.of_run("txns").num_rows == 0:
+        return Found(nothing())
+    steps = context.steps()
+    sent = steps["kind"] == SEND
+    begin, end = steps["begin_ns"][sent], steps["end_ns"][sent]
+    timeout_ns = int(context.settings.get(TIMEOUT, DEFAULT_TIMEOUT_MS)) * 1_000_000
+    open_ = (steps["outcome"][sent] == OPEN) | (end == UNKNOWN)
+    ends = np.where(open_, begin + timeout_ns, end)
+    free_ns = int(ends.max(initial=0)) + GRACE_NS
+    at_ns = int(seen["at_ns"][newest[0]])
+    if at_ns < free_ns and not open_.any():
+        return Found(nothing())  # markers may still be on their way
+    kind = "hanging" if at_ns >= free_ns else "open"
+    return Found(anomalies(kind, log_offset=[stable], other_offset=[high], invoke_ns=[free_ns], at_ns=[at_ns]))
+
+
+def detail(anomaly: Mapping[str, Any]) -> str:
+    """Say where the last stable offset stands."""
+    return f"last stable offset {anomaly['log_offset']}, high watermark {anomaly['other_offset']} at {anomaly['at_ns'] / 1e9:.3f} s"
+
+
+SQL: Final = """
+WITH known AS (
+  SELECT *, MAX(at_ns) OVER (PARTITION BY run_id, topic, partition) AS last_ns FROM watermarks
+  WHERE last_stable_offset IS NOT NULL AND high_watermark IS NOT NULL
+), newest AS (
+  SELECT run_id, topic, partition, MAX(last_stable_offset) AS last_stable_offset, MAX(high_watermark) AS high_watermark,
+         MAX(at_ns) AS at_ns
+  FROM known WHERE at_ns = last_ns GROUP BY run_id, topic, partition
+), senders AS (
+  SELECT s.run_id, s.topic, s.partition,
+         MAX(CASE WHEN s.outcome = 'info' OR s.end_ns IS NULL THEN s.begin_ns + t.timeout_ns ELSE s.end_ns END) AS ended_ns,
+         MAX(CASE WHEN s.outcome = 'info' OR s.end_ns IS NULL THEN 1 ELSE 0 END) AS is_open
+  FROM txn_steps s JOIN transaction_timeouts t ON s.run_id = t.run_id
+  WHERE s.kind = 'send' GROUP BY s.run_id, s.topic, s.partition
+), judged AS (
+  SELECT n.*, COALESCE(s.ended_ns, 0) + 10000000000 AS free_ns, COALESCE(s.is_open, 0) AS is_open
+  FROM newest n SEMI JOIN transaction_timeouts t ON n.run_id = t.run_id
+  LEFT JOIN senders s ON n.run_id = s.run_id AND n.topic = s.topic AND n.partition = s.partition
+  WHERE n.last_stable_offset < n.high_watermark
+)
+SELECT run_id, topic, partition, CASE WHEN at_ns >= free_ns THEN 'hanging' ELSE 'open' END AS kind,
+       last_stable_offset AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks, free_ns AS invoke_ns,
+       at_ns, CAST(NULL AS INT) AS leader_epoch, high_watermark AS other_offset
+FROM judged WHERE at_ns >= free_ns OR is_open = 1
+"""

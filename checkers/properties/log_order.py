@@ -1,0 +1,282 @@
+"""The log as one object: every observer sees one value at an offset, and order follows producers and real time.
+
+Looks at the final log as complete final reads returned it. Real-time order is exact and linear: a violation
+exists iff some record was invoked after a later-offset record had completed, that is, invoke(i) > the least
+completion behind i. Only the culprits are reported: one record far out of place makes thousands of victims.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from tribunal.checkers.api import (
+    OK,
+    UNKNOWN,
+    Array,
+    Columns,
+    Context,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    anomalies,
+    distinct,
+    is_among,
+    nothing,
+    sends_of_reads,
+)
+from tribunal.checkers.properties.lost_writes import final_reads
+
+TABLES: Final = ("sends", "polls", "reads", "logs", "watermarks")
+KINDS: Final = {
+    "offset_conflict": Kind(
+        Meaning.PROMISED, "a consumer read another value at this offset than stands there in the end"
+    ),
+    "diverged": Kind(
+        Meaning.VIOLATION, "a replica that can lead holds another value at this offset than was read there"
+    ),
+    # An earlier attempt may stand in the log of a deposed leader that an unclean election brings back: then the record is
+    # there, and lost where it was acknowledged.
+    "moved": Kind(Meaning.PROMISED, "an acknowledged record stands at another offset than it was acknowledged with"),
+    "reordered": Kind(Meaning.VIOLATION, "an idempotent producer's records stand out of order"),
+    "overtaken": Kind(Meaning.NOTE, "records of a producer without idempotence stand out of order"),
+    "real_time_order": Kind(Meaning.VIOLATION, "a record stands before one that had completed before it was even sent"),
+    "gap": Kind(
+        Meaning.VIOLATION,
+        "an offset below the end holds nothing, in the read and in the replicas' logs",
+        is_compaction=True,
+    ),
+}
+NEVER: Final = np.iinfo(np.int64).max
+
+
+class _Log:
+    """The final log, one row an offset, ascending, and the send of each record where it is known."""
+
+    def __init__(self, rows: PartitionRows) -> None:
+        reads, final = rows.columns("reads"), rows.derived(final_reads)
+        offsets, values = reads["log_offset"][final], reads["value"][final]
+        if not (offsets[1:] > offsets[:-1]).all():
+            order = np.lexsort((values, offsets))
+            final, ordered = final[order], offsets[order]
+            first = np.ones(ordered.size, bool)
+            first[1:] = ordered[1:] != ordered[:-1]
+            final = final[first]
+            offsets, values = reads["log_offset"][final], reads["value"][final]
+        self.offsets, self.values = offsets, values
+        self.sends = rows.derived(sends_of_reads)[final]
+        self.without_gaps = offsets.size > 0 and int(offsets[-1]) - int(offsets[0]) + 1 == offsets.size
+
+    def at(self, offsets: Array) -> tuple[Array, Array]:
+        """Return for each offset whether the log has it, and the value there."""
+        if self.offsets.size == 0:
+            return np.zeros(offsets.size, bool), np.full(offsets.size, UNKNOWN, np.int64)
+        last = self.offsets.size - 1
+        if self.without_gaps:
+            place = np.clip(offsets - self.offsets[0], 0, last)
+        else:
+            place = np.minimum(np.searchsorted(self.offsets, offsets), last)
+        known = self.offsets[place] == offsets
+        return known, np.where(known, self.values[place], UNKNOWN)
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Compare all that was seen with the final log; without a complete final read there is nothing to compare with.
+
+    source:  SPEC I14, I17; PITFALLS G2; SPARK.md 4.
+    """
+    log = _Log(rows)
+    sends = rows.columns("sends")
+    found = [
+        _conflicts(rows.columns("reads"), log),
+        _diverged(rows.columns("logs"), log, context),
+        _moved(sends, log),
+        *_reordered(rows, log),
+        _real_time_order(sends, log),
+        _gaps(rows.columns("logs"), log, context),
+    ]
+    return Found(pa.concat_tables(found), {"records in final logs": int(log.offsets.size)})
+
+
+def _conflicts(reads: Columns, log: _Log) -> pa.Table:
+    known, there = log.at(reads["log_offset"])
+    odd = known & (reads["value"] != there) & (reads["value"] != UNKNOWN)
+    if not odd.any():
+        return nothing()
+    pairs = np.unique(np.stack([reads["log_offset"][odd], reads["value"][odd]], axis=1), axis=0)
+    return anomalies("offset_conflict", log_offset=pairs[:, 0], value=pairs[:, 1])
+
+
+def _diverged(logs: Columns, log: _Log, context: Context) -> pa.Table:
+    known, there = log.at(logs["log_offset"])
+    leaders = is_among(logs["node"], np.asarray(context.can_lead, np.int64))
+    odd = known & leaders & (logs["value"] != there) & (logs["is_control"] != 1)
+    return anomalies("diverged", log_offset=logs["log_offset"][odd], value=logs["value"][odd], node=logs["node"][odd])
+
+
+def _moved(sends: Columns, log: _Log) -> pa.Table:
+    acknowledged = (sends["outcome"] == OK) & (sends["log_offset"] != UNKNOWN)
+    _, there = log.at(sends["log_offset"])
+    elsewhere = acknowledged & (there != sends["value"])
+    if not elsewhere.any():
+        return nothing()
+    elsewhere &= is_among(sends["value"], distinct(log.values))
+    return anomalies(
+        "moved",
+        log_offset=sends["log_offset"][elsewhere],
+        value=sends["value"][elsewhere],
+        acks=sends["acks"][elsewhere],
+        invoke_ns=sends["invoke_ns"][elsewhere],
+        at_ns=sends["complete_ns"][elsewhere],
+        leader_epoch=sends["leader_epoch"][elsewhere],
+    )
+
+
+def _reordered(rows: PartitionRows, log: _Log) -> list[pa.Table]:
+    """Return records that stand behind a later one of the same process; repeated ones are `duplicate`'s business."""
+    sends = rows.columns("sends")
+    sent = log.sends != UNKNOWN
+    values, offsets, send = log.values[sent], log.offsets[sent], log.sends[sent]
+    ascending = np.sort(values)
+    if (ascending[1:] == ascending[:-1]).any():
+        fresh = np.zeros(values.size, bool)
+        fresh[np.unique(values, return_index=True)[1]] = True
+        values, offsets, send = values[fresh], offsets[fresh], send[fresh]
+    # Offsets ascend already: a stable sort by process keeps each process's records in log order.
+    order = np.argsort(_narrow(values >> 40), kind="stable")
+    ordered = values[order]
+    # Values of a process all lie below those of the next, so one running maximum serves all processes.
+    late = order[ordered < np.maximum.accumulate(ordered)] if order.size else order
+    words = rows.words("sends", "worker_class")
+    classes = np.array([word.startswith(("idempotent", "transactional")) for word in words] + [False])
+    sure = classes[sends["worker_class"][send[late]]] if late.size else np.zeros(0, bool)
+    return [
+        anomalies(kind, log_offset=offsets[late[chosen]], value=values[late[chosen]])
+        for kind, chosen in (("reordered", sure), ("overtaken", ~sure))
+    ]
+
+
+def _narrow(processes: Array) -> Array:
+    """Return process numbers as 16-bit ones where they fit: those are sorted in linear time."""
+    return processes.astype(np.int16) if processes.size and processes.max() < 1 << 15 else processes
+
+
+def _real_time_order(sends: Columns, log: _Log) -> pa.Table:
+    sent = log.sends != UNKNOWN
+    send = log.sends[sent]
+    if send.size == 0:
+        return nothing()
+    invoke = sends["invoke_ns"][send]
+    done = np.where(_is_acknowledged(sends, send, log.offsets[sent]), sends["complete_ns"][send], NEVER)
+    behind = np.append(np.minimum.accumulate(done[::-1])[::-1][1:], NEVER)
+    culprits = invoke > behind
+    return anomalies(
+        "real_time_order",
+        log_offset=log.offsets[sent][culprits],
+        value=log.values[sent][culprits],
+        acks=sends["acks"][send][culprits],
+        invoke_ns=invoke[culprits],
+    )
+
+
+def _is_acknowledged(sends: Columns, send: Array, offsets: Array) -> Array:
+    """Tell of each record whether it stood where it stands when its send was acknowledged.
+
+    Another attempt may be written long after one was answered, behind it or where an unclean election has taken that one.
+    """
+    return np.asarray((sends["log_offset"][send] == offsets) & (sends["outcome"][send] == OK))
+
+
+def _gaps(logs: Columns, log: _Log, context: Context) -> pa.Table:
+    """Return the first offset of each hole; without the logs a hole may be a transaction's marker."""
+    leaders = is_among(logs["node"], np.asarray(context.can_lead, np.int64))
+    if not leaders.any() or log.offsets.size == 0 or log.without_gaps:
+        return nothing()
+    present = np.concatenate([log.offsets, logs["log_offset"][leaders]])
+    present = distinct(present[(present >= log.offsets[0]) & (present <= log.offsets[-1])])
+    holes = np.flatnonzero(np.diff(present) > 1)
+    return anomalies("gap", log_offset=present[holes] + 1, other_offset=present[holes + 1])
+
+
+SQL: Final = """
+WITH readers AS (
+  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
+  GROUP BY run_id, topic, partition, process
+  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
+     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
+), final_log AS (
+  SELECT r.run_id, r.topic, r.partition, r.log_offset, NULLIF(MIN(COALESCE(r.value, -1)), -1) AS value FROM reads r
+  JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
+  WHERE r.phase = 'final' GROUP BY r.run_id, r.topic, r.partition, r.log_offset
+), sent AS (
+  SELECT f.run_id, f.topic, f.partition, f.log_offset, f.value, s.process, s.acks, s.invoke_ns, s.outcome, s.worker_class,
+         CASE WHEN s.outcome = 'ok' AND f.log_offset = s.log_offset THEN s.complete_ns END AS done_ns
+  FROM final_log f JOIN sends s
+    ON f.run_id = s.run_id AND f.topic = s.topic AND f.partition = s.partition AND f.value = s.value
+), fresh AS (
+  SELECT run_id, topic, partition, value, MIN(process) AS process, MIN(worker_class) AS worker_class,
+         MIN(log_offset) AS log_offset
+  FROM sent GROUP BY run_id, topic, partition, value
+), ordered AS (
+  SELECT *, MAX(value) OVER (PARTITION BY run_id, topic, partition, process ORDER BY log_offset
+                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS greatest_before
+  FROM fresh
+), timed AS (
+  SELECT *, MIN(done_ns) OVER (PARTITION BY run_id, topic, partition ORDER BY log_offset
+                               ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS least_done_behind
+  FROM sent
+), leaders_logs AS (
+  SELECT l.* FROM logs l
+  JOIN can_lead c ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
+), ends AS (
+  SELECT run_id, topic, partition, MIN(log_offset) AS first_offset, MAX(log_offset) AS last_offset
+  FROM final_log GROUP BY run_id, topic, partition
+), present AS (
+  SELECT p.run_id, p.topic, p.partition, p.log_offset FROM (
+    SELECT run_id, topic, partition, log_offset FROM final_log
+    UNION SELECT run_id, topic, partition, log_offset FROM leaders_logs
+  ) p
+  JOIN ends e ON p.run_id = e.run_id AND p.topic = e.topic AND p.partition = e.partition
+             AND p.log_offset BETWEEN e.first_offset AND e.last_offset
+  SEMI JOIN leaders_logs l ON p.run_id = l.run_id AND p.topic = l.topic AND p.partition = l.partition
+), steps AS (
+  SELECT *, LEAD(log_offset) OVER (PARTITION BY run_id, topic, partition ORDER BY log_offset) AS next_offset FROM present
+), found AS (
+  SELECT DISTINCT r.run_id, r.topic, r.partition, 'offset_conflict' AS kind, r.log_offset, r.value,
+         CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns,
+         CAST(NULL AS BIGINT) AS other_offset
+  FROM reads r JOIN final_log f
+    ON r.run_id = f.run_id AND r.topic = f.topic AND r.partition = f.partition AND r.log_offset = f.log_offset
+  WHERE r.value IS NOT NULL AND (f.value IS NULL OR r.value <> f.value)
+  UNION ALL
+  SELECT l.run_id, l.topic, l.partition, 'diverged', l.log_offset, l.value, CAST(NULL AS INT), CAST(NULL AS BIGINT),
+         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT)
+  FROM leaders_logs l JOIN final_log f
+    ON l.run_id = f.run_id AND l.topic = f.topic AND l.partition = f.partition AND l.log_offset = f.log_offset
+  WHERE COALESCE(l.value, -1) <> COALESCE(f.value, -1) AND COALESCE(l.is_control, FALSE) = FALSE
+  UNION ALL
+  SELECT s.run_id, s.topic, s.partition, 'moved', s.log_offset, s.value, s.acks, s.invoke_ns, s.complete_ns,
+         CAST(NULL AS BIGINT)
+  FROM sends s
+  SEMI JOIN final_log f ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition AND s.value = f.value
+  ANTI JOIN final_log g ON s.run_id = g.run_id AND s.topic = g.topic AND s.partition = g.partition
+                       AND s.value = g.value AND s.log_offset = g.log_offset
+  WHERE s.outcome = 'ok' AND s.log_offset IS NOT NULL
+  UNION ALL
+  SELECT run_id, topic, partition,
+         CASE WHEN worker_class LIKE 'idempotent%' OR worker_class LIKE 'transactional%' THEN 'reordered'
+              ELSE 'overtaken' END,
+         log_offset, value, CAST(NULL AS INT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT)
+  FROM ordered WHERE value < greatest_before
+  UNION ALL
+  SELECT run_id, topic, partition, 'real_time_order', log_offset, value, acks, invoke_ns, CAST(NULL AS BIGINT),
+         CAST(NULL AS BIGINT)
+  FROM timed WHERE invoke_ns > least_done_behind
+  UNION ALL
+  SELECT run_id, topic, partition, 'gap', log_offset + 1, CAST(NULL AS BIGINT), CAST(NULL AS INT),
+         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), next_offset
+  FROM steps WHERE next_offset > log_offset + 1
+)
+SELECT *, CAST(NULL AS INT) AS leader_epoch FROM found
+"""

@@ -1,0 +1,410 @@
+"""Acknowledged and read records that the final log lacks, records nobody sent, records that stand twice.
+
+The final log of a partition is what complete final reads returned. A final read is complete when one process
+asked from the log start on, and in the end got nothing at or beyond the high watermark. Without one the
+final logs of all replicas that can lead count, if they were recorded; without those nothing is lost, the
+partition is unjudged. A record is known by its value, so one that moved to another offset is not lost.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from tribunal.checkers.api import (
+    FAIL,
+    FINAL,
+    OK,
+    TAIL,
+    UNKNOWN,
+    Array,
+    Columns,
+    Context,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    anomalies,
+    distinct,
+    is_among,
+    nothing,
+    sends_by_value,
+    sends_of_reads,
+)
+
+TABLES: Final = ("sends", "polls", "reads", "logs", "watermarks")
+KINDS: Final = {
+    "lost": Kind(Meaning.PROMISED, "an acknowledged record is missing from the final log"),
+    "lost_after_read": Kind(Meaning.PROMISED, "a record that a consumer had read is missing from the final log"),
+    "unread": Kind(
+        Meaning.VIOLATION,
+        "an acknowledged record stands in the leaders' logs, yet a complete read lacks it",
+        is_about_ends=True,
+        is_compaction=True,
+    ),
+    "phantom": Kind(Meaning.VIOLATION, "a record was read that nobody sent"),
+    "refused_yet_written": Kind(Meaning.VIOLATION, "a record that was surely refused stands in the log"),
+    "corrupt": Kind(Meaning.VIOLATION, "a record was read whose value is none of ours"),
+    "duplicate": Kind(
+        Meaning.VIOLATION, "an idempotent producer's record stands twice in the log", is_about_memory=True
+    ),
+    "repeated": Kind(Meaning.NOTE, "a producer without idempotence wrote a record twice by retrying"),
+    "unjudged": Kind(
+        Meaning.UNJUDGED, "neither a complete final read nor the final logs of all replicas that can lead"
+    ),
+}
+
+
+class FinalLog:
+    """What the partition holds in the end: distinct values, ascending, if it is known."""
+
+    def __init__(self, rows: PartitionRows, context: Context) -> None:
+        reads, logs = rows.columns("reads"), rows.columns("logs")
+        readers = complete_readers(rows.columns("polls"))
+        self._logs, self._leaders = logs, np.asarray(context.can_lead, np.int64)
+        self._index = rows.derived(sends_by_value)
+        logged = np.flatnonzero(np.bincount(logs["node"])) if logs["node"].size else np.zeros(0, np.int64)
+        self.all_logged = self._leaders.size > 0 and bool(is_among(self._leaders, logged).all())
+        self.by_read = readers.size > 0
+        self.known = self.by_read or self.all_logged
+        self.values: Array = np.zeros(0, np.int64)
+        self.holds: Array = np.zeros(rows.columns("sends")["value"].size, bool)  # one a send
+        if self.by_read:
+            final = rows.derived(final_reads)
+            self.values = distinct(reads["value"][final])
+            self.holds[_known(rows.derived(sends_of_reads)[final])] = True
+        elif self.all_logged:
+            self.values = self._in_logs()
+            self.holds[_known(self._index.rows(self.values))] = True
+
+    def logged(self, values: Array) -> Array:
+        """Tell which values are in the logs of those that can lead; none when not all of them were recorded."""
+        return is_among(values, self._in_logs())
+
+    def _in_logs(self) -> Array:
+        if not self.all_logged:
+            return np.zeros(0, np.int64)
+        return distinct(self._logs["value"][is_among(self._logs["node"], self._leaders)])
+
+
+def _known(rows: Array) -> Array:
+    return np.asarray(rows[rows != UNKNOWN])
+
+
+def final_reads(rows: PartitionRows) -> Array:
+    """Return the rows of `reads` that complete final reads received."""
+    reads = rows.columns("reads")
+    readers = complete_readers(rows.columns("polls"))
+    return np.flatnonzero((reads["phase"] == FINAL) & is_among(reads["process"], readers))
+
+
+def complete_readers(polls: Columns) -> Array:
+    """Return the processes whose final read reached from the log start to the end."""
+    final = polls["phase"] == FINAL
+    processes, position = polls["process"][final], polls["position"][final]
+    starts = position <= np.maximum(polls["log_start_offset"][final], 0)
+    ends = (
+        (polls["outcome"][final] == OK)
+        & (polls["record_count"][final] == 0)
+        & (polls["high_watermark"][final] != UNKNOWN)
+        & (position >= polls["high_watermark"][final])
+    )
+    return np.intersect1d(processes[starts & (position != UNKNOWN)], processes[ends])
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Compare what was acknowledged and read with what is there in the end.
+
+    rows:     sends, polls, reads, logs of one partition, any order.
+    returns:  one row per record; figures: how many records were judged.
+    source:   KIP-966, "Motivation"; VERDICTS.md, "Lost or unread?".
+    """
+    sends, reads = rows.columns("sends"), rows.columns("reads")
+    log = FinalLog(rows, context)
+    acknowledged = acknowledged_sends(sends, context)
+    origin = rows.derived(sends_of_reads)
+    found = [
+        _foreign(reads, origin, context),
+        _refused(sends, reads, origin),
+        _corrupt(reads),
+        _twice(rows, log, context),
+    ]
+    if log.known:
+        found += [_lost(sends, acknowledged, log), _lost_after_read(rows, acknowledged, log, context)]
+    elif acknowledged.any() or reads["value"].size:
+        found.append(anomalies("unjudged", log_offset=[UNKNOWN]))
+    figures = {
+        "acknowledged, acks=all": int((acknowledged & (sends["acks"] == -1)).sum()),
+        "acknowledged, acks=1": int((acknowledged & (sends["acks"] == 1)).sum()),
+        "sent, acks=0": int((sends["acks"] == 0).sum()),
+        "records read": int(reads["value"].size),
+        "partitions with a final log": int(log.known),
+    }
+    return Found(pa.concat_tables(found), figures)
+
+
+def acknowledged_sends(sends: Columns, context: Context) -> Array:
+    """Tell which sends were acknowledged. Offset and no error; in a transaction the commit has to be answered too (VERDICTS.md, facts)."""
+    acknowledged = (sends["outcome"] == OK) & (sends["acks"] != 0)
+    return np.asarray(acknowledged & ~uncommitted_sends(sends, context))
+
+
+def uncommitted_sends(sends: Columns, context: Context) -> Array:
+    """Tell which sends belong to a transaction that nobody knows to be committed."""
+    in_transaction = sends["txn_id"] != UNKNOWN
+    if not in_transaction.any():
+        return np.asarray(in_transaction)
+    committed = np.zeros(0, np.int64) if context.committed is None else context.committed
+    return np.asarray(in_transaction & ~is_among(sends["value"], committed))
+
+
+def _lost(sends: Columns, acknowledged: Array, log: FinalLog) -> pa.Table:
+    missing = acknowledged & ~log.holds
+    if not missing.any():
+        return nothing()
+    in_logs = log.logged(sends["value"]) & log.by_read
+    return pa.concat_tables(
+        [_of_sends("lost", sends, missing & ~in_logs), _of_sends("unread", sends, missing & in_logs)]
+    )
+
+
+def _of_sends(kind: str, sends: Columns, chosen: Array) -> pa.Table:
+    return anomalies(
+        kind,
+        log_offset=sends["log_offset"][chosen],
+        value=sends["value"][chosen],
+        acks=sends["acks"][chosen],
+        invoke_ns=sends["invoke_ns"][chosen],
+        at_ns=sends["complete_ns"][chosen],
+        process=sends["process"][chosen],
+        leader_epoch=sends["leader_epoch"][chosen],
+    )
+
+
+def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, context: Context) -> pa.Table:
+    """Return records seen by a tailing consumer and gone in the end; those acknowledged are `lost` already."""
+    sends, reads = rows.columns("sends"), rows.columns("reads")
+    tail = np.flatnonzero((reads["phase"] == TAIL) & (reads["value"] != UNKNOWN))
+    gone = tail[~is_among(reads["value"][tail], log.values)]
+    if gone.size == 0:
+        return nothing()
+    order = gone[np.lexsort((reads["log_offset"][gone], reads["value"][gone]))]
+    values, first = np.unique(reads["value"][order], return_index=True)
+    read, send = order[first], rows.derived(sends_of_reads)[order[first]]
+    told = acknowledged | uncommitted_sends(sends, context)
+    open_ = ~(told[send] & (send != UNKNOWN)) if told.size else np.ones(send.size, bool)
+    values, read, send = values[open_], read[open_], send[open_]
+    return anomalies(
+        "lost_after_read",
+        log_offset=reads["log_offset"][read],
+        value=values,
+        acks=pa.array([_acks(sends, row) for row in send.tolist()], pa.int32()),
+        invoke_ns=_picked(sends["invoke_ns"], send),
+        process=values >> 40,
+        leader_epoch=reads["leader_epoch"][read],
+    )
+
+
+def _acks(sends: Columns, row: int) -> int | None:
+    """acks=0 as sent; a record of unknown fate has the guarantees of nobody but its readers."""
+    return 0 if row != UNKNOWN and sends["acks"][row] == 0 else None
+
+
+def _picked(column: Array, rows: Array) -> Array:
+    return np.where(rows == UNKNOWN, UNKNOWN, column[rows]) if column.size else np.full(rows.size, UNKNOWN, np.int64)
+
+
+def _reads(kind: str, reads: Columns, chosen: Array) -> pa.Table:
+    """One row per offset and value, however many consumers read it."""
+    if not chosen.any():
+        return nothing()
+    pairs, first = np.unique(
+        np.stack([reads["log_offset"][chosen], reads["value"][chosen]], axis=1), axis=0, return_index=True
+    )
+    return anomalies(kind, log_offset=pairs[:, 0], value=pairs[:, 1], process=reads["process"][chosen][first])
+
+
+def _foreign(reads: Columns, origin: Array, context: Context) -> pa.Table:
+    # A cut-off harness never wrote down what was in flight: there every value may have been sent.
+    if not context.complete:
+        return nothing()
+    return _reads("phantom", reads, (reads["value"] != UNKNOWN) & (origin == UNKNOWN))
+
+
+def _refused(sends: Columns, reads: Columns, origin: Array) -> pa.Table:
+    refused = sends["outcome"] == FAIL
+    if not refused.any():
+        return nothing()
+    return _reads("refused_yet_written", reads, refused[origin] & (origin != UNKNOWN))
+
+
+def _corrupt(reads: Columns) -> pa.Table:
+    return _reads("corrupt", reads, reads["value"] == UNKNOWN)
+
+
+def _twice(rows: PartitionRows, log: FinalLog, context: Context) -> pa.Table:
+    """Return values at two offsets of the final log, with the first and the second offset."""
+    sends, reads, logs = rows.columns("sends"), rows.columns("reads"), rows.columns("logs")
+    if log.by_read:
+        final = rows.derived(final_reads)
+        source, chosen = reads, final[reads["value"][final] != UNKNOWN]
+    elif log.all_logged:
+        # Replicas may hold different tails: one of those that can lead stands for the log.
+        leader = logs["node"] == min(context.can_lead)
+        source, chosen = logs, np.flatnonzero(leader & (logs["value"] != UNKNOWN))
+    else:
+        return nothing()
+    ordered = np.sort(source["value"][chosen])
+    suspects = distinct(ordered[1:][ordered[1:] == ordered[:-1]])
+    if suspects.size == 0:
+        return nothing()
+    chosen = chosen[is_among(source["value"][chosen], suspects)]
+    pairs = np.unique(np.stack([source["value"][chosen], source["log_offset"][chosen]], axis=1), axis=0)
+    again = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0]) + 1
+    if again.size == 0:
+        return nothing()
+    at = rows.derived(sends_by_value).rows(pairs[again, 0])
+    sure = np.append(_idempotent(rows), False)[at] & (at != UNKNOWN)
+    tables = []
+    for kind, chosen_pairs, chosen_rows in (
+        ("duplicate", again[sure], at[sure]),
+        ("repeated", again[~sure], at[~sure]),
+    ):
+        tables.append(
+            anomalies(
+                kind,
+                log_offset=pairs[chosen_pairs, 1],
+                value=pairs[chosen_pairs, 0],
+                other_offset=pairs[chosen_pairs - 1, 1],
+                invoke_ns=_picked(sends["invoke_ns"], chosen_rows),
+                process=pairs[chosen_pairs, 0] >> 40,
+            )
+        )
+    return pa.concat_tables(tables)
+
+
+def _idempotent(rows: PartitionRows) -> Array:
+    """Per send: written by an idempotent producer or in a single attempt, so that it may not stand twice."""
+    sends = rows.columns("sends")
+    words = rows.words("sends", "worker_class")
+    classes = np.array([_is_idempotent(word) for word in words] + [False])
+    return np.asarray(classes[sends["worker_class"]] | (sends["attempts"] == 1))
+
+
+def _is_idempotent(worker_class: str) -> bool:
+    return worker_class.startswith(("idempotent", "transactional"))
+
+
+SQL: Final = """
+WITH final_polls AS (
+  SELECT run_id, topic, partition, process,
+         MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) AS from_start,
+         MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) AS to_end
+  FROM polls WHERE phase = 'final' GROUP BY run_id, topic, partition, process
+), readers AS (
+  SELECT run_id, topic, partition, process FROM final_polls WHERE from_start = 1 AND to_end = 1
+), read_partitions AS (
+  SELECT DISTINCT run_id, topic, partition FROM readers
+), logged_partitions AS (
+  SELECT c.run_id, c.topic, c.partition FROM can_lead c
+  LEFT JOIN (SELECT DISTINCT run_id, topic, partition, node FROM logs) l
+    ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
+  GROUP BY c.run_id, c.topic, c.partition HAVING COUNT(*) = COUNT(l.node)
+), in_logs AS (
+  SELECT DISTINCT l.run_id, l.topic, l.partition, l.value FROM logs l
+  JOIN can_lead c ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
+  JOIN logged_partitions p ON l.run_id = p.run_id AND l.topic = p.topic AND l.partition = p.partition
+), final_log AS (
+  SELECT r.run_id, r.topic, r.partition, r.log_offset, r.value FROM reads r
+  JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
+  WHERE r.phase = 'final'
+), present AS (
+  SELECT run_id, topic, partition, value FROM final_log
+  UNION
+  SELECT l.run_id, l.topic, l.partition, l.value FROM in_logs l
+  ANTI JOIN read_partitions p ON l.run_id = p.run_id AND l.topic = p.topic AND l.partition = p.partition
+), judged AS (
+  SELECT run_id, topic, partition FROM read_partitions UNION SELECT run_id, topic, partition FROM logged_partitions
+), uncommitted AS (
+  SELECT s.run_id, s.value FROM sends s
+  ANTI JOIN committed c ON s.run_id = c.run_id AND s.value = c.value
+  WHERE s.txn_id IS NOT NULL
+), acknowledged AS (
+  SELECT s.* FROM sends s
+  ANTI JOIN uncommitted u ON s.run_id = u.run_id AND s.value = u.value
+  WHERE s.outcome = 'ok' AND s.acks <> 0
+), missing AS (
+  SELECT a.* FROM acknowledged a
+  JOIN judged j ON a.run_id = j.run_id AND a.topic = j.topic AND a.partition = j.partition
+  ANTI JOIN present p
+    ON a.run_id = p.run_id AND a.topic = p.topic AND a.partition = p.partition AND a.value = p.value
+), copies AS (
+  SELECT DISTINCT run_id, topic, partition, log_offset, value FROM final_log WHERE value IS NOT NULL
+  UNION
+  SELECT l.run_id, l.topic, l.partition, l.log_offset, l.value FROM logs l
+  JOIN (SELECT run_id, topic, partition, MIN(node) AS node FROM can_lead GROUP BY run_id, topic, partition) c
+    ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
+  JOIN logged_partitions p ON l.run_id = p.run_id AND l.topic = p.topic AND l.partition = p.partition
+  ANTI JOIN read_partitions q ON l.run_id = q.run_id AND l.topic = q.topic AND l.partition = q.partition
+  WHERE l.value IS NOT NULL
+), tail AS (
+  SELECT run_id, topic, partition, value, MIN(log_offset) AS log_offset
+  FROM reads WHERE phase = 'tail' AND value IS NOT NULL GROUP BY run_id, topic, partition, value
+), found AS (
+SELECT m.run_id, m.topic, m.partition, 'lost' AS kind, m.log_offset, m.value, CAST(NULL AS BIGINT) AS other_offset
+FROM missing m
+ANTI JOIN in_logs l
+  ON m.run_id = l.run_id AND m.topic = l.topic AND m.partition = l.partition AND m.value = l.value
+UNION ALL
+SELECT m.run_id, m.topic, m.partition, 'unread', m.log_offset, m.value, CAST(NULL AS BIGINT)
+FROM missing m
+SEMI JOIN in_logs l
+  ON m.run_id = l.run_id AND m.topic = l.topic AND m.partition = l.partition AND m.value = l.value
+UNION ALL
+SELECT t.run_id, t.topic, t.partition, 'lost_after_read', t.log_offset, t.value, CAST(NULL AS BIGINT)
+FROM tail t
+JOIN judged j ON t.run_id = j.run_id AND t.topic = j.topic AND t.partition = j.partition
+ANTI JOIN present p
+  ON t.run_id = p.run_id AND t.topic = p.topic AND t.partition = p.partition AND t.value = p.value
+ANTI JOIN acknowledged a
+  ON t.run_id = a.run_id AND t.topic = a.topic AND t.partition = a.partition AND t.value = a.value
+ANTI JOIN uncommitted u ON t.run_id = u.run_id AND t.value = u.value
+UNION ALL
+SELECT DISTINCT r.run_id, r.topic, r.partition, 'phantom', r.log_offset, r.value, CAST(NULL AS BIGINT)
+FROM reads r
+JOIN complete_runs c ON r.run_id = c.run_id
+ANTI JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
+WHERE r.value IS NOT NULL
+UNION ALL
+SELECT DISTINCT r.run_id, r.topic, r.partition, 'refused_yet_written', r.log_offset, r.value, CAST(NULL AS BIGINT)
+FROM reads r
+JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
+WHERE s.outcome = 'fail'
+UNION ALL
+SELECT DISTINCT run_id, topic, partition, 'corrupt', log_offset, value, CAST(NULL AS BIGINT)
+FROM reads WHERE value IS NULL
+UNION ALL
+SELECT c.run_id, c.topic, c.partition, CASE WHEN i.value IS NULL THEN 'repeated' ELSE 'duplicate' END, c.log_offset,
+       c.value, o.first_offset
+FROM copies c
+JOIN (SELECT run_id, topic, partition, value, MIN(log_offset) AS first_offset FROM copies
+      GROUP BY run_id, topic, partition, value) o
+  ON c.run_id = o.run_id AND c.topic = o.topic AND c.partition = o.partition AND c.value = o.value
+ AND c.log_offset > o.first_offset
+LEFT JOIN (SELECT run_id, topic, partition, value FROM sends
+           WHERE worker_class LIKE 'idempotent%' OR worker_class LIKE 'transactional%' OR attempts = 1) i
+  ON c.run_id = i.run_id AND c.topic = i.topic AND c.partition = i.partition AND c.value = i.value
+UNION ALL
+SELECT n.run_id, n.topic, n.partition, 'unjudged', CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT) FROM (
+  SELECT run_id, topic, partition FROM acknowledged UNION SELECT run_id, topic, partition FROM reads
+) n ANTI JOIN judged j ON n.run_id = j.run_id AND n.topic = j.topic AND n.partition = j.partition
+)
+SELECT f.run_id, f.topic, f.partition, f.kind, f.log_offset, f.value,
+       CASE WHEN f.kind IN ('lost', 'unread') OR (f.kind = 'lost_after_read' AND s.acks = 0) THEN s.acks END AS acks,
+       CASE WHEN f.kind IN ('lost', 'unread', 'lost_after_read', 'duplicate', 'repeated') THEN s.invoke_ns
+            END AS invoke_ns,
+       CASE WHEN f.kind IN ('lost', 'unread') THEN s.complete_ns END AS at_ns,
+       CASE WHEN f.kind IN ('lost', 'unread') THEN s.leader_epoch END AS leader_epoch,
+       f.other_offset
+FROM found f LEFT JOIN sends s ON f.run_id = s.run_id AND f.value = s.value
+"""

@@ -1,0 +1,139 @@
+"""Transactions that no order explains: aborted reads, cycles, lists that contradict each other (Adya, Elle).
+
+Looks at the table txns as a dependency graph. `append` and `read` are list-append transactions and must be strictly serializable.
+`send` and `poll` are Kafka's, whose messages have offsets; polls are taken to be read_committed. Kafka promises no order between
+transactions that only send (G0), and a subscriber's positions may move when partitions change hands: those are facts, not
+violations. What was lost for everybody is `lost_writes`' business.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from tribunal.checkers.api import Found, Kind, Meaning, PartitionRows, anomalies, nothing
+from tribunal.checkers.graphs import list_append, send_poll
+from tribunal.checkers.graphs.columns import ListSteps
+from tribunal.checkers.graphs.findings import Contradiction, Findings
+from tribunal.checkers.graphs.models import RULES_OUT, ruled_out
+from tribunal.checkers.graphs.send_poll import LogHistory
+from tribunal.checkers.judge.timeline import History, Judgement
+
+TABLES: Final = ("txns",)
+NOTES: Final = {
+    "G0": "transactions' writes interleave, which Kafka allows",
+    "G0-realtime": "transactions' writes stand in another order than they were made in, which Kafka allows",
+    "lost-write": "the transactions' own polls passed a committed record over",
+    "poll-skip": "a consumer's position skipped records between two transactions",
+    "nonmonotonic-poll": "a consumer's position went back between two transactions",
+    "int-poll-skip": "a consumer's position skipped records within a transaction",
+    "int-nonmonotonic-poll": "a consumer's position went back within a transaction",
+    "undecided": "the search for a cycle took more than its budget",
+}
+CONTRADICTED: Final = "inconsistent-offsets"
+SENTENCES: Final = {
+    "G1a": "a transaction read what an aborted one wrote",
+    "G1b": "a transaction read what another one had not finished writing",
+    "duplicate": "a transaction's record stands at two offsets",
+    "precommitted-read": "a transaction read what it had not committed yet",
+    "duplicate-elements": "an element stands twice in a list",
+    "incompatible-order": "two reads of a list contradict each other",
+    "dirty-update": "a committed append stands behind an aborted one",
+    "lost-update": "two transactions read the same version and both appended to it",
+    "phantom": "a transaction read an element that nobody appended",
+    "internal": "a transaction's read contradicts its own steps",
+}
+KINDS: Final = {
+    **{name: Kind(Meaning.VIOLATION, SENTENCES.get(name, f"transactions depend on each other in a circle ({name})"))
+       for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "future-read", "inconsistent-offsets")},
+    **{name: Kind(Meaning.NOTE, sentence) for name, sentence in NOTES.items()},
+    CONTRADICTED: Kind(Meaning.PROMISED, "two values were seen at one offset"),
+    "list-G0": Kind(Meaning.VIOLATION, "transactions overwrite each other in a circle (G0)"),
+}  # fmt: skip
+# Who sends and polls outside of transactions is not in the table: what such messages lack here is no fact.
+# What follows from the order of a list's elements, which a loss undoes: not what single transactions read.
+CYCLES: Final = ("list-G0", "G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
+OF_ORDER: Final = frozenset({*CYCLES, "incompatible-order", "lost-update"})
+NEVER: Final = 1 << 62
+UNSURE: Final = frozenset({"phantom", "unseen", "nonmonotonic-send", "int-send-skip", "int-nonmonotonic-send"})
+
+
+def run_kernel(run: PartitionRows, history: History) -> Found:
+    """Judge a run's transactions: those with lists and those with messages apart.
+
+    returns:  one row per example; its detail names the transactions by row (T12), and the models that are ruled out.
+    source:   Adya 1999; Alvaro and Kingsbury 2020; KIP-98, "Guarantees".
+    """
+    txns = run.table("txns")
+    if txns.num_rows == 0:
+        return Found(nothing(), {"transactions": 0})
+    lists, messages = ListSteps.recorded(txns), LogHistory.recorded(txns)
+    found: list[pa.Table] = [nothing()]
+    judgements: dict[int, Judgement] = {}
+    contradictions: dict[int, Contradiction] = {}
+    if lists.txn.size:
+        own, ends_ns = _anomalies(list_append.check(lists), txns, {"G0": "list-G0"})
+        found.append(own)
+        judgements = _out_of_order(own, ends_ns, history.memory_lost("R10"))
+    if messages.sends.operation.size or messages.reads.operation.size:
+        told = send_poll.check(messages, ww=False)
+        first = sum(table.num_rows for table in found)
+        contradictions = dict(enumerate(told.contradictions, first))
+        found += [_contradictions(told.contradictions, txns), _anomalies(told, txns, {})[0]]
+    figures = {"transactions": txns.num_rows}
+    return Found(pa.concat_tables(found), figures, judgements=judgements, contradictions=contradictions)
+
+
+def _out_of_order(own: pa.Table, ends_ns: list[int], lost: Judgement | None) -> dict[int, Judgement]:
+    """Excuse what lists tell of an order, where records of it were permitted to be lost before the last of these transactions ended."""
+    if lost is None or lost.at_ns is None:
+        return {}
+    kinds = own["kind"].to_pylist()
+    return {row: lost for row, kind in enumerate(kinds) if _is_of_order(kind) and ends_ns[row] >= lost.at_ns}
+
+
+def _is_of_order(kind: str) -> bool:
+    return kind.removesuffix("-process").removesuffix("-realtime") in OF_ORDER
+
+
+def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
+    first = [one.writers[0] if one.writers else None for one in found]
+    return anomalies(
+        CONTRADICTED,
+        detail=[one.words for one in found],
+        at_ns=[-1 if row is None else txns["begin_ns"][row].as_py() for row in first],
+        process=[-1 if row is None else txns["process"][row].as_py() for row in first],
+    )
+
+
+def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> tuple[pa.Table, list[int]]:
+    """Return the examples, and when the last transaction of each had ended: never, if nobody knows."""
+    tables, ends_ns = [nothing()], []
+    for name, witnesses in found.witnesses.items():
+        kind = renamed.get(name, name)
+        if (name in UNSURE and not renamed) or kind not in KINDS or kind == CONTRADICTED:
+            continue
+        weakest, _ = ruled_out([name])
+        model = f"; rules out {', '.join(weakest)}" if weakest else ""
+        more = found.counts[name] - len(witnesses)
+        details = [witness.words + model for witness in witnesses]
+        details[0] += f" ({more} more like these)" if more else ""
+        first = [witness.operations[0] if witness.operations else None for witness in witnesses]
+        ends_ns += [_ended_ns(witness.operations, txns) for witness in witnesses]
+        tables.append(
+            anomalies(
+                kind,
+                detail=details,
+                at_ns=[-1 if row is None else txns["begin_ns"][row].as_py() for row in first],
+                process=[-1 if row is None else txns["process"][row].as_py() for row in first],
+            )
+        )
+    if found.undecided:
+        tables.append(anomalies("undecided", detail=[", ".join(sorted(set(found.undecided)))]))
+        ends_ns.append(0)
+    return pa.concat_tables(tables), ends_ns
+
+
+def _ended_ns(operations: tuple[int, ...], txns: pa.Table) -> int:
+    ends = [txns["end_ns"][row].as_py() for row in operations]
+    return max((NEVER if end is None else end for end in ends), default=0)

@@ -1,0 +1,1 @@
+"""Judging on Spark: the session, its workers, the properties as SQL, a night's tables."""

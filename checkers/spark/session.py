@@ -1,0 +1,256 @@
+"""A quiet Spark session: in this process, on the user's standalone cluster, or through Spark Connect.
+
+Everything stays on loopback, there is no UI, and what Java has to say goes to a file that is shown only when
+the session does not start. Code travels to the workers as a zip of `checkers` and `results`.
+"""
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from tribunal import PACKAGE, ROOT
+from tribunal.checkers.spark.java import java_home
+from tribunal.results.scratch import Scratch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+CONNECT_SECONDS: Final = 3
+ANSWER_SECONDS: Final = 5
+LOOK_SECONDS: Final = 0.2
+ASKING: Final = "Connecting to master"
+ANSWERED: Final = "Connected to Spark cluster"
+BACKGROUND: Final = 10  # niceness of what must not disturb a run
+DEFAULT_MASTER: Final = "local[*]"
+LOG_SETTINGS: Final = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.asking.name = org.apache.spark.deploy.client
+logger.asking.level = info
+logger.answered.name = org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend
+logger.answered.level = info
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+
+
+class NoSpark(Exception):
+    """The Spark that was asked for cannot be had; one clear line."""
+
+
+@contextlib.contextmanager
+def session(master: str | None = None) -> "Iterator[SparkSession]":
+    """Give a session and stop it; `master` is local[n], spark://host:port or sc://host:port (Spark Connect)."""
+    with Prepared(master) as prepared:
+        yield prepared.session()
+
+
+class Prepared:
+    """A session that may start in the background while a run still goes on; `session` waits for it."""
+
+    def __init__(self, master: str | None = None) -> None:
+        self._master = master or DEFAULT_MASTER
+        self._thread: threading.Thread | None = None
+        self._session: SparkSession | None = None
+        self._problem: Exception | None = None
+
+    def __enter__(self) -> "Prepared":
+        self._scratch = Scratch("spark")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A start that nobody waited for is left to itself: its Java ends with this process.
+        if self._session is not None:
+            self._session.stop()
+        self._scratch.close()
+
+    def start(self) -> None:
+        """Begin to start the session and its Python workers; returns at once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._start_and_warm, name="spark", daemon=True)
+            self._thread.start()
+
+    def session(self) -> "SparkSession":
+        """Return the session. Raises NoSpark or NoJava."""
+        if self._thread is not None:
+            self._thread.join()
+        elif self._session is None:
+            self._session = _start(self._master, self._scratch.path)
+        if self._problem is not None:
+            raise self._problem
+        assert self._session is not None
+        return self._session
+
+    def _start_and_warm(self) -> None:
+        try:
+            self._session = _start(self._master, self._scratch.path, niceness=BACKGROUND)
+            _warm(self._session)
+        except Exception as problem:  # noqa: BLE001 - a thread's top: whoever asks for the session hears of it
+            self._problem = problem
+
+
+def _warm(spark: "SparkSession") -> None:
+    """Fork the workers and load Java's classes by a job of the shape of judging."""
+    spark.range(0, 2, 1, 2).mapInArrow(_same, "id long").collect()
+
+
+def _same(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    yield from batches
+
+
+def _start(master: str, folder: Path, niceness: int = 0) -> "SparkSession":
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    _must_answer(master)
+    code = _code(folder / "tribunal_code.zip")
+    if master.startswith("sc://"):
+        return _connected(master, code)
+    log = folder / "spark.log"
+    with _environment(master, folder, log, niceness):
+        try:
+            spark = _registered(master, folder, log)
+        except NoSpark:
+            raise
+        except Exception as error:
+            raise NoSpark(f"Spark does not start: {_last_line(log, error)} (or judge with --engine inline)") from error
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.addPyFile(str(code))
+    return spark
+
+
+@contextlib.contextmanager
+def _environment(master: str, folder: Path, log: Path, niceness: int) -> Iterator[None]:
+    """Set what the script that launches Java reads."""
+    home = java_home()
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if master.startswith("local"):
+        # The daemon that workers are forked from has to find its module before any code has travelled.
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    # Java inherits the screen: the script that launches it gives it a file instead.
+    (folder / "spark-env.sh").write_text(f'exec 2>>"{log}"\nrenice -n {niceness} -p $$ >/dev/null 2>&1 || true\n')
+    os.environ.setdefault("SPARK_CONF_DIR", str(folder))
+    try:
+        yield
+    finally:
+        if os.environ["SPARK_CONF_DIR"] == str(folder):
+            del os.environ["SPARK_CONF_DIR"]
+
+
+def _registered(master: str, folder: Path, log: Path) -> "SparkSession":
+    """Start a session; Spark itself would ask a silent master for a minute.
+
+    The time counts from where Java's log says that it asks: Java's own start may take long on a busy machine.
+    """
+    if "://" not in master:
+        return _builder(master, folder)
+    answers: list[SparkSession] = []
+    problems: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            answers.append(_builder(master, folder))
+        except Exception as error:  # noqa: BLE001 - a thread's top: it is raised below
+            problems.append(error)
+
+    thread = threading.Thread(target=wait, name="spark-session", daemon=True)
+    thread.start()
+    waited = 0.0
+    while not answers and not problems and waited < ANSWER_SECONDS:
+        thread.join(LOOK_SECONDS)
+        said = log.read_text(errors="replace") if log.exists() else ""
+        waited += LOOK_SECONDS if ASKING in said and ANSWERED not in said else 0
+    if problems:
+        raise problems[0]
+    if not answers:
+        raise NoSpark(f"{master} takes connections but does not answer as Spark within {ANSWER_SECONDS} s")
+    return answers[0]
+
+
+def _builder(master: str, folder: Path) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    settings = folder / "log4j2.properties"
+    settings.write_text(LOG_SETTINGS)
+    # Java only schedules here: the optimising compiler would cost more than it ever saves.
+    java_options = f"-Dlog4j2.configurationFile={settings} -XX:+UseSerialGC -Xss4m -XX:TieredStopAtLevel=1"
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("tribunal")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", java_options)
+        .config("spark.driver.memory", "1g")
+        .config("spark.local.dir", str(folder / "scratch"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.python.worker.reuse", "true")
+    )
+    if master.startswith("local"):
+        builder = builder.config("spark.python.daemon.module", "tribunal.checkers.spark.daemon")
+    return builder.getOrCreate()
+
+
+def _connected(master: str, code: Path) -> "SparkSession":
+    import grpc  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
+
+    with grpc.insecure_channel(urlsplit(master).netloc) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=ANSWER_SECONDS)
+        except grpc.FutureTimeoutError:
+            problem = f"{master} takes connections but does not answer as Spark within {ANSWER_SECONDS} s"
+            raise NoSpark(problem) from None
+    try:
+        spark = SparkSession.builder.remote(master).getOrCreate()
+        spark.addArtifacts(str(code), pyfile=True)
+    except Exception as error:
+        raise NoSpark(f"Spark Connect at {master}: {_first_line(error)}") from error
+    return spark
+
+
+def _must_answer(master: str) -> None:
+    """Spark itself waits for minutes for a master that is not there."""
+    if "://" not in master:
+        return
+    for address in urlsplit(master).netloc.split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        except (OSError, ValueError) as error:
+            raise NoSpark(f"no Spark answers at {master}: {error}") from error
+
+
+def _code(path: Path) -> Path:
+    """Zip what workers need: `checkers` and `results`, as parts of `tribunal`."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(PACKAGE / "__init__.py", "tribunal/__init__.py")
+        for package in ("checkers", "results"):
+            for source in sorted((PACKAGE / package).rglob("*.py")):
+                archive.write(source, source.relative_to(ROOT))
+    return path
+
+
+def _last_line(log: Path, error: Exception) -> str:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

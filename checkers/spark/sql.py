@@ -1,0 +1,121 @@
+"""The properties as SQL: the same text runs in Spark SQL and in DuckDB, over a recording's tables and a few small views.
+
+Besides the tables (`commits` calls its column `group` `group_id`: a reserved word) a property's SQL uses the views of
+`sql_views`. What comes out is judged by the very code that judges the kernels' anomalies, partition by partition. The graphs
+of transactions are not found by SQL; their edges are (`tribunal.checkers.graphs.sql_edges`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from tribunal.checkers.api import ANOMALY, Found, PartitionRows, properties
+from tribunal.checkers.judge.judge import DAMAGED, ROW, PartitionJudge, Row, judge_item, judged_of_run
+from tribunal.checkers.spark.sql_views import VIEWS, small_views, view_schema
+from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
+from tribunal.results.store import Recording, partition_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ANSWER: Final = ("kind", "log_offset", "value", "acks", "invoke_ns", "at_ns", "leader_epoch", "other_offset")
+VIEW_PARTS: Final = 4
+MAY_ANSWER: Final = ("node", "process", "detail")
+
+
+def defined() -> frozenset[str]:
+    """Return the properties that have a definition in SQL."""
+    return frozenset(name for name, module in properties().items() if hasattr(module, "SQL"))
+
+
+def findings_by_sql(
+    spark: "SparkSession", items: Sequence[tuple[str, str]], names: frozenset[str] | None = None
+) -> "DataFrame":
+    """Return the findings of the SQL definitions; what concerns whole runs and has no SQL is judged as ever.
+
+    names:  the properties to judge; None: all that have a definition.
+    """
+    from tribunal.checkers.judge.engine import dataframe
+
+    run_dirs = sorted({Path(run_dir) for run_dir, _ in items})
+    sound = [run_dir for run_dir in run_dirs if not any(row["kind"] == DAMAGED for row in _looked_at(run_dir))]
+    whole = dataframe(spark, [(str(run_dir), NO_PARTITION) for run_dir in run_dirs], without=defined())
+    if not sound:
+        return whole
+    recordings = {recording.run_id: recording for recording in (Recording.open(d, compare=False) for d in sound)}
+    if len(recordings) < len(sound):
+        raise DamagedRecording("", None, "two runs have the same run_id: judge them one by one")
+    _make_views(spark, list(recordings.values()))
+    folders = {run_id: str(recording.run_dir) for run_id, recording in recordings.items()}
+    parts = [whole, *(_by_property(spark, name, folders) for name in sorted(names if names is not None else defined()))]
+    return reduce(lambda left, right: left.unionByName(right), parts)
+
+
+def _looked_at(run_dir: Path) -> list[Row]:
+    return judge_item(str(run_dir), NO_PARTITION, without=frozenset(properties()))
+
+
+def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    for name in VIEWS:
+        schema = view_schema(name)
+        stored = pa.schema(
+            [pa.field(was.name, field.type) for was, field in zip(TABLES[name].arrow, schema, strict=True)]
+        )
+        paths = [str(path) for recording in recordings for part in recording.files[name].values() for path in part]
+        rows = spark.read.schema(from_arrow_schema(stored)).parquet(*paths).toDF(*schema.names)
+        # Every common table expression is computed anew wherever it is named: read the files once.
+        rows.coalesce(VIEW_PARTS).cache().createOrReplaceTempView(name)
+    small = [small_views(recording.run_dir) for recording in recordings]
+    for name in small[0]:
+        together = pa.concat_tables([views[name] for views in small])
+        frame = spark.createDataFrame(together.to_pylist(), from_arrow_schema(together.schema))
+        frame.createOrReplaceTempView(name)
+
+
+def _by_property(spark: "SparkSession", name: str, folders: Mapping[str, str]) -> "DataFrame":
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    anomalies = spark.sql(properties()[name].SQL)
+    return anomalies.groupBy("run_id", "topic", "partition").applyInArrow(_judge(name, folders), from_arrow_schema(ROW))
+
+
+def _judge(name: str, folders: Mapping[str, str]) -> Callable[[pa.Table], pa.Table]:
+    """Return what judges one partition's anomalies of one property, as they came out of SQL."""
+
+    def judge(rows: pa.Table) -> pa.Table:
+        first = rows.slice(0, 1).to_pylist()[0]
+        place = NO_PARTITION if first["topic"] is None else f"{first['topic']}-{first['partition']}"
+        answered = judged_answer(Path(folders[first["run_id"]]), place, name, rows)
+        return pa.Table.from_pylist(answered, schema=ROW)
+
+    return judge
+
+
+def judged_answer(run_dir: Path, topic_partition: str, name: str, rows: pa.Table) -> list[Row]:
+    """Tell violations from permitted losses among one partition's answer of a property's SQL."""
+    module = properties()[name]
+    found = Found(as_anomalies(rows))
+    topic, partition = (None, None) if topic_partition == NO_PARTITION else partition_order(topic_partition)
+    place = dict.fromkeys(ROW.names) | {"run_dir": str(run_dir), "topic": topic, "partition": partition}
+    if topic is None or not hasattr(module, "kernel"):
+        judged = judged_of_run(name, run_dir, found)
+    else:
+        recording = Recording.open(run_dir, compare=False)
+        own = PartitionRows({table: recording.table(table, topic_partition) for table in VIEWS})
+        judged = PartitionJudge(recording, topic_partition, own).explained(module, found)
+    return [place | {"property": name} | row for row in judged if row["kind"] != "figures"]
+
+
+def as_anomalies(rows: pa.Table) -> pa.Table:
+    """Bring a SQL answer into the shape of a kernel's anomalies."""
+    columns = {*ANSWER, *(name for name in MAY_ANSWER if name in rows.column_names)}
+    arrays = [
+        rows[field.name].cast(field.type) if field.name in columns else pa.nulls(rows.num_rows, field.type)
+        for field in ANOMALY
+    ]
+    return pa.Table.from_arrays(arrays, schema=ANOMALY)

@@ -1,0 +1,235 @@
+"""The small views that the SQL definitions use besides the recording's tables: what needs more than SQL to make.
+
+Each is a table of one run, with run_id. They are made by the same code that feeds the kernels, so the SQL checks what is
+concluded from them, and tests of that code check what they hold.
+
+    can_lead            topic, partition, node                    final ISR and ELR
+    leaders             topic, partition, leader_epoch, node      as committed
+    committed           value                                     sent in a committed transaction
+    txn_steps           txn, step, process, outcome, begin_ns, end_ns, kind, topic, partition, log_offset, value
+    txn_spans           process, begin_ns, end_ns, outcome        of transactions
+    transaction_timeouts  timeout_ns                              of runs with transactions
+    complete_runs, lossy_runs                                     runs that came to their end; whose disks provably lost records
+    entries, entry_facts, members                                 a partition's committed history, step by step
+    metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' lives, requests between nodes
+    faults              fault_index, kind, resolved_target, injected_ns, healed_ns
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncleanly
+from tribunal.checkers.judge.judge import history_of
+from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
+from tribunal.checkers.judge.timeline import Entry, Timeline
+from tribunal.checkers.properties import stale_epochs
+from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT
+from tribunal.results.metadata import State
+from tribunal.results.recording import TABLES
+from tribunal.results.store import Recording, partition_order
+
+VIEWS: Final = ("sends", "polls", "reads", "watermarks", "logs", "commits")
+PLACE: Final = [("run_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
+RUN: Final = PLACE[:1]
+SCHEMAS: Final = {
+    "can_lead": pa.schema([*PLACE, ("node", pa.int32())]),
+    "leaders": pa.schema([*PLACE, ("leader_epoch", pa.int32()), ("node", pa.int32())]),
+    "entries": pa.schema(
+        [
+            *PLACE,
+            ("position", pa.int32()),
+            ("at_ns", pa.int64()),
+            ("is_changed", pa.int32()),
+            ("leader", pa.int32()),
+            ("leader_epoch", pa.int32()),
+            ("recovery", pa.int32()),
+            ("isr_size", pa.int32()),
+            ("elr_size", pa.int32()),
+            ("min_isr", pa.int32()),
+            ("elr_on", pa.int32()),
+            ("unclean_on", pa.int32()),
+            ("is_aggressive", pa.int32()),
+            ("replicas", pa.string()),
+            ("description", pa.string()),
+        ]
+    ),
+    "members": pa.schema([*PLACE, ("position", pa.int32()), ("role", pa.string()), ("node", pa.int32())]),
+    "entry_facts": pa.schema(
+        [
+            *PLACE,
+            ("position", pa.int32()),
+            ("fact", pa.string()),
+            ("node", pa.int32()),
+            ("how", pa.string()),
+            ("is_ordered", pa.int32()),
+            ("is_empty", pa.int32()),
+        ]
+    ),
+    "registrations": pa.schema(
+        [
+            *RUN,
+            ("metadata_offset", pa.int64()),
+            ("at_ns", pa.int64()),
+            ("node", pa.int32()),
+            ("broker_epoch", pa.int64()),
+            ("incarnation", pa.string()),
+        ]
+    ),
+    "transaction_timeouts": pa.schema([*RUN, ("timeout_ns", pa.int64())]),
+    "complete_runs": pa.schema(RUN),
+    "lossy_runs": pa.schema(RUN),
+}
+Row = dict[str, Any]
+
+
+def small_views(run_dir: Path) -> dict[str, pa.Table]:
+    """Return all small views of one run."""
+    recording = Recording.open(run_dir, compare=False)
+    run_id = recording.run_id
+    rows = _rows(recording)
+    views = {
+        name: pa.Table.from_pylist([{"run_id": run_id} | row for row in rows.get(name, ())], schema=schema)
+        for name, schema in SCHEMAS.items()
+    }
+    for name, table in _tables(recording).items():
+        views[name] = table.add_column(0, "run_id", pa.repeat(pa.scalar(run_id), table.num_rows))
+    return views
+
+
+def _rows(recording: Recording) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
+    history = history_of(recording)
+    named = {partition_order(name): None for name in recording.partitions(*VIEWS)}
+    for topic, partition in sorted({**named, **dict.fromkeys(history.partitions())}):
+        timeline = history.timeline(topic, partition)
+        place = {"topic": topic, "partition": partition}
+        for name, row in _of_timeline(timeline):
+            rows[name].append(place | row)
+    txns, faults = recording.table("txns"), recording.table("faults")
+    settings = (recording.manifest or {}).get("settings") or {}
+    if txns.num_rows:
+        timeout_ms = int(settings.get(TIMEOUT, DEFAULT_TIMEOUT_MS))
+        rows["transaction_timeouts"].append({"timeout_ns": timeout_ms * 1_000_000})
+    rows["complete_runs"] += [{}] if recording.complete else []
+    rows["lossy_runs"] += [{}] if any(faults["lost_from_offset"].to_pylist()) else []
+    rows["registrations"] += _registrations(recording.table("metadata"))
+    return rows
+
+
+def _registrations(metadata: pa.Table) -> Iterator[Row]:
+    for row in metadata.to_pylist():
+        if row["record_type"] == "RegisterBrokerRecord":
+            body = msgspec.json.decode(row["body"])
+            yield {
+                "metadata_offset": row["metadata_offset"],
+                "at_ns": row["at_ns"],
+                "node": body["broker_id"],
+                "broker_epoch": body["broker_epoch"],
+                "incarnation": str(body.get("incarnation_id")),
+            }
+
+
+def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
+    yield from (("can_lead", {"node": node}) for node in timeline.can_lead)
+    yield from (("leaders", {"leader_epoch": epoch, "node": node}) for epoch, node in timeline.leaders)
+    for position, entry in enumerate(timeline.entries):
+        yield "entries", {"position": position} | _entry(entry)
+        state = entry.state
+        roles = {"isr": state.isr, "elr": state.elr, "replica": state.replicas, "fenced": entry.fenced}
+        for role, nodes in roles.items():
+            yield from (
+                ("members", {"position": position, "role": role, "node": node}) for node in dict.fromkeys(nodes)
+            )
+        for fact in entry.facts:
+            yield from (("entry_facts", {"position": position} | row) for row in _fact(fact))
+
+
+def _entry(entry: Entry) -> Row:
+    state, settings = entry.state, entry.settings
+    return {
+        "at_ns": entry.at_ns,
+        "is_changed": int(entry.changed),
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "recovery": state.recovery,
+        "isr_size": len(dict.fromkeys(state.isr)),
+        "elr_size": len(dict.fromkeys(state.elr)),
+        "min_isr": settings.effective_min_isr,
+        "elr_on": int(settings.elr),
+        "unclean_on": int(settings.unclean),
+        "is_aggressive": int(settings.recovery == "aggressive"),
+        "replicas": str(list(state.replicas)),
+        "description": described(state),
+    }
+
+
+def described(state: State) -> str:
+    """Return a state as the report shows it."""
+    return f"ISR {list(state.isr)}, ELR {list(state.elr)}, leader {state.leader}"
+
+
+def _fact(fact: Fact) -> Iterator[Row]:
+    match fact:
+        case ShutDownUncleanly(node=node):
+            yield {"fact": "unclean_shutdown", "node": node}
+        case JoinedIsr(node=node):
+            yield {"fact": "joined_isr", "node": node}
+        case Elected():
+            ordered, empty = int(fact.ordered), int(fact.empty)
+            yield {
+                "fact": "elected",
+                "node": fact.leader,
+                "how": fact.how.value,
+                "is_ordered": ordered,
+                "is_empty": empty,
+            }
+        case _:
+            pass  # not asked for
+
+
+def _tables(recording: Recording) -> dict[str, pa.Table]:
+    txns, metadata, faults = (recording.table(name) for name in ("txns", "metadata", "faults"))
+    return {
+        "committed": pa.table({"value": pa.array(committed_values(txns), pa.int64())}),
+        "txn_steps": txn_steps(txns),
+        "txn_spans": plain(spans(txns)),
+        "metadata_epochs": plain(metadata.select(["metadata_offset", "quorum_epoch", "at_ns"])),
+        "faults": plain(faults.select(["index", "kind", "resolved_target", "injected_ns", "healed_ns"])).rename_columns(
+            ["fault_index", "kind", "resolved_target", "injected_ns", "healed_ns"]
+        ),
+        "registered": stale_epochs.registered(metadata),
+        "control_requests": stale_epochs.answered(recording.table("requests")),
+    }
+
+
+def txn_steps(txns: pa.Table) -> pa.Table:
+    """Return the view `txn_steps` of one run, without its name."""
+    steps = flat(txns)
+    for name, words in (("outcome", OUTCOMES), ("kind", KINDS)):
+        spelt = pa.array(words).take(pc.cast(steps[name], pa.int32()))
+        steps = steps.set_column(steps.schema.get_field_index(name), name, spelt)
+    return steps.append_column("step", pa.array(range(steps.num_rows), pa.int64()))
+
+
+def plain(rows: pa.Table) -> pa.Table:
+    """Return rows with text in place of dictionaries; `group` and `index` are reserved words."""
+    fields = [pa.field(field.name, plain_type(field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(fields))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return text for dictionaries of text, everything else as it is."""
+    return pa.string() if pa.types.is_dictionary(kind) else kind
+
+
+RENAMED: Final = {"group": "group_id"}
+
+
+def view_schema(name: str) -> pa.Schema:
+    """Return the schema of a table's view: text for dictionaries, no reserved word as a name."""
+    return pa.schema([pa.field(RENAMED.get(f.name, f.name), plain_type(f.type)) for f in TABLES[name].arrow])

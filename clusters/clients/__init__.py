@@ -1,0 +1,1 @@
+"""The harness's own clients and administrators of a cluster."""

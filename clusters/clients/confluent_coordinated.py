@@ -1,0 +1,251 @@
+"""Real clients that have a coordinator: members of groups and producers of transactions, through librdkafka.
+
+What blocks in librdkafka is done in threads. A commit that librdkafka does not call done is `info`: it may have been sent before
+the attempt that failed.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as RdPartition
+
+from tribunal.clusters.api import (
+    Answered,
+    Committed,
+    Delivery,
+    Ended,
+    GroupConsumer,
+    GroupSettings,
+    Membership,
+    PartitionPoll,
+    TopicPartition,
+)
+from tribunal.clusters.clients.confluent import COMMON, POLL_MS, QUIET, ConfluentConsumer, delivered, purge
+
+ABORT_MS: Final = 3_000
+REQUEST_TIMEOUT_MS: Final = 2_000
+HEARTBEATS_A_SESSION: Final = 6
+
+
+class ConfluentMember:
+    """A member of a group, eager and classic; see `tribunal.clusters.api.GroupConsumer`."""
+
+    def __init__(self, bootstrap: str, client_id: str, settings: GroupSettings) -> None:
+        self.settings = settings
+        more = {
+            "group.id": settings.group,
+            "session.timeout.ms": settings.session_timeout_ms,
+            "max.poll.interval.ms": settings.session_timeout_ms,
+            "heartbeat.interval.ms": settings.session_timeout_ms // HEARTBEATS_A_SESSION,
+            "partition.assignment.strategy": "range",
+            "enable.partition.eof": False,
+        }
+        self._reading = ConfluentConsumer(bootstrap, client_id, settings.isolation, more)
+        self.consumer: Consumer = self._reading.consumer
+        self._own: list[TopicPartition] = []
+        self._started: dict[TopicPartition, None] = {}
+        self.consumer.subscribe(
+            [settings.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+        )
+
+    def _on_assign(self, consumer: Consumer, partitions: list[RdPartition]) -> None:
+        self._own = [TopicPartition(one.topic, one.partition) for one in partitions]
+        self._started = {}
+        self._reading.assign({})  # nothing is read before its user says from where
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[RdPartition]) -> None:
+        self._own, self._started = [], {}
+        self._reading.positions = {}
+        consumer.unassign()  # an empty assignment would not do: the member would never join again
+
+    @property
+    def membership(self) -> Membership:
+        """Who it is; the generation is not told by librdkafka."""
+        return Membership(None, self.consumer.memberid() or None)
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+        """Stay a member and read."""
+        return await self._reading.poll(max_records, timeout_ms)
+
+    def gained(self) -> list[TopicPartition]:
+        """Return its own partitions that were not started yet."""
+        return [partition for partition in self._own if partition not in self._started]
+
+    def start(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these from these offsets on."""
+        own = {partition: offset for partition, offset in positions.items() if partition in self._own}
+        self._started |= dict.fromkeys(own)
+        self._reading.assign({**self._reading.positions, **own})
+
+    async def committed(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> Committed:
+        """Ask for the group's offsets."""
+        wanted = [RdPartition(*partition) for partition in partitions]
+        try:
+            found = await asyncio.to_thread(self.consumer.committed, wanted, timeout=timeout_ms / 1000)
+        except KafkaException as problem:
+            return Committed({}, problem.args[0].name())
+        wrong = next((one.error.name() for one in found if one.error is not None), None)
+        if wrong is not None:
+            return Committed({}, wrong)
+        offsets = {TopicPartition(one.topic, one.partition): one.offset for one in found}
+        return Committed({name: offset if offset >= 0 else None for name, offset in offsets.items()}, None)
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
+        """Commit and wait for the answer."""
+        wanted = [RdPartition(*partition, offset) for partition, offset in offsets.items()]
+        committing = asyncio.to_thread(self.consumer.commit, offsets=wanted, asynchronous=False)
+        try:
+            done = await asyncio.wait_for(asyncio.shield(asyncio.create_task(committing)), timeout_ms / 1000)
+        except TimeoutError:
+            return Answered("info", "_TIMED_OUT")
+        except KafkaException as problem:
+            return Answered("info", problem.args[0].name())
+        wrong = next((one.error.name() for one in done or [] if one.error is not None), None)
+        return Answered("ok", None) if wrong is None else Answered("info", wrong)
+
+    async def close(self) -> None:
+        """Leave the group and release everything."""
+        await self._reading.close()
+
+
+class ConfluentTransactions:
+    """A producer of transactions; see `tribunal.clusters.api.TransactionalProducer`."""
+
+    identity: tuple[int, int] | None = None  # librdkafka does not tell
+
+    def __init__(self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int, client_id: str) -> None:
+        self._config: dict[str, Any] = {
+            **COMMON,
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": transaction_timeout_ms,
+            "delivery.timeout.ms": transaction_timeout_ms,
+            "request.timeout.ms": min(REQUEST_TIMEOUT_MS, transaction_timeout_ms),
+            "socket.timeout.ms": min(REQUEST_TIMEOUT_MS, transaction_timeout_ms),
+            "linger.ms": 2,
+            "error_cb": lambda _: None,
+        }
+        self._timeout_ms = transaction_timeout_ms
+        self._producer: Producer | None = None
+        self._broken: str | None = None
+        self._pump = asyncio.create_task(self._serve(), name=f"delivery reports of {client_id}")
+
+    async def _serve(self) -> None:
+        while True:
+            if self._producer is not None:
+                with contextlib.suppress(KafkaException):  # a fatal error; the next call meets it again
+                    self._producer.poll(0)
+            await asyncio.sleep(POLL_MS / 1000)
+
+    async def begin(self, timeout_ms: int) -> bool:
+        """Begin; a new producer asks for its identity, which fences the former one."""
+        self._broken = None
+        try:
+            if self._producer is None:
+                self._producer = Producer(self._config, logger=QUIET)
+                await asyncio.to_thread(self._producer.init_transactions, timeout_ms / 1000)
+            self._producer.begin_transaction()
+        except KafkaException:
+            self._drop()
+            return False
+        return True
+
+    def send(
+        self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
+    ) -> None:
+        """Offer one record."""
+        try:
+            assert self._producer is not None
+            self._producer.produce(
+                partition.topic,
+                key=key,
+                value=value,
+                partition=partition.partition,
+                on_delivery=partial(self._on_delivery, done),
+            )
+        except (BufferError, KafkaException) as problem:
+            self._broken = str(problem)
+            done(Delivery("fail", "_STATE", None, None, 0))
+
+    def _on_delivery(self, done: Callable[[Delivery], None], error: KafkaError | None, message: Message) -> None:
+        code, name = (None, None) if error is None else (error.code(), error.name())
+        self._broken = self._broken or name
+        done(delivered(code, name, message.offset(), acks=-1))
+
+    async def flush(self, timeout_ms: int) -> int:
+        """Wait until nothing is under way."""
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        while self._producer and len(self._producer) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_MS / 1000)
+        return len(self._producer) if self._producer else 0
+
+    async def send_offsets(
+        self, consumer: GroupConsumer, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Answered:
+        """Commit a group's offsets in the transaction."""
+        assert isinstance(consumer, ConfluentMember)
+        assert self._producer is not None
+        wanted = [RdPartition(*partition, offset) for partition, offset in offsets.items()]
+        metadata = consumer.consumer.consumer_group_metadata()
+        try:
+            await asyncio.to_thread(self._producer.send_offsets_to_transaction, wanted, metadata, timeout_ms / 1000)
+        except KafkaException as problem:
+            self._broken = self._broken or problem.args[0].name()
+            return Answered("info", problem.args[0].name())
+        return Answered("ok", None)
+
+    async def end(self, *, commit: bool, timeout_ms: int) -> Ended:
+        """Commit, or abort where asked to or nothing else is left."""
+        undelivered = await self.flush(self._timeout_ms)
+        if commit and not undelivered and self._broken is None:
+            return await self._commit(timeout_ms)
+        why = self._broken or ("_TIMED_OUT" if undelivered else None)
+        answered = await self._abort()
+        return Ended("aborted", answered=answered, error=why)
+
+    async def _commit(self, timeout_ms: int) -> Ended:
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        last = "_TIMED_OUT"
+        while (left := deadline - asyncio.get_running_loop().time()) > 0:
+            assert self._producer is not None
+            try:
+                await asyncio.to_thread(self._producer.commit_transaction, left)
+            except KafkaException as problem:
+                error: KafkaError = problem.args[0]
+                last = error.name()
+                if error.retriable():
+                    continue
+                if error.txn_requires_abort():
+                    await self._abort()
+                break
+            return Ended("committed", answered=True, error=None)
+        self._drop()
+        return Ended("info", answered=False, error=last)
+
+    async def _abort(self) -> bool:
+        """Tell whether the coordinator confirmed it; a producer that cannot even abort is given up."""
+        if self._producer is None:
+            return False
+        try:
+            await asyncio.to_thread(self._producer.abort_transaction, ABORT_MS / 1000)
+        except KafkaException:
+            self._drop()
+            return False
+        return True
+
+    def _drop(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            purge(producer)
+
+    async def close(self) -> None:
+        """Give up what is under way and release everything."""
+        self._pump.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._pump
+        self._drop()

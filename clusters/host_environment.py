@@ -1,0 +1,71 @@
+"""How nodes of this machine are housed: as processes on loopback addresses, or in containers with addresses of their own.
+
+Everything else about them is the same: files in the run's folder, relays in the harness, events, disks, clocks.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tribunal.clusters.api import Proof
+from tribunal.clusters.links.relays import Links
+from tribunal.clusters.spec import ClusterSpec
+
+
+class NodeLife(Protocol):
+    """One node, one life after another."""
+
+    pid: int | None
+    died: Callable[[str], None]
+    config: Path
+
+    @property
+    def alive(self) -> bool:
+        """Whether it exists."""
+
+    async def spawn(self) -> None:
+        """Start it; it may not serve yet."""
+
+    async def serving(self) -> None:
+        """Wait until it answers; `ClusterError` with its last log lines if it does not."""
+
+    async def kill(self) -> Proof:
+        """Kill -9, proven; fine for one that is dead."""
+
+    async def terminate(self, timeout_ms: int) -> bool:
+        """Ask for an orderly end; tell whether it came in time."""
+
+    async def pause(self) -> Proof:
+        """Stop its execution; proven."""
+
+    async def resume(self) -> Proof:
+        """Let it go on; proven."""
+
+
+class Housing(Protocol):
+    """Where the nodes of one cluster live."""
+
+    kind: str
+    mounts_while_running: bool  # whether a running node sees what is mounted meanwhile
+    place: str  # where the nodes live, in a few words for the run's header
+
+    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+        """Prepare addresses and open the relays."""
+
+    def node(self, node: int, role: str, config: Path, log: Path) -> NodeLife:
+        """Return a node that is not started yet."""
+
+    def listener(self, node: int) -> tuple[str, int]:
+        """Return where the node itself is to listen, as it sees it."""
+
+    def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
+        """Return a server of ZooKeeper that is not started yet (ZooKeeper mode)."""
+
+    def bind_host(self, node: int) -> str:
+        """Return the address a node calls from; empty: its only one."""
+
+    async def mounting(self, argv: Sequence[str]) -> str:
+        """Run a command where the nodes' mounts are made; `ClusterError` with its complaint."""
+
+    async def close(self) -> None:
+        """Leave nothing behind."""

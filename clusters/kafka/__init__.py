@@ -1,0 +1,1 @@
+"""Released Apache Kafka: its jars, its nodes, its files."""

@@ -1,0 +1,351 @@
+"""Ours and Apache Kafka as equals: the same nodes on loopback, the same settings, nothing in between.
+
+No relays, no faults but the death of a process: this is for comparisons (`bench/compare_kafka.py`, `tests/e2e`) and for Kafka's
+own tools. Methods block, because what is compared runs in threads of librdkafka or in processes of its own. Node N listens on
+127.0.3.N, its controller role, where one process has both, on 127.0.3.(N+100) and another port; every process dies with whoever started it.
+"""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from replog.types import METADATA_TOPIC, NO_NODE
+from replog.wire.apis import Api
+from replog.wire.codec import decode_response, encode_request
+from replog.wire.messages import describe_quorum as dq
+from tribunal.clusters.api import ClusterError, Unsettled
+from tribunal.clusters.links.addresses import candidate_ports
+from tribunal.clusters.nodes.node_process import PARENT_DEATH, last_lines, node_environment, toml
+
+NET: Final = "127.0.3."
+CONTROLLER_OFFSET: Final = 100
+CONTROLLER_PORT_OFFSET: Final = 10_000  # Kafka wants two listeners of one node on two ports
+CLAIM_HOST: Final = f"{NET}250"  # whoever listens here has the port
+CLUSTER_ID: Final = "tribunalSideBySideQQQQ"  # 16 bytes as Kafka writes them
+FORMAT_TIMEOUT_S: Final = 60
+STOP_TIMEOUT_S: Final = 40
+SERVING_TIMEOUT_S: Final = 60
+POLL_S: Final = 0.02
+JAVA: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+
+
+class Place:
+    """Where one node lives and what it is."""
+
+    def __init__(self, node: int, roles: str, folder: Path, voters: Mapping[int, str], port: int) -> None:
+        self.node = node
+        self.roles = roles
+        self.folder = folder
+        self.data = folder / "data"
+        self.log = folder / "node.log"
+        self.voters = voters
+        self.endpoint = (f"{NET}{node}", port)
+        controller = node if roles == "controller" else node + CONTROLLER_OFFSET
+        self.controller_endpoint = (f"{NET}{controller}", port - CONTROLLER_PORT_OFFSET)
+
+
+class Software(Protocol):
+    """What is run: how its configuration is written and its processes are started."""
+
+    name: str
+
+    def write_config(self, place: Place, settings: Mapping[str, Any]) -> Path:
+        """Write a node's configuration with these settings, by Kafka's names."""
+
+    def format(self, place: Place, config: Path) -> list[str]:
+        """Return the command that prepares the node's directory."""
+
+    def run(self, place: Place, config: Path) -> list[str]:
+        """Return the command that is the node."""
+
+
+class Ours:
+    """replog."""
+
+    name = "ours"
+
+    def write_config(self, place: Place, settings: Mapping[str, Any]) -> Path:
+        """Write node.toml."""
+        listener = place.controller_endpoint if place.roles == "controller" else place.endpoint
+        values: dict[str, Any] = {
+            "process.roles": place.roles,
+            "node.id": place.node,
+            "cluster.id": CLUSTER_ID,
+            "listeners": _address(listener),
+            "controller.quorum.voters": _voters(place),
+            "log.dirs": str(place.data),
+            "tribunal.events.file": str(place.folder / "events.jsonl"),
+        }
+        if place.roles == "broker,controller":
+            values["controller.listeners"] = _address(place.controller_endpoint)
+        path = place.folder / "node.toml"
+        path.write_text(toml(values | dict(settings)))
+        return path
+
+    def format(self, place: Place, config: Path) -> list[str]:
+        """Format."""
+        return [sys.executable, "-m", "replog", "format", "--config", str(config)]
+
+    def run(self, place: Place, config: Path) -> list[str]:
+        """Run by role."""
+        role = "combined" if "," in place.roles else place.roles
+        return [sys.executable, "-m", "replog", role, "--config", str(config)]
+
+
+class ApacheKafka:
+    """The real one, from plain jars (`clusters/kafka/jars.py`)."""
+
+    name = "kafka"
+
+    def __init__(self, jars: Path, heap: str = "1G") -> None:
+        self.jars = jars
+        self.heap = heap
+
+    def write_config(self, place: Place, settings: Mapping[str, Any]) -> Path:
+        """Write server.properties."""
+        brokers, controllers = f"PLAINTEXT://{_address(place.endpoint)}", _address(place.controller_endpoint)
+        listeners = {
+            "broker": brokers,
+            "controller": f"CONTROLLER://{controllers}",
+            "broker,controller": f"{brokers},CONTROLLER://{controllers}",
+        }
+        values = {
+            "process.roles": place.roles,
+            "node.id": place.node,
+            "listeners": listeners[place.roles],
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.voters": _voters(place),
+            "log.dirs": place.data,
+        }
+        if place.roles != "controller":
+            values |= {"advertised.listeners": brokers, "inter.broker.listener.name": "PLAINTEXT"}
+        ours_alone = ("tribunal.", "leader.recovery", "eligible.leader.replicas.enable")
+        values |= {name: value for name, value in settings.items() if not name.startswith(ours_alone)}
+        path = place.folder / "server.properties"
+        path.write_text("".join(f"{name}={_property(value)}\n" for name, value in values.items()))
+        return path
+
+    def format(self, place: Place, config: Path) -> list[str]:
+        """Format by Kafka's own tool."""
+        return java(self.jars, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config), heap="128m")
+
+    def run(self, place: Place, config: Path) -> list[str]:
+        """Run a server."""
+        return java(self.jars, "kafka.Kafka", str(config), heap=self.heap, options=JAVA)
+
+
+def java(jars: Path, *arguments: str, heap: str, options: Iterable[str] = ("-XX:TieredStopAtLevel=1",)) -> list[str]:
+    """Return the command that runs one of Kafka's classes."""
+    logging = f"-Dlog4j2.configurationFile={jars / 'log4j2.properties'}"
+    return ["java", f"-Xms{heap}", f"-Xmx{heap}", *options, logging, "-cp", f"{jars}/*", *arguments]
+
+
+class SideBySide:
+    """A cluster of one software. Combined: every node is broker and controller; else controllers are 101, 102, ..."""
+
+    def __init__(
+        self, software: Software, folder: Path, *, brokers: int, controllers: int, settings: Mapping[str, Any]
+    ) -> None:
+        """`controllers=0`: combined nodes."""
+        self.software = software
+        self.settings = settings
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        roles = dict.fromkeys(range(101, 101 + controllers), "controller")
+        roles |= dict.fromkeys(range(1, brokers + 1), "broker" if controllers else "broker,controller")
+        self._claim, port = _claimed_port()
+        voters = {
+            node: f"{NET}{node if controllers else node + CONTROLLER_OFFSET}:{port - CONTROLLER_PORT_OFFSET}"
+            for node, role in roles.items()
+            if "controller" in role
+        }
+        self.places = {node: Place(node, role, folder / str(node), voters, port) for node, role in roles.items()}
+        self.broker_ids = tuple(range(1, brokers + 1))
+        self._configs: dict[int, Path] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of the brokers, as clients want them."""
+        return ",".join(_address(self.places[node].endpoint) for node in self.broker_ids)
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        """Addresses of the controllers."""
+        return ",".join(next(iter(self.places.values())).voters.values())
+
+    def __enter__(self) -> "SideBySide":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def up(self) -> "SideBySide":
+        """Format and start everything; return when every broker sees all brokers serve."""
+        self.format()
+        self.launch()
+        return self
+
+    def format(self) -> None:
+        """Prepare every node's directory."""
+        formatting = [self._spawn_format(place) for place in self.places.values()]
+        for place, process in zip(self.places.values(), formatting, strict=True):
+            if process.wait(FORMAT_TIMEOUT_S) != 0:
+                raise ClusterError(f"node {place.node} cannot be formatted:\n{last_lines(place.log)}")
+
+    def launch(self) -> None:
+        """Start everything that is formatted; return when every broker sees all brokers serve."""
+        for node in self.places:
+            self.start(node)
+        self.wait_serving(self.broker_ids)
+
+    def _spawn_format(self, place: Place) -> "subprocess.Popen[bytes]":
+        place.folder.mkdir(parents=True, exist_ok=True)
+        self._configs[place.node] = self.software.write_config(place, self.settings)
+        return _spawn(self.software.format(place, self._configs[place.node]), place.log)
+
+    def start(self, node: int) -> None:
+        """Start a node's process; it may not serve yet."""
+        place = self.places[node]
+        self.processes[node] = _spawn(self.software.run(place, self._configs[node]), place.log)
+
+    def kill(self, node: int) -> None:
+        """Kill -9."""
+        self.processes[node].kill()
+        self.processes[node].wait()
+
+    def stop(self, node: int) -> None:
+        """SIGTERM, and wait; `ClusterError` when it does not end."""
+        self.processes[node].terminate()
+        try:
+            self.processes[node].wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise ClusterError(f"{self.software.name} node {node} does not end at SIGTERM") from None
+
+    def end(self) -> None:
+        """End what still runs."""
+        for process in self.processes.values():
+            process.kill()
+        for process in self.processes.values():
+            process.wait()
+        self._claim.close()
+
+    def memory_mib(self, node: int) -> float:
+        """Return the resident memory of a node's process."""
+        status = Path(f"/proc/{self.processes[node].pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
+    def wait_serving(self, brokers: Iterable[int]) -> None:
+        """Wait until each of these brokers says that exactly these brokers are alive."""
+        wanted = sorted(brokers)
+        self.wait_until(
+            lambda: all(alive_brokers(self.places[node].endpoint) == wanted for node in wanted),
+            f"brokers {wanted} serve",
+            SERVING_TIMEOUT_S,
+        )
+
+    def active_controller(self) -> int:
+        """Return the node that leads the quorum, as the first broker says; -1 when it knows nobody."""
+        return _leader_of_quorum(self.places[self.broker_ids[0]].endpoint)
+
+    def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Wait for something; a node that died unasked ends the wait."""
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            for node, process in self.processes.items():
+                if process.poll() not in (None, 0, -signal.SIGKILL, 128 + signal.SIGTERM):
+                    raise ClusterError(f"node {node} ended:\n{last_lines(self.places[node].log)}")
+            if time.monotonic() > deadline:
+                raise Unsettled(f"{self.software.name}: {what}: not within {timeout_s} s")
+            time.sleep(POLL_S)  # noqa: TID251 - real processes, real time
+
+
+def _leader_of_quorum(endpoint: tuple[str, int]) -> int:
+    """Ask one broker by DescribeQuorum."""
+    partition = dq.DescribeQuorumRequestPartitionData(partition_index=0)
+    topic = dq.DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    request = dq.DescribeQuorumRequest(topics=[topic])
+    answer = _asked(endpoint, encode_request(Api.DESCRIBE_QUORUM, 0, 7, "t", request))
+    described: dq.DescribeQuorumResponse = decode_response(Api.DESCRIBE_QUORUM, 0, answer)[1]
+    return next((found.leader_id for topic in described.topics for found in topic.partitions), NO_NODE)
+
+
+def alive_brokers(endpoint: tuple[str, int]) -> list[int]:
+    """Ask one broker, by Metadata version 1 without topics, whom it believes alive; none when it does not answer."""
+    body = struct.pack(">hhih1si", 3, 1, 7, 1, b"t", 0)
+    try:
+        answer = _asked(endpoint, struct.pack(">i", len(body)) + body)
+    except (OSError, struct.error):
+        return []
+    return sorted(_broker_ids(answer))
+
+
+def _asked(endpoint: tuple[str, int], frame: bytes) -> bytes:
+    """Send one request over a connection of its own; return the answer without its length."""
+    with socket.create_connection(endpoint, timeout=1) as connection:
+        connection.settimeout(2)
+        connection.sendall(frame)
+        with connection.makefile("rb") as stream:
+            return stream.read(struct.unpack(">i", stream.read(4))[0])
+
+
+def _broker_ids(answer: bytes) -> list[int]:
+    (count,), position = struct.unpack_from(">i", answer, 4), 8
+    found = []
+    for _ in range(count):
+        node, host_bytes = struct.unpack_from(">ih", answer, position)
+        position += 6 + host_bytes + 4
+        (rack_bytes,) = struct.unpack_from(">h", answer, position)
+        position += 2 + max(0, rack_bytes)
+        found.append(node)
+    return found
+
+
+def _spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
+    leashed = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *_with_path(command)]
+    with log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603 - our own command, no shell
+            leashed,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=node_environment(),
+            start_new_session=True,
+        )
+
+
+def _with_path(command: list[str]) -> list[str]:
+    """Return the command with its program's whole path: the leash asks no PATH."""
+    return ["/usr/bin/env", *command]
+
+
+def _claimed_port() -> tuple[socket.socket, int]:
+    """Return a port that no other such cluster has, and the socket whose listening keeps it ours."""
+    for port in candidate_ports(None):
+        claim = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            claim.bind((CLAIM_HOST, port))
+            claim.listen()
+        except OSError:
+            claim.close()
+        else:
+            return claim, port
+    raise ClusterError(f"no port is free on {CLAIM_HOST}")
+
+
+def _voters(place: Place) -> str:
+    return ",".join(f"{node}@{address}" for node, address in place.voters.items())
+
+
+def _address(endpoint: tuple[str, int]) -> str:
+    return f"{endpoint[0]}:{endpoint[1]}"
+
+
+def _property(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

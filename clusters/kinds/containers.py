@@ -1,0 +1,431 @@
+"""Nodes in containers: one each with a static address in a network of the run's own, files bound in from the run's folder.
+
+The same relays as for local processes, in the harness: node N has the subnet's address N, the relays listen on the
+gateway's. So every fault on links and messages is the same here; processes are hurt through the engine. Everything
+carries the label `tribunal.run`: what a crashed run left is found by it, and nothing else is touched.
+
+The engine has to be on this machine: the harness reads its network, its processes and the nodes' files.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import errno
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Proof
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.images.build import LABEL, engine, node_image
+from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
+from tribunal.clusters.kinds.processes import ProcessCluster, opened
+from tribunal.clusters.links.relays import Links
+from tribunal.clusters.nodes.leftovers import started_at
+from tribunal.clusters.nodes.mounts import below
+from tribunal.clusters.nodes.node_process import (
+    POLL_MS,
+    SERVING_TIMEOUT_MS,
+    SIGNAL_WAIT_MS,
+    answers,
+    last_lines,
+    process_exists,
+)
+from tribunal.clusters.obstacles import Obstacle
+from tribunal.clusters.zookeeper import ensemble as zookeeper
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+CAPABILITIES: Final = PROCESS_CAPABILITIES
+NODE_PORT: Final = 9092
+RELAY_PORT: Final = 30_000
+GATEWAY: Final = 254
+LAST_NODE: Final = 199
+FREEZE_ATTEMPTS: Final = 4
+SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
+NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
+REMEDY: Final = (
+    "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables); a rootful Podman by "
+    "DOCKER_HOST=unix:///run/podman/podman.sock; or --cluster processes"
+)
+FORBIDDEN: Final = "let your user talk to it: sudo usermod -aG docker $USER, then log in again; or --cluster processes"
+# What a container runs: its output goes to the run's log file, like any node's.
+ENTRY: Final = (
+    "import os, sys\n"
+    "log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)\n"
+    "os.dup2(log, 1); os.dup2(log, 2)\n"
+    "os.execv(sys.executable, [sys.executable, '-m', 'replog', *sys.argv[2:]])\n"
+)
+SERVER_ENTRY: Final = 'exec "$@" >>"$0" 2>&1'
+
+
+class ContainerAddresses:
+    """Every node on its number in the subnet, all relays on the gateway."""
+
+    def __init__(self, prefix: str, pid_of: Callable[[int], int | None]) -> None:
+        self.prefix = prefix
+        self._pid_of = pid_of
+
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where the node itself listens."""
+        return f"{self.prefix}.{node}", NODE_PORT
+
+    def advertised(self, node: int) -> tuple[str, int]:
+        """Return where the node's relay listens."""
+        return f"{self.prefix}.{GATEWAY}", RELAY_PORT + node
+
+    def caller(self, host: str) -> int:
+        """Return which node calls from this address."""
+        prefix, _, number = host.rpartition(".")
+        return int(number) if prefix == self.prefix and int(number) <= LAST_NODE else CLIENTS
+
+    def relay_source(self, node: int) -> tuple[str, int] | None:
+        """Leave it to the system: it is the gateway."""
+        return None
+
+    async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
+        """Connect from within the node's network namespace."""
+        pid = None if source == CLIENTS else self._pid_of(source)
+        if source != CLIENTS and pid is None:
+            raise OSError(f"node {source} is down")
+        sock = socket.socket() if pid is None else await asyncio.to_thread(socket_in_namespace_of, pid)
+        sock.settimeout(0)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, endpoint)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+def socket_in_namespace_of(pid: int) -> socket.socket:
+    """Make a socket that lives in another process's network; only the calling thread visits it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net") as home, open(f"/proc/{pid}/ns/net") as away:  # noqa: PTH123
+        if libc.setns(away.fileno(), NEW_NETWORK) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter the network of process {pid}")
+        try:
+            return socket.socket()
+        finally:
+            if libc.setns(home.fileno(), NEW_NETWORK) != 0:
+                os._exit(70)  # this thread would go on in a foreign network
+
+
+class NodeContainer:
+    """One node's container, started again for each of its lives."""
+
+    def __init__(self, node: int, container: Any, log: Path, config: Path, endpoint: tuple[str, int]) -> None:
+        self.node = node
+        self.config = config
+        self.pid: int | None = None
+        self.died: Callable[[str], None] = lambda _: None
+        self._container = container
+        self._log = log
+        self._endpoint = endpoint
+        self._started: int | None = None
+        self._ending = False
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the container's first process exists."""
+        return self._started is not None and started_at(self.pid or -1) == self._started
+
+    async def spawn(self) -> None:
+        """Start the container."""
+        assert not self.alive, f"node {self.node} runs already"
+        await self._noted()
+        self._ending = False
+        await asyncio.to_thread(self._container.start)
+        await asyncio.to_thread(self._container.reload)
+        self.pid = int(self._container.attrs["State"]["Pid"])
+        self._started = started_at(self.pid)
+        self._watch = asyncio.create_task(self._wait_for_end(), name=f"watch container {self.node}")
+
+    async def _wait_for_end(self) -> None:
+        while self.alive:  # noqa: ASYNC110 - nobody tells us but the system's table of processes
+            await asyncio.sleep(POLL_MS / 1000)
+        if not self._ending:
+            self.died(f"node {self.node} (container) ended; its log {self._log} ends:\n{last_lines(self._log)}")
+
+    async def answers(self, *, wait_ms: int) -> bool:
+        """Tell whether it answers."""
+        return await answers(self._endpoint, wait_ms=wait_ms)
+
+    async def serving(self) -> None:
+        """Wait until the node answers requests."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + SERVING_TIMEOUT_MS / 1000
+        while not await self.answers(wait_ms=500):
+            if not self.alive or loop.time() > deadline:
+                state = "does not serve" if self.alive else "ended"
+                raise ClusterError(f"node {self.node} {state}; its log {self._log} ends:\n{last_lines(self._log)}")
+            await asyncio.sleep(POLL_MS / 1000)
+
+    async def kill(self) -> Proof:
+        """Kill -9 through the engine."""
+        self._ending = True
+        pid = self.pid
+        if self.alive:
+            await self._engine(self._container.kill)
+        await self._ended()
+        gone, silent = not process_exists(pid), not await self.answers(wait_ms=100)
+        return Proof(holds=gone and silent, facts={"pid": pid, "process_gone": gone, "silent": silent})
+
+    async def terminate(self, timeout_ms: int) -> bool:
+        """SIGTERM through the engine."""
+        self._ending = True
+        if self.alive:
+            await self._engine(lambda: self._container.kill(signal="SIGTERM"))
+        try:
+            await asyncio.wait_for(self._ended(), timeout_ms / 1000)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _ended(self) -> None:
+        if self._watch is not None:
+            await asyncio.shield(self._watch)
+        await self._noted()
+
+    async def _noted(self) -> None:
+        """Wait until the engine has noted the end: it lags behind, and a start before would do nothing."""
+        for _ in range(SIGNAL_WAIT_MS // POLL_MS):
+            await asyncio.to_thread(self._container.reload)
+            if self._container.status in ("exited", "created"):
+                return
+            await asyncio.sleep(POLL_MS / 1000)
+
+    async def pause(self) -> Proof:
+        """Freeze the container; on a busy machine cgroups sometimes need to be asked again."""
+        for _ in range(FREEZE_ATTEMPTS - 1):
+            with contextlib.suppress(ClusterError):
+                await self._engine(self._container.pause)
+                break
+        else:
+            await self._engine(self._container.pause)
+        await asyncio.to_thread(self._container.reload)
+        stopped = self._container.status == "paused"
+        silent = not await self.answers(wait_ms=100)
+        return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
+
+    async def resume(self) -> Proof:
+        """Thaw it."""
+        await self._engine(self._container.unpause)
+        await asyncio.to_thread(self._container.reload)
+        running = self._container.status == "running"
+        answered = await self.answers(wait_ms=SIGNAL_WAIT_MS)
+        return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
+
+    async def _engine(self, action: Callable[[], Any]) -> None:
+        from docker.errors import APIError
+
+        try:
+            await asyncio.to_thread(action)
+        except APIError as problem:
+            if self.alive:
+                raise ClusterError(f"node {self.node}: the engine says: {problem.explanation}") from None
+
+
+class ZooKeeperContainer(NodeContainer):
+    """A server of ZooKeeper in a container."""
+
+    async def answers(self, *, wait_ms: int) -> bool:
+        """Tell whether it serves."""
+        return await zookeeper.is_ok(self._endpoint, wait_ms=wait_ms)
+
+
+class Containers:
+    """Houses nodes in containers."""
+
+    kind = "containers"
+    mounts_while_running = False  # what is mounted later does not reach a container
+    place = "containers, link proxies on their network's gateway"
+
+    def __init__(self) -> None:
+        self._client: DockerClient | None = None
+        self._links = Links({})
+        self._network: Any = None
+        self._nodes: dict[int, NodeContainer] = {}
+        self._image = ""
+        self._directory = Path()
+
+    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+        """Have an image, make a network, open the relays on its gateway."""
+        self._directory = Path(os.path.abspath(directory))  # noqa: PTH100, ASYNC240 - no look at the disk
+        self._client = await asyncio.to_thread(engine)
+        self._image = await asyncio.to_thread(node_image, self._client)
+        prefix, self._network = await asyncio.to_thread(self._make_network)
+        addresses = ContainerAddresses(prefix, self._pid_of)
+        self._links = Links({node: RELAY_PORT + node for node in spec.node_ids}, addresses)
+        try:
+            await self._links.open()
+        except OSError as problem:
+            raise ClusterError(f"cannot listen on the network's gateway: {problem}") from None
+        return self._links
+
+    def _pid_of(self, node: int) -> int | None:
+        found = self._nodes.get(node)
+        return found.pid if found is not None and found.alive else None
+
+    def _make_network(self) -> tuple[str, Any]:
+        from docker.errors import APIError
+        from docker.types import IPAMConfig, IPAMPool
+
+        assert self._client is not None
+        problem = "no subnet is free"
+        start = os.getpid() % len(SUBNETS)
+        for prefix in (*SUBNETS[start:], *SUBNETS[:start])[:20]:
+            pool = IPAMPool(subnet=f"{prefix}.0/24", gateway=f"{prefix}.{GATEWAY}")
+            try:
+                network = self._client.networks.create(
+                    named(self._directory),
+                    ipam=IPAMConfig(pool_configs=[pool]),
+                    labels={LABEL: str(self._directory)},
+                )
+            except APIError as refusal:
+                problem = str(refusal.explanation)
+            else:
+                return prefix, network
+        raise ClusterError(f"cannot make a network: {problem}")
+
+    def node(self, node: int, role: str, config: Path, log: Path) -> NodeContainer:
+        """Make a container that is not started yet."""
+        words = ["python3", "-c", ENTRY, str(log.resolve()), role, "--config", str(config.resolve())]
+        return self._container(node, config, log, words, {})
+
+    def _container(
+        self, node: int, config: Path, log: Path, words: list[str], shared: dict[str, dict[str, str]]
+    ) -> NodeContainer:
+        from docker.types import EndpointConfig
+
+        assert self._client is not None
+        log.parent.mkdir(parents=True, exist_ok=True)
+        config, log = config.resolve(), log.resolve()
+        host, _ = self._links.endpoint(node)
+        version = self._client.api.api_version
+        container = self._created(
+            words,
+            name=f"{named(self._directory)}-{node}",
+            init=True,  # else what was killed stays a zombie
+            network=self._network.name,
+            networking_config={self._network.name: EndpointConfig(version, ipv4_address=host)},
+            volumes={str(folder): {"bind": str(folder), "mode": "rw"} for folder in (config.parent, log.parent)}
+            | shared,
+            labels={LABEL: str(self._directory)},
+        )
+        kind = ZooKeeperContainer if shared else NodeContainer
+        self._nodes[node] = kind(node, container, log, config, self._links.endpoint(node))
+        return self._nodes[node]
+
+    def _created(self, words: list[str], **details: Any) -> Any:
+        from docker.errors import APIError
+
+        assert self._client is not None
+        try:
+            return self._client.containers.create(self._image, words, **details)
+        except APIError as problem:
+            raise ClusterError(f"cannot make container {details['name']}: {problem.explanation}") from None
+
+    def zookeeper(self, node: int, config: Path, log: Path) -> NodeContainer:
+        """Make a container of a ZooKeeper server: this machine's Java and jars, read only, in the nodes' image."""
+        words = zookeeper.command(config.resolve(), java=os.path.realpath(shutil.which("java") or "java"))
+        shared = {path: {"bind": path, "mode": "ro"} for path in zookeeper.mounts_for_java(words)}
+        return self._container(node, config, log, ["sh", "-c", SERVER_ENTRY, str(log.resolve()), *words], shared)
+
+    def listener(self, node: int) -> tuple[str, int]:
+        """Return the container's own address."""
+        return self._links.endpoint(node)
+
+    def bind_host(self, node: int) -> str:
+        """Leave it to the system: a container has one address."""
+        return ""
+
+    async def mounting(self, argv: Sequence[str]) -> str:
+        """Mount on this machine: as root, in the run's folder."""
+        return await asyncio.to_thread(mount_here, list(argv))
+
+    async def close(self) -> None:
+        """Remove containers and network; the image stays for the next run."""
+        await self._links.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.to_thread(_remove_all, client, self._directory)
+            client.close()
+
+
+def named(run_dir: Path) -> str:
+    """Return what a run's network is called, and its containers begin with: runs of one name may lie in several folders."""
+    return f"tribunal-{hashlib.sha256(str(run_dir).encode()).hexdigest()[:8]}-{run_dir.name}"[:60]
+
+
+def mount_here(argv: list[str]) -> str:
+    """Run a command of mounting; `ClusterError` with its complaint."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603 - our own scripts
+    if done.returncode != 0:
+        raise ClusterError(f"mounting: {' '.join(done.stderr.split())[:300]}")
+    return done.stdout
+
+
+def unmount_all(run_dir: Path) -> list[str]:
+    """Take away what is mounted in a run's folder; return what was taken."""
+    return [f"{path} unmounted" for path in below(run_dir) if mount_here(["umount", str(path)]) == ""]
+
+
+def _remove_all(client: "DockerClient", run_dir: Path) -> list[str]:
+    """Remove what carries the run's label; return what was removed."""
+    from docker.errors import APIError, NotFound
+
+    removed = []
+    wanted: dict[str, Any] = {"label": f"{LABEL}={run_dir.resolve()}"}
+    for container in client.containers.list(all=True, filters=wanted, ignore_removed=True):
+        with contextlib.suppress(NotFound):
+            container.remove(force=True)
+            removed.append(f"container {container.name} removed")
+    for network in client.networks.list(filters=wanted):
+        with contextlib.suppress(NotFound, APIError):
+            network.remove()
+            removed.append(f"network {network.name} removed")
+    return removed
+
+
+def obstacles() -> list[Obstacle]:
+    """Return why containers cannot be run here."""
+    try:
+        engine().close()
+    except ClusterError as problem:
+        remedy = FORBIDDEN if os.strerror(errno.EACCES) in str(problem) else REMEDY
+        return [Obstacle(reason=str(problem), remedy=remedy)]
+    return []
+
+
+def leftovers(run_dir: Path) -> list[str]:
+    """Return what a run of this folder has left."""
+    wanted: dict[str, Any] = {"label": f"{LABEL}={run_dir.resolve()}"}
+    with contextlib.closing(engine()) as client:
+        containers = client.containers.list(all=True, filters=wanted, ignore_removed=True)
+        found = [f"container {container.name}" for container in containers]
+        found += [f"mount {path}" for path in below(run_dir)]
+        return found + [f"network {network.name}" for network in client.networks.list(filters=wanted)]
+
+
+def sweep(run_dir: Path) -> list[str]:
+    """Remove what a run of this folder has left; return what was done."""
+    with contextlib.closing(engine()) as client:
+        return _remove_all(client, run_dir) + unmount_all(run_dir)
+
+
+def lacking() -> dict[str, str]:
+    """Return which of the kind's capabilities this machine does not give, and why."""
+    return {} if os.geteuid() == 0 else {"mount_disk": "mounting into containers takes root"}
+
+
+async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:
+    """Start a cluster of containers; whatever goes wrong, nothing of it stays."""
+    return await opened(ProcessCluster(spec, directory, clock, cluster_id, Containers()))

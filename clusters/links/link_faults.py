@@ -1,0 +1,203 @@
+"""What a cluster with relays can do to its links besides cutting them; shared by every kind that has relays.
+
+Each power proves itself: a slow, lossy or narrow link by timed probes, a reset or a half-open connection by what
+became of the sockets, a rule by the messages it met (which only the fault that set it can wait for).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import ClusterError, CutMode, Link, Proof
+from tribunal.clusters.capabilities import FrameRule, RuleInForce, Shape
+from tribunal.clusters.links.frames import Rule
+from tribunal.clusters.links.probing import Channel
+from tribunal.clusters.links.relay import Relay, Side
+from tribunal.clusters.links.relays import Links
+
+LINK_POWERS: Final = frozenset({"cut", "shape", "reset", "half_open", "add_rule"})
+SAMPLES: Final = 5
+SAMPLE_WAIT_MS: Final = 4_000
+PROBE_BYTES: Final = 40
+LOSS_WAIT_MS: Final = 4_000
+TOLERANCE: Final = 0.8  # of the delay that a shape should bring
+BURST_TOLERANCE: Final = 0.6  # of what a bandwidth should bring on the average: its first packets may go at once
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """Round trips over one pair of links; -1: no answer."""
+
+    link: str
+    target: int
+    least_ms: float
+    mean_ms: float
+    most_ms: float
+
+
+class LinkPowers:
+    """Hurts links through their relays."""
+
+    links: Links
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Cut links."""
+        return await self.links.cut(links, mode)
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Undo cuts."""
+        return await self.links.heal(links)
+
+    # --- slow, lossy, narrow ---------------------------------------------------------------
+
+    async def shape(self, links: Sequence[Link], shape: Shape) -> Proof:
+        """Make links slow, lossy or narrow, or as they were; proven by timed probes."""
+        if shape == Shape():
+            await self.links.set_shape(links, shape)
+            after = await self._times(links, PROBE_BYTES)
+            heard = [timed for timed in after if timed.least_ms >= 0 or await self.links.speaks(timed.target)]
+            return Proof(holds=_answered(heard), facts={"round_trips_after": _facts(after)})
+        size = max(PROBE_BYTES, min(shape.bytes_per_s // 8, 30_000))
+        before = await self._times(links, size)
+        # What is silent before (its node is down or paused, another fault has the link) proves nothing.
+        silent = {timed.link for timed in before if timed.least_ms < 0}
+        await self.links.set_shape(links, shape)
+        after = [timed for timed in await self._times(links, size) if timed.link not in silent]
+        lost = await self._loss_seen(links) if shape.loss else None
+        delay_ms = max(shape.delay_ms - shape.jitter_ms, 0)
+        expected_ms = delay_ms + (1000 * size // shape.bytes_per_s if shape.bytes_per_s else 0)
+        heard = [late for late in after if late.least_ms >= 0]
+        slower = all(
+            late.least_ms >= TOLERANCE * delay_ms and late.mean_ms >= BURST_TOLERANCE * expected_ms for late in heard
+        )
+        # Where packets are lost TCP backs off for seconds: silence is what the fault does there.
+        answered = bool(heard) and (len(heard) == len(after) or shape.loss > 0)
+        return Proof(
+            holds=answered and slower and lost != 0,
+            facts={
+                "shape": msgspec.to_builtins(shape),
+                "probe_bytes": size,
+                "expected_ms": expected_ms,
+                "round_trips_before": _facts(before),
+                "round_trips_after": _facts(after),
+                "lost": lost,
+            },
+        )
+
+    async def _times(self, links: Sequence[Link], size: int) -> list[Timed]:
+        channels = await self.links.channels(links)
+        try:
+            return list(await asyncio.gather(*(_timed(channel, size) for channel in channels)))
+        finally:
+            for channel in channels:
+                channel.close()
+
+    async def _loss_seen(self, links: Sequence[Link]) -> int:
+        """Probe until a piece was late; return how many were."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LOSS_WAIT_MS / 1000
+        channels = await self.links.channels(links)
+        try:
+            while (count := await self.links.losses(links)) == 0:
+                if loop.time() > deadline:
+                    break
+                await asyncio.gather(*(channel.round_trip_ms(PROBE_BYTES, SAMPLE_WAIT_MS) for channel in channels))
+        finally:
+            for channel in channels:
+                channel.close()
+        return count
+
+    # --- connections -----------------------------------------------------------------------
+
+    async def reset(self, links: Sequence[Link]) -> Proof:
+        """Reset the connections there are, once."""
+        wanted = frozenset(links)
+        doomed = [relay for relay in self.links.relays if relay.is_over(wanted)]
+        for relay in doomed:
+            relay.reset()
+        left = sum(relay in self.links.relays for relay in doomed)
+        return Proof(holds=bool(doomed) and left == 0, facts={"reset": len(doomed), "left": left})
+
+    async def half_open(self, links: Sequence[Link]) -> Proof:
+        """Let each link's target forget its connections while the source goes on believing in them."""
+        wanted = frozenset(links)
+        count = 0
+        for relay in list(self.links.relays):
+            believer = _side_of(relay, wanted)
+            if believer is not None and relay.far.transport is not None and relay.deserted is None:
+                relay.desert(believer)
+                count += 1
+        await asyncio.sleep(0)
+        believing = [relay for relay in self._deserted(wanted) if _believes(relay)]
+        return Proof(holds=bool(believing), facts={"forgotten": count, "believed_in": len(believing)})
+
+    async def close_half_open(self, links: Sequence[Link]) -> Proof:
+        """Tell the believers."""
+        believed = self._deserted(frozenset(links))
+        for relay in believed:
+            relay.reset()
+        return await self.links.passing(links, {"believed_in_until_the_end": len(believed)})
+
+    def _deserted(self, wanted: frozenset[Link]) -> list[Relay]:
+        return [
+            relay for relay in self.links.relays if relay.deserted is not None and relay.link(relay.deserted) in wanted
+        ]
+
+    # --- single messages -------------------------------------------------------------------
+
+    def add_rule(self, rule: FrameRule) -> Rule:
+        """Ask this rule about every message from now on."""
+        return self.links.add_rule(rule)
+
+    def release(self, rule: RuleInForce) -> int:
+        """Let go on what the rule holds now."""
+        return self.links.release(_ours(rule))
+
+    def remove_rule(self, rule: RuleInForce) -> int:
+        """Ask it no more, and let go on what it holds."""
+        return self.links.remove_rule(_ours(rule))
+
+
+async def _timed(channel: Channel, size: int) -> Timed:
+    times: list[float] = []
+    while len(times) < SAMPLES and -1.0 not in times:  # one that is silent is not asked again
+        took_ms = await channel.round_trip_ms(size, SAMPLE_WAIT_MS)
+        times.append(-1.0 if took_ms is None else took_ms)
+    return Timed(
+        link=str(channel.link),
+        target=channel.link.target,
+        least_ms=min(times),
+        mean_ms=sum(times) / len(times),
+        most_ms=max(times),
+    )
+
+
+def _ours(rule: RuleInForce) -> Rule:
+    if not isinstance(rule, Rule):
+        raise ClusterError("this rule is another cluster's")
+    return rule
+
+
+def _side_of(relay: Relay, wanted: frozenset[Link]) -> Side | None:
+    """Return the side towards a wanted link's source."""
+    return next((side for side in (relay.near, relay.far) if relay.link(side) in wanted), None)
+
+
+def _believes(relay: Relay) -> bool:
+    side = relay.deserted
+    return side is not None and side.transport is not None and not side.ended and not side.transport.is_closing()
+
+
+def _answered(times: Sequence[Timed]) -> bool:
+    return bool(times) and all(timed.least_ms >= 0 for timed in times)
+
+
+def _facts(times: Sequence[Timed]) -> list[dict[str, object]]:
+    return [
+        {
+            name: round(value, 1) if isinstance(value, float) else value
+            for name, value in msgspec.structs.asdict(timed).items()
+        }
+        for timed in times
+    ]

@@ -1,0 +1,113 @@
+"""Probes: connections made as a node would make them, which ask for the API versions and time the answer."""
+
+import asyncio
+import contextlib
+import struct
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import Link
+from tribunal.clusters.links.relay import Relay
+
+PROBE_COUNT: Final = 3
+PROBE_WAIT_MS: Final = 1500
+SILENCE_MS: Final = 120  # how long a probe on a cut link is given to prove the cut wrong
+# ApiVersions version 0, correlation id 7, client id "probe": every Kafka-like node answers it.
+PROBE_REQUEST: Final = struct.pack(">ihhih5s", 15, 18, 0, 7, 5, b"probe")
+# ConnectRequest of a new session of 2 s, and a ping in it, as any client of ZooKeeper sends them.
+ZOOKEEPER_HELLO: Final = struct.pack(">iiqiqi16sB", 45, 0, 0, 2_000, 0, 16, bytes(16), 0)
+ZOOKEEPER_PING: Final = struct.pack(">iii", 8, -2, 11)
+GREETING_MS: Final = 2_000
+PADDING_MAX: Final = 32_000
+
+
+def padded_request(size: int) -> bytes:
+    """Return a probe of about this size: its client id is long."""
+    padding = max(1, min(size - 14, PADDING_MAX))
+    return struct.pack(">ihhih", 10 + padding, 18, 0, 7, padding) + b"p" * padding
+
+
+class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the probe packets of one link."""
+
+    link: Link
+    sent: int
+    delivered: int  # requests that the relay passed on, by its counters
+    answered: int
+
+    def facts(self) -> dict[str, object]:
+        """Return it for the recording."""
+        return {"link": str(self.link), "sent": self.sent, "delivered": self.delivered, "answered": self.answered}
+
+
+class Channel:
+    """A connection from a node's own address to another node's relay, kept open for probing."""
+
+    # What is asked; channels to ZooKeeper ask something else.
+    request = PROBE_REQUEST
+
+    def __init__(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.link = link
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, relay: Relay | None, count: int, wait_ms: int) -> ProbeAnswer:
+        """Send probe packets; tell how many passed the relay and how many answers came back."""
+        before = relay.near.delivered_bytes if relay else 0
+        answered = 0
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            self._write(self.request * count)
+            await self.writer.drain()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_ms / 1000):
+                    while answered < count:
+                        await self._answer()
+                        answered += 1
+        after = relay.near.delivered_bytes if relay else 0
+        return ProbeAnswer(
+            link=self.link, sent=count, delivered=(after - before) // len(self.request), answered=answered
+        )
+
+    async def round_trip_ms(self, size: int, wait_ms: int) -> float | None:
+        """Return how long one probe of this size takes, None when no answer comes."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                self._write(self._of_size(size))
+                await self._answer()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            return None
+        return (loop.time() - began_s) * 1000
+
+    def _write(self, data: bytes) -> None:
+        # (uvloop calls it a RuntimeError to write to what has been reset.)
+        if self.writer.transport.is_closing():
+            raise ConnectionResetError("the probe's connection has gone")
+        self.writer.write(data)
+
+    def _of_size(self, size: int) -> bytes:
+        return padded_request(size)
+
+    async def _answer(self) -> None:
+        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
+        await self.reader.readexactly(length)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.writer.transport.abort()
+
+
+class ZooKeeperChannel(Channel):
+    """A connection to a ZooKeeper server: a session is begun before the first probe, probes are pings."""
+
+    request = ZOOKEEPER_PING
+
+    async def greet(self) -> None:
+        """Begin a session; `OSError` and the like when nobody answers."""
+        self.writer.write(ZOOKEEPER_HELLO)
+        await self._answer()
+
+    def _of_size(self, size: int) -> bytes:
+        return self.request

@@ -1,0 +1,413 @@
+"""The links between nodes as something that can be cut: a TCP relay in user space, one a node.
+
+Node N lives on 127.0.1.N and advertises its relay on 127.0.2.N, same port. Nodes bind their outgoing sockets
+to their own address too, so the relay of the called node knows the caller by its source address; any other
+source is a client (CONTRACT, "Where nodes live on loopback"). That gives every directed pair of nodes, and
+clients against each node, without privileges. The bytes of one link flow over two kinds of connection: those
+that its source opened (requests) and those that its target opened (answers).
+
+A TCP stream cannot lose bytes in its middle. A cut that holds therefore does what a dead cable does: it stops
+reading, so that the bytes wait in the senders' kernels, and a connection opened meanwhile goes nowhere; after
+the heal everything is delivered, late, as by retransmission. A cut that drops reads and discards, and resets at
+the heal each connection that lost something. A new connection needs both directions, as a handshake does.
+
+Proof is by probe: a connection from the source's own address that is opened before the cut and asks the target
+for its API versions. What the relay did with these very bytes is counted, and the answer is read.
+
+Where nodes have addresses of their own (containers), `Addresses` says so; everything else is the same there.
+Links can also be made slow, lossy (by late retransmission: a stream loses nothing) or narrow, connections reset or
+forgotten by one end (`link_faults.py`), and single messages be delayed, held, dropped, doubled (`frames.py`).
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any, Final, Protocol
+
+from tribunal.clusters.api import CLIENTS, CutMode, Link, Proof
+from tribunal.clusters.capabilities import RETRANSMISSION_MS, Fate, FrameRule, Shape
+from tribunal.clusters.links.frames import Head, Rule
+from tribunal.clusters.links.probing import (
+    GREETING_MS,
+    PROBE_COUNT,
+    PROBE_REQUEST,
+    PROBE_WAIT_MS,
+    SILENCE_MS,
+    Channel,
+    ProbeAnswer,
+    ZooKeeperChannel,
+)
+from tribunal.clusters.links.relay import Relay, Side, Traffic
+
+__all__ = ["PROBE_REQUEST", "Links", "Traffic"]
+
+NODE_NET: Final = "127.0.1."
+LINK_NET: Final = "127.0.2."
+CLIENT_HOST: Final = "127.0.0.1"
+SPEAKING_MS: Final = 500
+CLOSING_TURNS: Final = 5
+DELIVERED: Final = "delivered"
+
+
+def node_host(node: int) -> str:
+    """Return the address a node binds and calls from."""
+    return f"{NODE_NET}{node}"
+
+
+def link_host(node: int) -> str:
+    """Return the address of a node's relay, which it advertises."""
+    return f"{LINK_NET}{node}"
+
+
+def caller_of(host: str) -> int:
+    """Return which node calls from this address, CLIENTS for any other."""
+    return int(host.removeprefix(NODE_NET)) if host.startswith(NODE_NET) else CLIENTS
+
+
+class Addresses(Protocol):
+    """Where nodes and their relays live."""
+
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where the node itself listens."""
+
+    def advertised(self, node: int) -> tuple[str, int]:
+        """Return where the node's relay listens."""
+
+    def caller(self, host: str) -> int:
+        """Return which node calls from this address, CLIENTS for any other."""
+
+    def relay_source(self, node: int) -> tuple[str, int] | None:
+        """Return the address from which a node's relay calls it, None for the system's choice."""
+
+    async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
+        """Open a connection as this node (or a client) would; `OSError` when it cannot be had."""
+
+
+class LoopbackAddresses:
+    """Every node on 127.0.1.N, its relay on 127.0.2.N, on the same port."""
+
+    def __init__(self, ports: dict[int, int]) -> None:
+        self.ports = ports
+
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where the node itself listens."""
+        return node_host(node), self.ports[node]
+
+    def advertised(self, node: int) -> tuple[str, int]:
+        """Return where the node's relay listens."""
+        return link_host(node), self.ports[node]
+
+    def caller(self, host: str) -> int:
+        """Return which node calls from this address."""
+        return caller_of(host)
+
+    def relay_source(self, node: int) -> tuple[str, int] | None:
+        """Return the relay's own address."""
+        return link_host(node), 0
+
+    async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
+        """Connect from the node's own address."""
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.settimeout(0)
+        try:
+            sock.bind((CLIENT_HOST if source == CLIENTS else node_host(source), 0))
+            await asyncio.get_running_loop().sock_connect(sock, endpoint)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+class Links:
+    """All relays of one cluster, and what hinders their links."""
+
+    def __init__(self, ports: dict[int, int], addresses: Addresses | None = None) -> None:
+        self.ports = ports
+        self.addresses: Addresses = LoopbackAddresses(ports) if addresses is None else addresses
+        self.cuts: dict[Link, CutMode] = {}
+        self.rules: list[Rule] = []
+        self.relays: dict[Relay, None] = {}
+        self._shapes: dict[Link, Shape] = {}
+        self._free_s: dict[Link, float] = {}  # when a narrow link has sent what it was given
+        self._random = Random("links")
+        self._traffic: dict[Link, Traffic] = {}
+        self._servers: list[asyncio.Server] = []
+        self.zookeeper_nodes: frozenset[int] = frozenset()  # they speak another language: no messages, other probes
+        self.on_message: Callable[[Head, str], None] = lambda head, fate: None
+
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where the node itself listens."""
+        return self.addresses.endpoint(node)
+
+    def advertised(self, node: int) -> tuple[str, int]:
+        """Return where the node's relay listens."""
+        return self.addresses.advertised(node)
+
+    def caller(self, host: str) -> int:
+        """Return which node calls from this address."""
+        return self.addresses.caller(host)
+
+    def traffic(self, link: Link) -> Traffic:
+        """Return the link's counters."""
+        found = self._traffic.get(link)
+        if found is None:
+            found = self._traffic[link] = Traffic()
+        return found
+
+    def cut_mode(self, link: Link) -> CutMode | None:
+        """Return how the link is cut, None when it is whole."""
+        return self.cuts.get(link)
+
+    def is_shaped(self, link: Link) -> bool:
+        """Tell whether the link is slow, lossy or narrow."""
+        return link in self._shapes
+
+    def due_s(self, link: Link, size: int, now_s: float) -> float:
+        """Return when so many bytes, handed over now, come out at the link's other end."""
+        shape = self._shapes.get(link)
+        if shape is None:
+            return now_s
+        due_s = now_s
+        if shape.bytes_per_s:
+            due_s = max(now_s, self._free_s.get(link, 0.0)) + size / shape.bytes_per_s
+            self._free_s[link] = due_s
+        if shape.loss and self._random.random() < shape.loss:
+            self.traffic(link).retransmissions += 1
+            due_s += RETRANSMISSION_MS / 1000
+        return due_s + (shape.delay_ms + shape.jitter_ms * self._random.uniform(-1, 1)) / 1000
+
+    # --- begin and end ---------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Listen for all nodes; `OSError` when an address is taken, with nothing left open."""
+        loop = asyncio.get_running_loop()
+        try:
+            for node in self.ports:
+                for door in self.doors(node):
+                    server = await loop.create_server(lambda node=node: Relay(self, node).near, **door)  # type: ignore[misc]
+                    self._servers.append(server)
+        except OSError:
+            await self.close()
+            raise
+
+    def doors(self, node: int) -> Iterable[dict[str, Any]]:
+        """Return where a node's relay listens, as `create_server` wants to be told."""
+        host, port = self.advertised(node)
+        yield {"host": host, "port": port}
+
+    async def connect(self, caller: int, target: int, far: Side) -> None:
+        """Connect a relay's far side to its node; `OSError` when nobody listens there."""
+        host, port = self.endpoint(target)
+        source = self.addresses.relay_source(target)
+        await asyncio.get_running_loop().create_connection(lambda: far, host, port, local_addr=source)
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        loop = asyncio.get_running_loop()
+        servers, self._servers = self._servers, []
+        for door in (door for server in servers for door in server.sockets):
+            loop.remove_reader(door.fileno())  # accept no more
+        self.cuts.clear()
+        self.rules.clear()
+        self._shapes.clear()
+        # Whoever was being accepted appears in a later turn. Servers have to wait for it: asyncio's, closed meanwhile,
+        # fails an assertion at that connection (Server._attach), and leaves it open for ever.
+        for turn in range(2 * CLOSING_TURNS):
+            if turn == CLOSING_TURNS:
+                for server in servers:
+                    server.close()
+            for relay in list(self.relays):
+                relay.reset()
+            await asyncio.sleep(0)
+
+    # --- cuts ------------------------------------------------------------------------------
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Cut links; the proof has probes that passed before and do not any more."""
+        channels = await self.channels(links)
+        try:
+            before = await self._ask(channels, PROBE_WAIT_MS)
+            began_s = asyncio.get_running_loop().time()
+            await self.sever(links, mode)
+            applied_ms = (asyncio.get_running_loop().time() - began_s) * 1000
+            after = await self._ask(channels, SILENCE_MS)
+            stopped = await self.stopped(links, after)
+        finally:
+            for channel in channels:
+                channel.close()
+        # What was silent before (its node is down or paused, another fault has the link) proves nothing about the cut.
+        probed = {answer.link for answer in before if answer.answered}
+        return Proof(
+            holds=bool(probed)
+            and all(answer.answered == answer.sent for answer in before if answer.link in probed)
+            and all(stopped[answer.link] for answer in after if answer.link in probed),
+            facts={
+                "mode": mode.value,
+                "cut": [str(link) for link in links],
+                "applied_ms": round(applied_ms, 2),
+                **self.witness(),
+                "probes_before": [answer.facts() for answer in before],
+                "probes_after": [answer.facts() for answer in after],
+            },
+        )
+
+    async def sever(self, links: Sequence[Link], mode: CutMode) -> None:
+        """Cut links, without a word of proof."""
+        self.cuts |= dict.fromkeys(links, mode)
+        self.settle(links)
+
+    def is_hindered(self, link: Link) -> bool:
+        """Tell whether what leaves the relay for this link does not arrive for now."""
+        return False  # here a cut keeps the bytes in front of the relay
+
+    def told(self, head: Head) -> None:
+        """Tell whoever wants to know of a message, with its fate (CONTRACT, table requests)."""
+        if head.source in self.zookeeper_nodes or head.target in self.zookeeper_nodes:
+            return
+        if head.rule is not None:
+            fate = head.rule.rule.fate.value
+        elif self.is_hindered(link := Link(head.source, head.target)):
+            fate = Fate.HELD.value
+        else:
+            fate = Fate.DELAYED.value if self.is_shaped(link) else DELIVERED
+        self.on_message(head, fate)
+
+    async def tally(self, links: Sequence[Link]) -> dict[str, int]:
+        """Return what cuts of these links have stopped: bytes here."""
+        return {str(link): self.traffic(link).stopped_bytes for link in links}
+
+    async def mend(self, links: Sequence[Link]) -> None:
+        """Undo cuts, without a word of proof."""
+        for link in links:
+            self.cuts.pop(link, None)
+        self.settle(links)
+
+    async def stopped(self, links: Sequence[Link], answers: Sequence[ProbeAnswer]) -> dict[Link, bool]:
+        """Tell for each probe whether it met the cut that it should have met."""
+        return {
+            answer.link: answer.answered == 0 and (answer.delivered == 0 or answer.link not in self.cuts)
+            for answer in answers
+        }
+
+    def witness(self) -> dict[str, object]:
+        """Return who stops what is cut, and what that saw, for the proof."""
+        return {"by": "relay"}
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Undo cuts; the proof has fresh probes that are answered."""
+        stopped = await self.tally(links)
+        began_s = asyncio.get_running_loop().time()
+        await self.mend(links)
+        applied_ms = (asyncio.get_running_loop().time() - began_s) * 1000
+        return await self.passing(links, {"stopped": stopped, "applied_ms": round(applied_ms, 2)})
+
+    async def passing(self, links: Sequence[Link], facts: dict[str, object]) -> Proof:
+        """Prove by fresh probes that links pass."""
+        channels = await self.channels(links)
+        try:
+            after = await self._ask(channels, PROBE_WAIT_MS)
+        finally:
+            for channel in channels:
+                channel.close()
+        down = await self._down(after)
+        probed = [answer for answer in after if answer.link not in down]
+        return Proof(
+            holds=bool(probed) and all(answer.answered == answer.sent for answer in probed),
+            facts={**facts, "probes_after": [answer.facts() for answer in after]},
+        )
+
+    def settle(self, links: Iterable[Link] | None = None) -> None:
+        """Let the connections over these links (None: all) take note of what has changed."""
+        touched = None if links is None else frozenset(links)
+        for relay in list(self.relays):
+            if touched is None or relay.is_over(touched):
+                relay.settle()
+
+    # --- shapes and rules ------------------------------------------------------------------
+
+    async def set_shape(self, links: Sequence[Link], shape: Shape) -> None:
+        """Make links slow, lossy or narrow, or as they were."""
+        for link in links:
+            self._free_s.pop(link, None)
+            if shape == Shape():
+                self._shapes.pop(link, None)
+            else:
+                self._shapes[link] = shape
+        self.settle(links)
+
+    async def losses(self, links: Sequence[Link]) -> int:
+        """Return how many packets (here: pieces made late) the links have lost."""
+        return sum(self.traffic(link).retransmissions for link in links)
+
+    def add_rule(self, rule: FrameRule) -> Rule:
+        """Ask this rule about every message from now on, after those before it."""
+        found = Rule(rule)
+        self.rules.append(found)
+        return found
+
+    def release(self, rule: Rule) -> int:
+        """Let go on what a rule holds now; return how many messages."""
+        count = rule.open_gates()
+        self.settle()
+        return count
+
+    def remove_rule(self, rule: Rule) -> int:
+        """Ask it no more, and let go on what it holds; return how many messages."""
+        if rule in self.rules:
+            self.rules.remove(rule)
+        return self.release(rule)
+
+    # --- probes ----------------------------------------------------------------------------
+
+    async def channels(self, links: Sequence[Link]) -> list[Channel]:
+        """Open one probing connection a pair: a link to clients is probed by the answers of its opposite."""
+        wanted = dict.fromkeys(link if link.target != CLIENTS else Link(CLIENTS, link.source) for link in links)
+        found: list[Channel] = []
+        for link in wanted:
+            with contextlib.suppress(OSError):  # then no probe speaks for this link, and the proof lacks it
+                sock = await self.addresses.connect_as(link.source, self.advertised(link.target))
+                reader, writer = await asyncio.open_connection(sock=sock)
+                found.append(await self._channel(link, reader, writer))
+        return found
+
+    async def _channel(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Channel:
+        if link.target not in self.zookeeper_nodes:
+            return Channel(link, reader, writer)
+        channel = ZooKeeperChannel(link, reader, writer)
+        try:
+            async with asyncio.timeout(GREETING_MS / 1000):
+                await channel.greet()
+        except (OSError, asyncio.IncompleteReadError) as problem:
+            channel.close()  # an answer that comes later would be taken for that of a probe
+            raise OSError(f"{link}: no session for probes: {problem}") from None
+        return channel
+
+    async def _down(self, answers: Sequence[ProbeAnswer]) -> set[Link]:
+        """Return the links that cannot be probed, because the node at their end is silent: dead or paused."""
+        silent = [answer.link for answer in answers if answer.answered == 0]
+        return {link for link in silent if not await self.speaks(link.target)}
+
+    async def speaks(self, node: int) -> bool:
+        """Tell whether the node answers when it is asked past all faults."""
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(SILENCE_MS / 1000):
+                reader, writer = await asyncio.open_connection(*self.endpoint(node))
+            channel = await self._channel(Link(CLIENTS, node), reader, writer)
+            try:
+                return await channel.round_trip_ms(0, SPEAKING_MS) is not None
+            finally:
+                channel.close()
+        return False
+
+    async def _ask(self, channels: Sequence[Channel], wait_ms: int) -> list[ProbeAnswer]:
+        questions = []
+        for channel in channels:
+            address = channel.writer.get_extra_info("sockname")
+            questions.append(channel.ask(self._relay(address[:2], channel.link.target), PROBE_COUNT, wait_ms))
+        return list(await asyncio.gather(*questions))
+
+    def _relay(self, peer: tuple[str, int], target: int) -> Relay | None:
+        """Return the relay of a connection from this address to a node."""
+        return next((relay for relay in self.relays if relay.peer == peer and relay.target == target), None)

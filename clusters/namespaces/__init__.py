@@ -1,0 +1,1 @@
+"""Network and mount namespaces of one run."""

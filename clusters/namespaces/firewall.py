@@ -1,0 +1,169 @@
+"""What hinders packets between namespaces: nftables in the hub for drop, refusal and loss, a tc class for bandwidth.
+
+Packets are known by the pair of addresses they travel between. Counters say how many a rule has met: that is the proof
+that packets really vanish. Each change is one nft transaction (2 to 5 ms), so a partition of many pairs begins at one instant.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tribunal.clusters.api import CutMode, Link
+from tribunal.clusters.capabilities import Shape
+from tribunal.clusters.namespaces.spaces import Namespaces
+
+TABLE: Final = "ip tribunal"
+LOSS_PARTS: Final = 1_000
+UNHINDERED: Final = "1:ffff"
+# A set for each way to be cut, its elements with counters; losses are rules of their own, by comment.
+RULESET: Final = """
+table ip tribunal {
+  set held {
+    type ipv4_addr . ipv4_addr
+    counter
+  }
+  set refused {
+    type ipv4_addr . ipv4_addr
+    counter
+  }
+  chain lossy {
+  }
+  chain between {
+    type filter hook forward priority 0; policy accept;
+    ip saddr . ip daddr @held drop
+    ip saddr . ip daddr @refused ip protocol tcp reject with tcp reset
+    ip saddr . ip daddr @refused drop
+    jump lossy
+  }
+}
+"""
+SETS: Final[Mapping[CutMode, str]] = {CutMode.HOLD: "held", CutMode.RESET: "refused"}
+
+
+class Firewall:
+    """The hub's rules."""
+
+    def __init__(self, spaces: Namespaces, address: Callable[[int], str]) -> None:
+        self._spaces = spaces
+        self._address = address
+        self._cuts: dict[Link, CutMode] = {}
+        self._losses: dict[Link, float] = {}
+        self._narrow: dict[int, dict[int, int]] = {}  # target -> source -> bytes per second
+        self._shaped: set[int] = set()  # targets whose device has classes
+
+    def open(self) -> None:
+        """Put the empty rules in place."""
+        self._spaces.run(["nft", "-f", "-"], stdin=RULESET)
+
+    def _pair(self, link: Link) -> str:
+        return f"{self._address(link.source)} . {self._address(link.target)}"
+
+    async def cut(self, links: Iterable[Link], mode: CutMode) -> None:
+        """Stop packets of these links from now on, all at one instant."""
+        fresh = [link for link in links if self._cuts.get(link) is not mode]
+        lines = [self._removal(link) for link in fresh if link in self._cuts]
+        if fresh:
+            lines.append(f"add element {TABLE} {SETS[mode]} {{ {', '.join(map(self._pair, fresh))} }}")
+        self._cuts |= dict.fromkeys(fresh, mode)
+        await self._commit(lines)
+
+    async def mend(self, links: Iterable[Link]) -> None:
+        """Let packets pass again."""
+        known = [link for link in links if link in self._cuts]
+        lines = [self._removal(link) for link in known]
+        for link in known:
+            del self._cuts[link]
+        await self._commit(lines)
+
+    def _removal(self, link: Link) -> str:
+        return f"delete element {TABLE} {SETS[self._cuts[link]]} {{ {self._pair(link)} }}"
+
+    def is_cut(self, link: Link) -> bool:
+        """Tell whether the link's packets are stopped."""
+        return link in self._cuts
+
+    async def stopped(self, links: Sequence[Link]) -> dict[str, int]:
+        """Return how many packets of these links were stopped since they were cut."""
+        counts: dict[str, int] = {}
+        for name in {SETS[self._cuts[link]] for link in links}:
+            told = json.loads(await self._spaces.run_aside(["nft", "-j", "list", "set", *TABLE.split(), name]))
+            counts |= _counters(told)
+        return {str(link): counts.get(self._pair(link), 0) for link in links}
+
+    # --- loss and bandwidth ------------------------------------------------------------------
+
+    async def set_loss(self, links: Iterable[Link], loss: float) -> None:
+        """Lose this share of the links' packets; 0: none."""
+        for link in links:
+            if loss:
+                self._losses[link] = loss
+            else:
+                self._losses.pop(link, None)
+        rules = [
+            f"add rule {TABLE} lossy ip saddr {self._address(link.source)} ip daddr {self._address(link.target)} "
+            f"numgen random mod {LOSS_PARTS} < {max(1, round(share * LOSS_PARTS))} counter drop"
+            for link, share in self._losses.items()
+        ]
+        await self._commit([f"flush chain {TABLE} lossy", *rules])
+
+    async def lost(self) -> int:
+        """Return how many packets the present losses have taken."""
+        told = json.loads(await self._spaces.run_aside(["nft", "-j", "list", "chain", *TABLE.split(), "lossy"]))
+        return sum(
+            part["counter"]["packets"]
+            for entry in told["nftables"]
+            for part in entry.get("rule", {}).get("expr", ())
+            if "counter" in part
+        )
+
+    async def set_bandwidth(self, links: Iterable[Link], bytes_per_s: int, device: Callable[[int], str]) -> None:
+        """Let the links carry so many bytes a second at most; 0: no bound."""
+        touched = set()
+        for link in links:
+            before = self._narrow.setdefault(link.target, {})
+            if bytes_per_s:
+                before[link.source] = bytes_per_s
+            elif before.pop(link.source, None) is None:
+                continue
+            touched.add(link.target)
+        lines = [line for target in sorted(touched) for line in self._classes(target, device(target))]
+        if lines:
+            await self._spaces.run_aside(["tc", "-batch", "-"], stdin="\n".join(lines) + "\n")
+
+    def _classes(self, target: int, device: str) -> list[str]:
+        """Return what replaces the device's classes by those wanted now."""
+        narrow = self._narrow[target]
+        lines = [f"qdisc del dev {device} root"] if target in self._shaped else []
+        if not narrow:
+            self._shaped.discard(target)
+            return lines
+        self._shaped.add(target)
+        lines.append(f"qdisc add dev {device} root handle 1: htb default ffff r2q 1000")
+        lines.append(f"class add dev {device} parent 1: classid {UNHINDERED} htb rate 10gbit quantum 60000")
+        for number, (source, bytes_per_s) in enumerate(sorted(narrow.items()), 1):
+            bits, class_id = 8 * bytes_per_s, f"1:{number:x}"
+            lines.append(f"class add dev {device} parent 1: classid {class_id} htb rate {bits}bit quantum 3000")
+            lines.append(
+                f"filter add dev {device} parent 1: protocol ip prio {number} u32 "
+                f"match ip src {self._address(source)}/32 flowid {class_id}"
+            )
+        return lines
+
+    async def _commit(self, lines: Sequence[str]) -> None:
+        if lines:
+            await self._spaces.run_aside(["nft", "-f", "-"], stdin="\n".join(lines) + "\n")
+
+
+def kernel_part(shape: Shape) -> bool:
+    """Tell whether the kernel has a part in this shape: loss and bandwidth; delays are the relay's, precise to 1 ms."""
+    return bool(shape.loss or shape.bytes_per_s)
+
+
+def _counters(told: dict[str, Any]) -> dict[str, int]:
+    """Return packets by pair of addresses, as `nft -j list set` tells them."""
+    found = {}
+    for entry in told["nftables"]:
+        for element in entry.get("set", {}).get("elem", ()):
+            inner = element["elem"]
+            found[" . ".join(inner["val"]["concat"])] = int(inner["counter"]["packets"])
+    return found

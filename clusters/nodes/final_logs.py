@@ -1,0 +1,57 @@
+"""Every replica's log as its files say when the node is down: evidence that asks no node."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from replog.log import batch
+from tribunal.clusters.api import LogEntry
+
+VALUE_BYTES: Final = 8
+
+
+def partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
+    """Return the partitions whose logs lie in a log directory: topic, number, folder; internal ones left out."""
+    found = []
+    for folder in sorted(log_dir.iterdir()) if log_dir.is_dir() else []:
+        topic, dash, number = folder.name.rpartition("-")
+        if folder.is_dir() and dash and number.isdigit() and not topic.startswith("__"):
+            found.append((topic, int(number), folder))
+    return found
+
+
+def log_entries(node: int, log_dir: Path) -> Iterator[LogEntry]:
+    """Yield every record of a node's replicas by partition and offset; a log ends at its first damaged batch."""
+    for topic, partition, folder in partition_directories(log_dir):
+        for segment in sorted(folder.glob("*.log")):
+            yield from segment_entries(node, topic, partition, segment.read_bytes())
+
+
+def segment_entries(node: int, topic: str, partition: int, content: bytes) -> Iterator[LogEntry]:
+    """Yield the records of one segment, up to its first damaged batch."""
+    try:
+        for header in batch.batches(content):
+            is_control = header.is_control
+            for record in batch.records(content, header):
+                value = record.value
+                known = value is not None and len(value) == VALUE_BYTES and not is_control
+                yield LogEntry(
+                    node=node,
+                    topic=topic,
+                    partition=partition,
+                    log_offset=record.offset,
+                    leader_epoch=header.leader_epoch,
+                    value=int.from_bytes(value or b"") if known else None,
+                    batch_first_offset=header.base_offset,
+                    is_control=is_control,
+                )
+    except batch.CorruptBatch:
+        return
+
+
+def log_bytes(log_dir: Path) -> dict[str, int]:
+    """Return the bytes of log that each partition has on this disk."""
+    return {
+        f"{topic}-{partition}": sum(segment.stat().st_size for segment in folder.glob("*.log"))
+        for topic, partition, folder in partition_directories(log_dir)
+    }

@@ -1,0 +1,123 @@
+"""One node on a host of its own: a daemon started with setsid, hurt by the host's shell, watched by a shell that waits for it."""
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tribunal.clusters.api import ClusterError, Proof
+from tribunal.clusters.nodes.node_process import POLL_MS, SERVING_TIMEOUT_MS, SIGNAL_WAIT_MS, answers, refuses
+from tribunal.clusters.nodes.ssh_hosts import Shell
+
+InThread = Callable[..., Awaitable[Any]]  # runs what blocks; has a thread for each node's whole life
+
+START: Final = (
+    "rm -f pid && setsid -f sh -c {inner} </dev/null >>log 2>&1 && while [ ! -s pid ]; do sleep 0.01; done && cat pid"
+)
+WATCH: Final = "while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"
+STATE: Final = "sed 's/.*) //' /proc/{pid}/stat | cut -c1"
+LOG_LINES: Final = 12
+
+
+class RemoteNode:
+    """One life after another of one node."""
+
+    def __init__(
+        self, node: int, role: str, config: Path, shell: Shell, folder: str, endpoint: tuple[str, int], aside: InThread
+    ) -> None:
+        self.node = node
+        self.role = role
+        self.config = config
+        self.pid: int | None = None
+        self.died: Callable[[str], None] = lambda _: None
+        self.alive = False
+        self._shell = shell
+        self._folder = folder
+        self._endpoint = endpoint
+        self._aside = aside
+        self._ending = False
+        self._watch: asyncio.Task[None] | None = None
+
+    async def _run(self, command: str) -> str:
+        said: bytes = await self._aside(self._shell.run, f"cd {shlex.quote(self._folder)} && {command}")
+        return said.decode(errors="replace").strip()
+
+    async def spawn(self) -> None:
+        """Start the daemon."""
+        assert not self.alive, f"node {self.node} runs already"
+        self._ending = False
+        python = shlex.quote(self._shell.entry.python)
+        inner = (
+            f"echo $$ >pid; PYTHONPATH=code PYTHONUNBUFFERED=1 exec {python} -m replog {self.role} --config node.toml"
+        )
+        self.pid = int(await self._run(START.format(inner=shlex.quote(inner))))
+        self.alive = True
+        self._watch = asyncio.create_task(self._wait_for_end(), name=f"watch node {self.node}")
+
+    async def _wait_for_end(self) -> None:
+        hung_up = await self._aside(self._shell.watched, WATCH.format(pid=self.pid))
+        self.alive = False
+        if not self._ending:
+            how = "the host has hung up" if hung_up else f"ended; its log ends:\n{await self._last_lines()}"
+            self.died(f"node {self.node} ({self.role}) on {self._shell.entry.address} {how}")
+
+    async def _last_lines(self) -> str:
+        return "\n".join(f"    {line}" for line in (await self._run(f"tail -n {LOG_LINES} log")).splitlines())
+
+    async def serving(self) -> None:
+        """Wait until the node answers; `ClusterError` with its last log lines if it does not."""
+        deadline = asyncio.get_running_loop().time() + SERVING_TIMEOUT_MS / 1000
+        while not await answers(self._endpoint, wait_ms=500):
+            if not self.alive or asyncio.get_running_loop().time() > deadline:
+                state = "does not serve" if self.alive else "ended"
+                where = f"node {self.node} ({self.role}) on {self._shell.entry.address}"
+                raise ClusterError(f"{where} {state}; its log ends:\n{await self._last_lines()}")
+            await asyncio.sleep(POLL_MS / 1000)
+
+    async def kill(self) -> Proof:
+        """Kill -9."""
+        self._ending = True
+        if self.alive:
+            await self._run(f"kill -9 {self.pid} 2>/dev/null || true")
+        await self._ended()
+        refused = await refuses(self._endpoint)
+        facts = {"pid": self.pid, "process_gone": not self.alive, "port_refused": refused}
+        return Proof(holds=not self.alive and refused, facts=facts)
+
+    async def terminate(self, timeout_ms: int) -> bool:
+        """SIGTERM."""
+        self._ending = True
+        if self.alive:
+            await self._run(f"kill -TERM {self.pid} 2>/dev/null || true")
+        try:
+            await asyncio.wait_for(self._ended(), timeout_ms / 1000)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _ended(self) -> None:
+        if self._watch is not None:
+            await asyncio.shield(self._watch)
+
+    async def pause(self) -> Proof:
+        """SIGSTOP."""
+        stopped = await self._signalled("STOP", "Tt")
+        silent = not await answers(self._endpoint, wait_ms=100)
+        return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
+
+    async def resume(self) -> Proof:
+        """SIGCONT."""
+        running = await self._signalled("CONT", "RSD")
+        answered = await answers(self._endpoint, wait_ms=SIGNAL_WAIT_MS)
+        return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
+
+    async def _signalled(self, signal: str, states: str) -> bool:
+        if not self.alive:
+            raise ClusterError(f"node {self.node} is down: nothing to send SIG{signal} to")
+        await self._run(f"kill -{signal} {self.pid}")
+        for _ in range(SIGNAL_WAIT_MS // 50):
+            if await self._run(STATE.format(pid=self.pid)) in states:
+                return True
+            await asyncio.sleep(0.05)
+        return False

@@ -1,0 +1,244 @@
+"""What a simulated cluster can do to itself beyond `tribunal.clusters.api`: every power of `tribunal.clusters.capabilities`.
+
+Nothing has to be measured here: the world is told to be so, and says in the proof that it is.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Literal, Protocol, assert_never
+
+import msgspec
+
+from tribunal.clusters.api import CLIENTS, ClusterError, Link, Proof, TopicPartition
+from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
+from tribunal.clusters.clients.membership import Membership
+from tribunal.clusters.simulated.clients import SimulatedClients
+from tribunal.clusters.simulated.frames import Fate, Frame, Rule
+from tribunal.clusters.simulated.network import Host
+from tribunal.clusters.simulated.node import SimulatedNode
+from tribunal.clusters.simulated.operator import SimulatedOperator
+from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S
+from tribunal.clusters.simulated.replica_logs import ReplicaLog
+from tribunal.clusters.simulated.watch import Watch
+from tribunal.clusters.simulated.world import Machine, Simulation
+
+PPB_PER_PPM: Final = 1_000
+KIB: Final = 1_024
+
+
+class Body(Protocol):
+    """What the powers need of their cluster."""
+
+    simulation: Simulation
+    nodes: Mapping[int, SimulatedNode]
+    clients: SimulatedClients
+    watch: Watch
+
+    def machine(self, node: int) -> Machine:
+        """Return a node's machine."""
+
+    def log_ends(self, node: int) -> dict[str, int]:
+        """Return where each log on a node's disk ends."""
+
+    def pairs(self, links: Sequence[Link]) -> list[tuple[Host, Host]]:
+        """Return the links as machines."""
+
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where a node listens."""
+
+
+class Powers(Body, Protocol):
+    """The powers themselves, for `SimulatedCluster` to inherit."""
+
+    # links
+
+    async def shape(self, links: Sequence[Link], shape: Shape) -> Proof:
+        """Make links slow, lossy or narrow, or as they were."""
+        ns_per_kib = NS_PER_S * KIB // shape.bytes_per_s if shape.bytes_per_s else 0
+        for pair in self.pairs(links):
+            self.simulation.network.link(*pair).hinder(
+                delay_ns=shape.delay_ms * NS_PER_MS,
+                jitter_ns=shape.jitter_ms * NS_PER_MS,
+                loss_share=shape.loss,
+                ns_per_kib=ns_per_kib,
+            )
+        return Proof(holds=bool(links), facts={"shape": msgspec.to_builtins(shape), "links": list(map(str, links))})
+
+    async def reset(self, links: Sequence[Link]) -> Proof:
+        """Reset the connections there are, once."""
+        count = sum(self.simulation.network.reset(*pair) for pair in self.pairs(links))
+        return Proof(holds=count > 0, facts={"reset": count // 2, "left": 0})
+
+    async def half_open(self, links: Sequence[Link]) -> Proof:
+        """Let each link's target forget its connections while the source goes on believing in them."""
+        count = sum(self.simulation.network.half_open(*pair) for pair in self.pairs(links))
+        return Proof(holds=count > 0, facts={"forgotten": count, "believed_in": count})
+
+    async def close_half_open(self, links: Sequence[Link]) -> Proof:
+        """Tell the believers."""
+        count = sum(self.simulation.network.close_half_open(*pair) for pair in self.pairs(links))
+        return Proof(holds=True, facts={"believed_in_until_the_end": count})
+
+    # messages
+
+    def add_rule(self, rule: FrameRule) -> Rule:
+        """Ask this rule about every message from now on."""
+        source, target = self._name(rule.source), self._name(rule.target)
+        is_request = rule.direction == "request"
+
+        def wants(frame: Frame) -> bool:
+            return (
+                frame.is_request == is_request
+                and rule.api in (None, frame.api)
+                and source in (None, frame.source)
+                and target in (None, frame.target)
+            )
+
+        return self.simulation.network.frames.add(
+            Rule(
+                wants,
+                Fate(rule.fate.value),
+                delay_ns=rule.delay_ms * NS_PER_MS,
+                limit=rule.limit,
+                overtaking=rule.overtaking,
+            )
+        )
+
+    def release(self, rule: RuleInForce) -> int:
+        """Let go on what the rule holds now."""
+        return self.simulation.network.frames.release(_ours(rule))
+
+    def remove_rule(self, rule: RuleInForce) -> int:
+        """Ask it no more, and let go on what it holds."""
+        return self.simulation.network.frames.remove(_ours(rule))
+
+    def _name(self, node: int | None) -> str | None:
+        if node is None:
+            return None
+        return "clients" if node == CLIENTS else self.machine(node).name
+
+    # disks and clocks
+
+    async def power_fail(self, node: int) -> Proof:
+        """Take the power away: silence, and what was not synced is at the mercy of coins."""
+        machine = self.machine(node)
+        before = self.log_ends(node)
+        machine.power_fail()
+        self.watch.lost_data(node)
+        return Proof(
+            holds=not machine.running,
+            facts={"log_end_offsets_before": before, "log_end_offsets_after": self.log_ends(node)},
+        )
+
+    async def damage(self, node: int, damage: Damage) -> Proof:
+        """Damage the log files of a node that is down."""
+        machine = self.machine(node)
+        if machine.running:
+            raise ClusterError(f"node {node} runs: kill it before its disk is damaged")
+        machine.power_on()
+        before = self.log_ends(node)
+        after = dict(before)
+        self.watch.damaged(node)
+        for partition, log in sorted(self.watch.replicas[node].logs.items()):
+            if log.batches and not partition.topic.startswith("__"):
+                after[str(partition)] = self._harm(machine, log, damage)
+        return Proof(holds=after != before, facts={"log_end_offsets_before": before, "log_end_offsets_after": after})
+
+    def _harm(self, machine: Machine, log: ReplicaLog, damage: Damage) -> int:
+        """Damage one log's last segment; return the offset at which it now ends."""
+        path, end = log.ends[-1]
+        first = next(index for index, (other, _) in enumerate(log.ends) if other == path)
+        starts = [0, *(position for _, position in log.ends[first:-1])]
+        random = machine.random("damage")
+        match damage:
+            case Damage.TORN_TAIL:
+                position = starts[-1] + (end - starts[-1]) // 2
+                machine.disk.cut_file(path, position)
+            case Damage.TRUNCATED:
+                position = end - end // 3
+                machine.disk.cut_file(path, position)
+            case Damage.BIT_FLIP:
+                position = random.randrange(end)
+                machine.disk.flip_bit(path, 8 * position + random.randrange(8))
+            case _:
+                assert_never(damage)
+        hit = max(index for index, start in enumerate(starts) if start <= position)
+        return log.batches[first + hit].base_offset
+
+    async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
+        """Move a node's clock."""
+        machine = self.machine(node)
+        machine.wall_offset_ms = skew.offset_ms
+        machine.clock.set_drift(skew.drift_ppm * PPB_PER_PPM, self.simulation.loop.now_ns)
+        return Proof(holds=machine.running, facts=msgspec.to_builtins(skew))
+
+    async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
+        """Make a node's disk misbehave, or be well again."""
+        disk = self.machine(node).disk
+        disk.faults.read_only = trouble.writes == "read-only"
+        disk.faults.capacity_bytes = disk.used_bytes if trouble.writes == "full" else None
+        disk.faults.sync_delay_ns = trouble.fsync_delay_ms * NS_PER_MS
+        return Proof(holds=True, facts=msgspec.to_builtins(trouble))
+
+    def excuse(self, node: int, why: str | None) -> None:
+        """Expect (or no longer expect) the node to end by itself."""
+        self.nodes[node].excuse = why
+
+    async def mount_disk(self, node: int, writes: Literal["full", "read-only"]) -> Proof:
+        """Refuse a node's writes; that a kernel would need a mount for it makes no difference here."""
+        return await self.trouble_disk(node, DiskTrouble(writes=writes))
+
+    async def mend_mount(self, node: int) -> Proof:
+        """Take a node's writes again."""
+        return await self.trouble_disk(node, DiskTrouble())
+
+    # requests of an operator
+
+    async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
+        """Ask for these replicas."""
+        async with self._operator() as operator:
+            await operator.reassign(partition, replicas)
+
+    async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
+        """Set one of a topic's settings."""
+        async with self._operator() as operator:
+            await operator.set_topic_config(topic, name, value)
+
+    async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
+        """Give each partition's lead to its first replica."""
+        async with self._operator() as operator:
+            await operator.elect_preferred(partitions)
+
+    async def unregister(self, node: int) -> None:
+        """Let the controllers forget a broker."""
+        async with self._operator() as operator:
+            await Membership(operator).unregister(node)
+
+    async def voters(self) -> list[int]:
+        """Return who votes."""
+        async with self._operator() as operator:
+            return await Membership(operator).voters()
+
+    async def remove_voter(self, node: int) -> None:
+        """Take a controller's vote."""
+        async with self._operator() as operator:
+            await Membership(operator).remove_voter(node)
+
+    async def add_voter(self, node: int) -> None:
+        """Give an observing controller a vote."""
+        async with self._operator() as operator:
+            await Membership(operator).add_voter(node, self.endpoint(node))
+
+    @asynccontextmanager
+    async def _operator(self) -> AsyncGenerator[SimulatedOperator]:
+        operator = self.clients.operator("operator")
+        try:
+            yield operator
+        finally:
+            await operator.close()
+
+
+def _ours(rule: RuleInForce) -> Rule:
+    if not isinstance(rule, Rule):
+        raise ClusterError("this rule is another cluster's")
+    return rule

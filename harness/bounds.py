@@ -1,0 +1,44 @@
+"""What of a drawn cluster real nodes can be: each costs a process, and their time does not stand still.
+
+In the simulator a node costs a few objects, and a busy machine only makes a run last longer. Real nodes share real
+cores: more of them than a run is usually tried with would only show that the machine is small, and time-outs below the
+profile's would expire because nobody was given the processor. The harness follows their metadata over the network, and
+must not be overtaken by snapshots. So of what a seed draws, shape, time-outs and snapshots are bounded, the same on every
+machine: a plan is a matter of the seed. What a scenario sets by name stays as it is.
+
+A kind whose nodes refuse small values says so in `LEAST` (Kafka's segments have at least 1 MiB, KIP-1030).
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tribunal.clusters.spec import ClusterSpec
+
+SIMULATED: Final = "simulated"
+BROKERS_MAX: Final = 4
+CONTROLLERS_MAX: Final = 3
+LEAST: Final[Mapping[str, int]] = {"metadata.log.max.record.bytes.between.snapshots": 4_000}
+
+
+def affordable(drawn: ClusterSpec, scenario: ClusterSpec, kind: ModuleType) -> ClusterSpec:
+    """Bound what was drawn for a scenario's cluster to what this kind's nodes can be."""
+    if kind.__name__.rpartition(".")[2] == SIMULATED:
+        return drawn
+    least = {**LEAST, **getattr(kind, "LEAST", {})}
+    return replace(
+        drawn,
+        brokers=min(drawn.brokers, BROKERS_MAX),
+        controllers=min(drawn.controllers, CONTROLLERS_MAX),
+        settings={name: _bounded(name, value, scenario, least) for name, value in drawn.settings.items()},
+    )
+
+
+def _bounded(name: str, value: Any, scenario: ClusterSpec, least: Mapping[str, int]) -> Any:
+    if name in scenario.settings or isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if name.endswith(".timeout.ms"):
+        return max(value, scenario.timeout_ms(name))
+    return max(value, least.get(name, value))

@@ -1,0 +1,107 @@
+"""Which commit broke it: git's own bisect, with a replay of the plan as its test.
+
+Everything happens in a work tree of its own, made for it and removed after it; the user's files are not touched. Each commit
+is asked in a fresh interpreter that sees that commit's code and this environment's libraries.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tribunal import ROOT
+from tribunal.clusters.api import ClusterError
+from tribunal.harness.plan import encoded, read_plan
+from tribunal.results.scratch import Scratch
+
+FIRST_BAD: Final = " is the first bad commit"
+SKIP: Final = 125  # git bisect: this commit cannot be tested
+PROBE: Final = Path(__file__).with_name("bisect_probe.py")
+
+
+class Bisected(msgspec.Struct, frozen=True, kw_only=True):
+    """The first commit that shows it; `steps` are git's own words on the way."""
+
+    commit: str
+    subject: str
+    signature: str
+    steps: list[str]
+
+
+def bisected(
+    run: Path, signature: str, good: str, bad: str, told: Callable[[str], None], *, seeds: int = 1
+) -> Bisected:
+    """Find the first commit between `good` and `bad` that shows a signature under a run's plan.
+
+    seeds:  how many from the plan's own on each commit is asked with: another code may need another seed to show the same.
+    Raises ClusterError when git cannot do it: unknown commits, `good` that is not good, no repository.
+    """
+    plan = read_plan(run / "plan.json" if run.is_dir() else run)
+    with _work_tree(bad) as tree, Scratch("bisect") as folder:
+        path = folder / "plan.json"
+        path.write_bytes(encoded(msgspec.structs.replace(plan, cluster="simulated")))
+        environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
+        test = [sys.executable, str(PROBE), str(path), signature, str(seeds)]
+        for commit, wanted in ((bad, 1), (good, 0)):
+            _git(tree, "checkout", "--quiet", "--detach", commit)
+            told(f"asking {commit}")
+            answer = subprocess.run(  # noqa: S603 - our own command, no shell
+                test, cwd=tree, env=environment, check=False, capture_output=True, text=True
+            )
+            if answer.returncode != wanted:
+                raise ClusterError(_unfit(commit, wanted, answer.returncode, signature, answer.stderr))
+        _git(tree, "bisect", "start", bad, good)
+        steps = []
+        with subprocess.Popen(  # noqa: S603
+            ["git", "bisect", "run", *test],  # noqa: S607
+            cwd=tree, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as running:  # fmt: skip
+            assert running.stdout is not None
+            for line in running.stdout:
+                steps.append(line.rstrip())
+                told(line.rstrip())
+        found = [line.removesuffix(FIRST_BAD) for line in steps if line.endswith(FIRST_BAD)]
+        if not found:
+            raise ClusterError(f"git bisect came to no end: {steps[-1] if steps else 'it said nothing'}")
+        subject = _git(tree, "log", "-1", "--format=%s", found[0])
+    return Bisected(commit=found[0], subject=subject, signature=signature, steps=steps)
+
+
+def _unfit(commit: str, wanted: int, code: int, signature: str, said: str) -> str:
+    last = (said.strip().splitlines() or ["it said nothing"])[-1]
+    if code not in (0, 1):
+        return f"{commit} cannot be asked: {last}"
+    return (
+        f"{commit} does not show {signature!r}" if wanted else f"{commit} shows {signature!r} already: it is not good"
+    )
+
+
+@contextmanager
+def _work_tree(commit: str) -> Iterator[Path]:
+    with Scratch("bisect-tree") as folder:
+        tree = folder / "tree"
+        _git(ROOT, "worktree", "add", "--quiet", "--detach", str(tree), commit)
+        try:
+            yield tree
+        finally:
+            _git(ROOT, "worktree", "remove", "--force", str(tree))
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603
+        ["git", *arguments],  # noqa: S607
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise ClusterError(f"git {arguments[0]}: {said}")
+    return done.stdout.strip()

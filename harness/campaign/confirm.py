@@ -1,0 +1,162 @@
+"""Is a finding of the simulator one of real nodes too: its plan run again, several times, on a real kind of cluster.
+
+Real time is not repeated by a seed: what comes back is a share, k of N runs, with its exact 95 % interval. A run shows the
+finding when a checker says what it said of the simulated run. What only an invariant said, which looks into nodes and has no
+eyes outside the simulator, is shown by any violation; the attempts say which.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tribunal.harness.catalog import all_clusters, faults, one_of
+from tribunal.harness.plan import Plan, read_plan, refusal
+from tribunal.harness.scenario import BadScenario
+from tribunal.results.verdict import EXIT_ERROR, RunVerdict, Verdict, load
+
+ALPHA: Final = 0.05
+SMALL_PLAN: Final = "plan.min.json"
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One run on real nodes.
+
+    signatures:  what its checkers found, as `property/kind`.
+    reasons:     why there is no verdict, if there is none.
+    """
+
+    run_dir: str
+    verdict: Verdict
+    shows: bool
+    signatures: list[str] = []
+    reasons: list[str] = []
+
+    def line(self) -> str:
+        """Say it in a line."""
+        found = ", ".join(self.signatures) or "; ".join(self.reasons[:2]) or "nothing"
+        return f"{'shown' if self.shows else 'not shown':<10} {self.verdict.value:<12} {found}  {self.run_dir}"
+
+
+class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it.
+
+    sought:    what the simulated run showed, as `property/kind`; empty: an invariant alone, any violation counts.
+    shown:     runs that showed it, of `runs`.
+    interval:  exact (Clopper and Pearson) 95 % interval of the share.
+    """
+
+    plan: str
+    cluster: str
+    mutants: list[str]
+    sought: list[str]
+    runs: int
+    shown: int
+    interval: tuple[float, float]
+    attempts: list[Attempt]
+
+    @property
+    def exit_code(self) -> int:
+        """1: shown at least once; 0: never, in runs that were judged; 2, 3: nothing could be said."""
+        if self.shown:
+            return Verdict.VIOLATION.exit_code(strict=False)
+        verdicts = [attempt.verdict for attempt in self.attempts]
+        if any(verdict in (Verdict.PASS, Verdict.PERMITTED, Verdict.VIOLATION) for verdict in verdicts):
+            return Verdict.PASS.exit_code(strict=False)
+        return Verdict.INCONCLUSIVE.exit_code(strict=False) if Verdict.INCONCLUSIVE in verdicts else EXIT_ERROR
+
+    def line(self) -> str:
+        """Say it in a line."""
+        low, high = self.interval
+        what = ", ".join(self.sought) or "any violation"
+        return f"{self.shown} of {self.runs} runs on {self.cluster} show {what}  (95 %: {low:.0%} to {high:.0%})"
+
+
+def confirmed(
+    run: Path,
+    cluster: str,
+    count: int,
+    conduct: Callable[[Plan], tuple[Path, RunVerdict] | None],
+    told: Callable[[Attempt], None] = lambda attempt: None,
+) -> Confirmation | None:
+    """Run a finding's plan on another kind of cluster; None when interrupted.
+
+    run:      folder of the run that found something (its shrunk plan is preferred), or a plan.json.
+    conduct:  runs and judges one plan; returns the run's folder and verdict, None when interrupted.
+    Raises `BadScenario` when there is nothing to confirm or this kind cannot do what the plan asks for.
+    """  # fmt: skip
+    path = plan_of(run)
+    plan, sought = on_kind(read_plan(path), cluster), signatures_of(run)
+    attempts: list[Attempt] = []
+    for _ in range(count):
+        ended = conduct(plan)
+        if ended is None:
+            return None
+        attempts.append(attempt_of(*ended, sought))
+        told(attempts[-1])
+    shown = sum(attempt.shows for attempt in attempts)
+    return Confirmation(
+        plan=str(path), cluster=cluster, mutants=list(plan.spec.mutants), sought=sought, runs=count, shown=shown,
+        interval=interval(shown, count), attempts=attempts,
+    )  # fmt: skip
+
+
+def plan_of(run: Path) -> Path:
+    """Return the plan to run: the shrunk one where there is one."""
+    if not run.is_dir():
+        return run
+    small = run / SMALL_PLAN
+    return small if small.is_file() else run / "plan.json"
+
+
+def on_kind(plan: Plan, cluster: str) -> Plan:
+    """Return the plan for another kind of cluster; `BadScenario` when that kind cannot do it, before anything starts."""
+    kind = one_of("cluster", cluster, all_clusters())
+    if cluster == "simulated":
+        raise BadScenario("a simulated run is confirmed on real nodes: --cluster processes, containers, ssh")
+    for planned in plan.faults:
+        lacking = refusal(one_of("fault", planned.kind, faults()), kind, plan.spec.powers_of_mode())
+        if lacking:
+            raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {lacking}")
+    refused = getattr(kind, "refused", None)
+    if refused is not None and (reason := refused(plan.spec)):
+        raise BadScenario(f"cluster {cluster}: {reason}")
+    return msgspec.structs.replace(plan, cluster=cluster)
+
+
+def signatures_of(run: Path) -> list[str]:
+    """Return what a run's checkers found, `property/kind`; `BadScenario` when it found nothing at all."""
+    folder = run if run.is_dir() else run.parent
+    if not (folder / "verdict.json").is_file():
+        raise BadScenario(f"{folder}: no verdict.json: what is to be confirmed? (tribunal check {folder})")
+    verdict = load(folder / "verdict.json")
+    if not verdict.violations:
+        raise BadScenario(f"{folder}: found nothing, so there is nothing to confirm")
+    return found_by_checkers(verdict)
+
+
+def found_by_checkers(verdict: RunVerdict) -> list[str]:
+    """Return the violations that checkers found, without the simulator's invariants."""
+    return sorted({f"{one.property_name}/{one.kind}" for one in verdict.violations if one.property_name != "invariant"})
+
+
+def attempt_of(run_dir: Path, verdict: RunVerdict, sought: Sequence[str]) -> Attempt:
+    """Say whether a run shows what is sought."""
+    signatures = found_by_checkers(verdict)
+    return Attempt(
+        run_dir=str(run_dir),
+        verdict=verdict.verdict,
+        shows=any(signature in sought for signature in signatures) if sought else bool(signatures),
+        signatures=signatures,
+        reasons=list(verdict.reasons),
+    )
+
+
+def interval(shown: int, runs: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a share (Clopper and Pearson 1934)."""
+    from scipy.stats import beta
+
+    low = 0.0 if shown == 0 else float(beta.ppf(ALPHA / 2, shown, runs - shown + 1))
+    high = 1.0 if shown == runs else float(beta.ppf(1 - ALPHA / 2, shown + 1, runs - shown))
+    return low, high

@@ -1,0 +1,300 @@
+"""From a run that found something to a plan with as little in it as still finds the same.
+
+Delta debugging over what a plan consists of: faults in ever smaller groups (Zeller and Hildebrandt's ddmin), then clients,
+nodes and partitions, then records, rates, the length of the run and each fault's duration and pause by halves. Every
+candidate is run in the simulator, each in a process of its own, several at once; the first one (in order) that still shows the signature is
+kept. A candidate that shows something else counts as no finding: what is sought must not change on the way.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tribunal.harness.campaign.sweep import SeedResult, swept
+from tribunal.harness.plan import Plan, PlannedFault
+
+RATE_LEAST: Final = 1
+RECORDS_MOST: Final = 64  # as many a worker may have when they are first counted
+TIME_LEAST_MS: Final = 1_000
+WARM_UP_LEAST_MS: Final = 100
+DURATION_LEAST_MS: Final = 100
+GRAVE: Final = ("lost", "I4", "I5")  # what is sought first in a plan that shows several things
+
+
+class Shrunk(NamedTuple):
+    """What came of it; interrupted: it might have become smaller still."""
+
+    plan: Plan
+    result: SeedResult
+    tried: int
+    seconds: float
+    interrupted: bool = False
+
+
+class NotFound(Exception):
+    """The run to be shrunk does not show the finding again; the message says what it shows."""
+
+
+class Shrinker:
+    """Shrinks one plan.
+
+    signature:  what a candidate must show; None: the first of what the plan itself shows.
+    """
+
+    def __init__(
+        self,
+        scratch: Path,
+        *,
+        signature: str | None = None,
+        jobs: int = 1,
+        budget_s: float = 60.0,
+        told: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.signature = signature
+        self._scratch = scratch
+        self._jobs = jobs
+        self._budget_s = budget_s
+        self._told = told
+        self._tried = 0
+        self._began = time.monotonic()
+        self._best: tuple[Plan, SeedResult] | None = None
+
+    def shrink(self, plan: Plan) -> Shrunk:
+        """Return the smallest plan reached within the budget, or until somebody interrupts."""
+        first = self._run([plan])[0]
+        if self.signature is None and first.signatures:
+            self.signature = min(first.signatures, key=gravity)
+        if self.signature is None or self.signature not in first.signatures:
+            raise NotFound(f"this plan shows {', '.join(first.signatures) or 'nothing'} when it is run again")
+        self._best = (plan, first)
+        interrupted = False
+        try:
+            self._make_smaller(plan)
+        except KeyboardInterrupt:
+            interrupted = True
+        smallest, result = self._best
+        return Shrunk(smallest, result, self._tried, round(time.monotonic() - self._began, 1), interrupted)
+
+    def _make_smaller(self, plan: Plan) -> None:
+        """Go through all kinds of candidates until none shows the signature; each that does is the best so far."""
+        plan = self._without_later_rounds(plan)
+        plan = self._first_that_shows(list(bold(plan))) or plan
+        plan = self._take_while(plan, fewer_nodes)
+        plan = self._faults(plan)
+        size: Size | None = None
+        while size != size_of(plan) and not self._is_over():
+            size = size_of(plan)
+            for candidates in (workers_removed, fewer_records, halved, sooner, fewer_nodes):
+                plan = self._take_while(plan, candidates)
+        self._faults(plan)
+
+    def _without_later_rounds(self, plan: Plan) -> Plan:
+        """Drop what was planned in reserve: most faults of a plan are never reached."""
+        must = tuple(fault for fault in plan.faults if fault.must)
+        reserve = len(plan.faults) - len(must)
+        smaller = msgspec.structs.replace(plan, faults=must)
+        return self._first_that_shows([smaller]) or plan if reserve else plan
+
+    def _faults(self, plan: Plan) -> Plan:
+        """Minimize the list of faults by ddmin."""
+        parts = 2
+        while len(plan.faults) >= 1 and not self._is_over():
+            smaller = self._first_that_shows(list(without_parts(plan, min(parts, len(plan.faults)))))
+            if smaller is not None:
+                plan, parts = smaller, max(parts - 1, 2)
+                self._told(f"{len(plan.faults)} faults left")
+            elif parts >= len(plan.faults):
+                break
+            else:
+                parts = min(2 * parts, len(plan.faults))
+        return plan
+
+    def _take_while(self, plan: Plan, candidates: "Callable[[Plan], Iterator[Plan]]") -> Plan:
+        """Take candidates as long as one of them shows the signature."""
+        while not self._is_over():
+            smaller = self._first_that_shows(list(candidates(plan)))
+            if smaller is None:
+                break
+            plan = smaller
+            self._told(said(plan))
+        return plan
+
+    def _first_that_shows(self, plans: Sequence[Plan]) -> Plan | None:
+        for start in range(0, len(plans), self._jobs):
+            if self._is_over():
+                return None
+            some = plans[start : start + self._jobs]
+            for plan, result in zip(some, self._run(some), strict=True):
+                if self.signature in result.signatures:
+                    self._best = (plan, result)
+                    return plan
+        return None
+
+    def _run(self, plans: Sequence[Plan]) -> list[SeedResult]:
+        """Run candidates at the same time; results in their order."""
+        named = [
+            msgspec.structs.replace(plan, scenario=f"{plan.scenario}.{self._tried + index}")
+            for index, plan in enumerate(plans)
+        ]
+        self._tried += len(named)
+        by_name = {result.scenario: result for result in swept(
+            named, jobs=self._jobs, budget_s=None, scratch=self._scratch
+        ).results}  # fmt: skip
+        return [by_name[plan.scenario] for plan in named]
+
+    def _is_over(self) -> bool:
+        return time.monotonic() - self._began >= self._budget_s
+
+
+def without_parts(plan: Plan, count: int) -> Iterator[Plan]:
+    """Yield the plan without each of `count` parts of its faults, the later parts first: what came last mattered least."""
+    total = len(plan.faults)
+    bounds = [total * index // count for index in range(count + 1)]
+    for start, end in reversed(list(pairwise(bounds))):
+        kept = [fault for index, fault in enumerate(plan.faults) if not start <= index < end]
+        yield msgspec.structs.replace(plan, faults=_well_formed(kept))
+
+
+def _well_formed(faults: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
+    """Let the first fault begin by itself: there is none before it that could last meanwhile."""
+    return tuple(
+        msgspec.structs.replace(fault, index=index, meanwhile=fault.meanwhile and index > 0)
+        for index, fault in enumerate(faults)
+    )
+
+
+def bold(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with hardly any load: where that still shows it, all that follows is faster."""
+    workers = plan.workload_plan.get("workers", [])
+    for worker in workers[:2]:
+        yield _with_load(
+            plan, workers=[{**worker, "rate_per_s": max(RATE_LEAST, worker["rate_per_s"] // 8)}], readers=0
+        )
+
+
+def workers_removed(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan without each of its workers, and without its readers."""
+    workers = plan.workload_plan.get("workers", [])
+    if len(workers) > 1:
+        for index in range(len(workers) - 1, -1, -1):
+            yield _with_load(plan, workers=[one for at, one in enumerate(workers) if at != index])
+    if plan.workload_plan.get("readers", 0) > 0:
+        yield _with_load(plan, readers=0)
+
+
+def fewer_nodes(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with one controller, with as many brokers as replicas, with the first partition alone."""
+    spec = plan.spec
+    if spec.controllers > 1:
+        yield msgspec.structs.replace(plan, spec=msgspec.structs.replace(spec, controllers=1))
+    if spec.brokers > spec.replication_factor:
+        yield msgspec.structs.replace(plan, spec=msgspec.structs.replace(spec, brokers=spec.brokers - 1))
+    if plan.workload_plan.get("partitions", 1) > 1:
+        aimed = {fault.target.partition for fault in plan.faults} - {None, 0}
+        workers = [{**worker, "partitions": [0]} for worker in plan.workload_plan.get("workers", [])]
+        if not aimed:
+            yield _with_load(plan, partitions=1, workers=workers)
+
+
+def fewer_records(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with a few records a worker, then with half as many."""
+    workers = plan.workload_plan.get("workers", [])
+    most = max((worker.get("records_max") or 2 * RECORDS_MOST for worker in workers), default=0)
+    for count in dict.fromkeys((most // 8, most // 2)):
+        if 0 < count < most:
+            yield _with_load(
+                plan, workers=[{**w, "records_max": min(count, w.get("records_max") or count)} for w in workers]
+            )
+
+
+def sooner(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with an eighth of every fault's duration and pause, with half, then with half of each one's alone."""
+    half = tuple(_halved_fault(fault, lasts=True, after=True) for fault in plan.faults)
+    eighth = tuple(
+        _halved_fault(_halved_fault(fault, lasts=True, after=True), lasts=True, after=True) for fault in half
+    )
+    for shorter in (eighth, half):
+        if shorter != plan.faults:
+            yield msgspec.structs.replace(plan, faults=shorter)
+    for index, fault in enumerate(plan.faults):
+        for lasts in (True, False):
+            changed = _halved_fault(fault, lasts=lasts, after=not lasts)
+            if changed != fault and len(plan.faults) > 1:
+                yield msgspec.structs.replace(plan, faults=(*plan.faults[:index], changed, *plan.faults[index + 1 :]))
+
+
+def _halved_fault(fault: PlannedFault, *, lasts: bool, after: bool) -> PlannedFault:
+    return msgspec.structs.replace(
+        fault,
+        lasts_ms=_halved_ms(fault.lasts_ms) if lasts else fault.lasts_ms,
+        after_ms=_halved_ms(fault.after_ms) if after else fault.after_ms,
+    )
+
+
+def _halved_ms(duration_ms: int) -> int:
+    return duration_ms if duration_ms < 2 * DURATION_LEAST_MS else duration_ms // 2
+
+
+def halved(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with half of its time, with less of its rate and of its warm-up."""
+    workers = plan.workload_plan.get("workers", [])
+    if any(worker["rate_per_s"] > RATE_LEAST for worker in workers):
+        slower = [{**worker, "rate_per_s": max(RATE_LEAST, worker["rate_per_s"] // 4)} for worker in workers]
+        yield _with_load(plan, workers=slower)
+    if plan.time_ms > TIME_LEAST_MS:
+        yield msgspec.structs.replace(plan, time_ms=plan.time_ms // 2)
+    if plan.warm_up_ms > WARM_UP_LEAST_MS:
+        yield msgspec.structs.replace(plan, warm_up_ms=plan.warm_up_ms // 4)
+
+
+def _with_load(plan: Plan, **changed: Any) -> Plan:
+    return msgspec.structs.replace(plan, workload_plan={**plan.workload_plan, **changed})
+
+
+def rate_of(plan: Plan) -> int:
+    """Return the records per second that all workers produce together."""
+    return sum(worker["rate_per_s"] for worker in plan.workload_plan.get("workers", []))
+
+
+def records_of(plan: Plan) -> int | None:
+    """Return how many records all workers produce together at most; None where nothing limits them."""
+    counts = [worker.get("records_max") for worker in plan.workload_plan.get("workers", [])]
+    return None if None in counts else sum(counts)
+
+
+def said(plan: Plan) -> str:
+    """Return a plan's size in words."""
+    records = records_of(plan)
+    load = f"{rate_of(plan)} records/s" if records is None else f"{records} records"
+    nodes = f"{plan.spec.brokers}+{plan.spec.controllers} nodes"
+    lasting_ms = sum(fault.lasts_ms + fault.after_ms for fault in plan.faults)
+    return f"{len(plan.faults)} faults of {lasting_ms / 1000:.1f} s in all, {load}, {nodes}"
+
+
+Size = tuple[int, ...]
+
+
+def size_of(plan: Plan) -> Size:
+    """Return what a shrinker makes smaller: two plans alike in it are as small as each other."""
+    spec, workers = plan.spec, plan.workload_plan.get("workers", [])
+    durations = sum(fault.lasts_ms + fault.after_ms for fault in plan.faults)
+    records = records_of(plan)
+    return (
+        len(plan.faults),
+        spec.brokers + spec.controllers,
+        plan.workload_plan.get("partitions", 1),
+        len(workers) + int(plan.workload_plan.get("readers", 0)),
+        -1 if records is None else records,
+        rate_of(plan),
+        plan.time_ms + plan.warm_up_ms,
+        durations,
+    )
+
+
+def gravity(name: str) -> tuple[bool, str]:
+    """Sort key of signatures: a loss before everything else."""
+    return not any(word in name for word in GRAVE), name

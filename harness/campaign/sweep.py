@@ -1,0 +1,328 @@
+"""Many seeds, one forked process each, and what they found grouped by signature.
+
+The parent has everything imported and runs nothing, so a child begins at once and ends without a trace: whatever a seed
+leaves in memory (killed tasks, frozen garbage) goes with its process. A child writes its run below a scratch folder,
+judges it inline and sends one line back; runs that found something are kept, the others removed.
+"""
+
+import gc
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import msgspec
+
+from tribunal.harness.plan import Plan
+from tribunal.results.verdict import Verdict
+
+SEED_TIMEOUT_S: Final = 600
+POLL_S: Final = 0.02
+KEPT_PER_FINDING: Final = 3
+FIGURES: Final = (
+    *("quorum_epoch", "leader_epochs", "isolated_epoch_growth", "isolated_leader_ms", "needless_elections"),
+)
+NUMBERS: Final = re.compile(r"\d+")
+
+
+class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one seed said.
+
+    signatures:  what was found, without the numbers: equal findings of different seeds are one.
+    """
+
+    scenario: str
+    seed: int
+    verdict: Verdict
+    claim: str
+    signatures: list[str] = []
+    reasons: list[str] = []
+    trace_hash: str = ""
+    recording_hash: str = ""
+    event_count: int = 0
+    simulated_ms: int = 0
+    wall_ms: int = 0
+    probes: dict[str, int] = {}
+    figures: dict[str, int] = {}
+    run_dir: str = ""
+
+    @property
+    def name(self) -> str:
+        """What `tribunal replay` calls it."""
+        return f"{self.scenario}:{self.seed}"
+
+
+class Sweep:
+    """A sweep's account so far."""
+
+    def __init__(self) -> None:
+        self.results: list[SeedResult] = []
+        self.verdicts: Counter[str] = Counter()
+        self.findings: dict[str, list[SeedResult]] = {}
+        self.unclear: dict[str, list[SeedResult]] = {}  # why nothing could be said of a seed, without numbers
+        self.probes: Counter[str] = Counter()
+        self.simulated_ms = 0
+
+    def add(self, result: SeedResult) -> None:
+        """Count one seed."""
+        self.results.append(result)
+        self.verdicts[result.verdict.value] += 1
+        self.simulated_ms += result.simulated_ms
+        self.probes.update(result.probes)
+        for name in result.signatures:
+            self.findings.setdefault(name, []).append(result)
+        if result.verdict is Verdict.INCONCLUSIVE:
+            self.unclear.setdefault(signature(result.reasons[0] if result.reasons else result.claim), []).append(result)
+
+
+class Keeper:
+    """Moves the first runs of each finding to where they stay, as they are found: an interrupted sweep has them too."""
+
+    def __init__(self, out: Path) -> None:
+        self.folders: dict[str, list[str]] = {}  # by finding
+        self._out = out
+
+    def keep(self, result: SeedResult) -> Path | None:
+        """Keep a seed's run if it shows something new enough, else let it go; return its new folder."""
+        source = Path(result.run_dir)
+        wanted = [name for name in result.signatures if len(self.folders.get(name, [])) < KEPT_PER_FINDING]
+        if not result.run_dir or not source.is_dir():
+            return None
+        if not wanted:
+            shutil.rmtree(source)
+            return None
+        self._out.mkdir(parents=True, exist_ok=True)
+        target = self._free(source.name)
+        shutil.move(source, target)
+        for name in wanted:
+            self.folders.setdefault(name, []).append(str(target))
+        return target
+
+    def _free(self, name: str) -> Path:
+        """Return a folder that is not there: what an earlier sweep of the same seeds has kept stays."""
+        places = (self._out / (name if number == 1 else f"{name}.{number}") for number in count(1))
+        return next(place for place in places if not place.exists())
+
+
+def swept(
+    plans: Iterable[Plan],
+    *,
+    jobs: int,
+    budget_s: float | None,
+    scratch: Path,
+    told: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
+    account: Sweep | None = None,
+) -> Sweep:
+    """Run plans until they or the budget are used up; `told` hears of every seed as it ends.
+
+    account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
+    """
+    from tribunal.harness.simulated import warm_up
+
+    warm_up()
+    sweep = Sweep() if account is None else account
+    deadline = None if budget_s is None else time.monotonic() + budget_s
+    children: dict[int, Child] = {}
+    waiting = iter(plans)
+    exhausted = False
+    interrupts = Interrupts()
+    try:
+        while children or not exhausted:
+            interrupts.check()
+            exhausted = exhausted or (deadline is not None and time.monotonic() >= deadline)
+            while not exhausted and len(children) < jobs:
+                plan = next(waiting, None)
+                if plan is None:
+                    exhausted = True
+                else:
+                    child = Child(plan, scratch)
+                    children[child.pid] = child
+            for result in _ended(children):
+                sweep.add(result)
+                told(result, sweep)
+    finally:
+        for child in children.values():
+            child.kill()
+        interrupts.close()
+    return sweep
+
+
+class Interrupts:
+    """Takes note of Ctrl-C and SIGTERM until somebody looks.
+
+    What a signal raises where it strikes is lost in a finalizer, and between a fork and its being known leaves a child.
+    """
+
+    def __init__(self) -> None:
+        self._noted = False
+        is_ours = threading.current_thread() is threading.main_thread()  # no other may have handlers
+        self._before = {
+            number: signal.signal(number, self._note) for number in ((signal.SIGINT, signal.SIGTERM) if is_ours else ())
+        }
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if there was one."""
+        if self._noted:
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Let signals do again what they did before."""
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted = True
+
+
+class Child:
+    """A forked process that runs one seed."""
+
+    def __init__(self, plan: Plan, scratch: Path) -> None:
+        self.plan = plan
+        self.run_dir = scratch / f"{plan.scenario}-{plan.seed}"
+        self.began = time.monotonic()
+        self._reader, writer = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._reader)
+            _child_main(plan, self.run_dir, writer)
+        os.close(writer)
+
+    def result(self, status: int) -> SeedResult:
+        """Read what the child said; a child without words is an ERROR of the harness."""
+        with os.fdopen(self._reader, "rb") as file:
+            content = file.read()
+        wall_ms = int(1000 * (time.monotonic() - self.began))
+        try:
+            told = msgspec.json.decode(content, type=SeedResult)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return SeedResult(
+                scenario=self.plan.scenario,
+                seed=self.plan.seed,
+                verdict=Verdict.ERROR,
+                claim=f"the process ended with status {status}",
+                signatures=["the harness: process died"],
+                wall_ms=wall_ms,
+                run_dir=str(self.run_dir),
+            )
+        return msgspec.structs.replace(told, wall_ms=wall_ms)
+
+    def overdue(self) -> bool:
+        """Tell whether it has run too long."""
+        return time.monotonic() - self.began > SEED_TIMEOUT_S
+
+    def kill(self) -> None:
+        """End it."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._reader)
+
+
+def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
+    """Yield the results of children that have ended; rest a moment when none has."""
+    pid, status = os.waitpid(-1, os.WNOHANG) if children else (0, 0)
+    if pid in children:
+        yield children.pop(pid).result(status)
+        return
+    for child in list(children.values()):
+        if child.overdue():
+            os.kill(child.pid, signal.SIGKILL)
+    time.sleep(POLL_S)  # noqa: TID251  # real time: children are real processes
+
+
+def _child_main(plan: Plan, run_dir: Path, writer: int) -> None:
+    """Run, judge, say it, and leave without any clean-up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and the parent ends its children
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.freeze()  # what came from the parent stays: nobody has to look through it for garbage
+    try:
+        result = run_seed(plan, run_dir)
+    except BaseException as problem:  # noqa: BLE001  # the top of a process: whatever it is, it is this seed's result
+        traceback.print_exc()
+        result = SeedResult(
+            scenario=plan.scenario,
+            seed=plan.seed,
+            verdict=Verdict.ERROR,
+            claim=repr(problem),
+            signatures=[f"the harness: {signature(repr(problem))}"],
+            run_dir=str(run_dir),
+        )
+    with os.fdopen(writer, "wb") as file:
+        file.write(msgspec.json.encode(result))
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def run_seed(plan: Plan, run_dir: Path) -> SeedResult:
+    """Run one plan in this process and judge it; keeps the run's folder only if there is something to look at."""
+    from tribunal.harness.cli.session import judged
+    from tribunal.harness.progress import Silent
+    from tribunal.harness.simulated import conduct_simulated
+
+    shutil.rmtree(run_dir, ignore_errors=True)
+    run_dir.mkdir(parents=True)
+    ending, known = conduct_simulated(plan, run_dir, Silent())
+    verdict = judged(ending, "inline")
+    found = [f"{known.invariant}: {signature(known.violation or '')}"] if known.invariant else []
+    found += [
+        f"{one.property_name}/{one.kind}"
+        for one in verdict.findings
+        if one.severity == "violation" and one.property_name != "invariant"
+    ]
+    if verdict.verdict is Verdict.ERROR and not found:
+        found = [f"ERROR: {signature(reason)}" for reason in verdict.reasons[:1]]
+    result = SeedResult(
+        scenario=plan.scenario,
+        seed=plan.seed,
+        verdict=Verdict.VIOLATION if known.invariant else verdict.verdict,
+        claim=known.violation or verdict.claim,
+        signatures=sorted(set(found)),
+        reasons=list(verdict.reasons),
+        trace_hash=known.trace_hash,
+        recording_hash=recording_hash(run_dir),
+        event_count=known.event_count,
+        simulated_ms=known.simulated_ns // 1_000_000,
+        probes=known.probes,
+        figures={name: getattr(known, name) for name in FIGURES},
+        run_dir=str(run_dir) if found else "",
+    )
+    if not found:
+        shutil.rmtree(run_dir, ignore_errors=True)
+    return result
+
+
+def signature(text: str) -> str:
+    """Return a finding's first line without its numbers."""
+    return NUMBERS.sub("#", text.partition("\n")[0])[:160]
+
+
+def upper_bound(runs: int, found: int) -> float:
+    """Return the 95 % upper bound of the share of runs that find something (exact for none: the rule of three)."""
+    if runs == 0:
+        return 1.0
+    if found == 0:
+        return 1 - float(0.05 ** (1 / runs))
+    from scipy.stats import beta
+
+    return float(beta.ppf(0.95, found + 1, max(runs - found, 1e-9)))
+
+
+def recording_hash(run_dir: Path) -> str:
+    """Return the hash of a finished recording, empty without one."""
+    try:
+        manifest: dict[str, Any] = msgspec.json.decode((run_dir / "manifest.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return ""
+    return str(manifest.get("recording_hash", ""))

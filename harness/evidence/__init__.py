@@ -1,0 +1,1 @@
+"""Runs that exist: archived, published, compared, explained."""

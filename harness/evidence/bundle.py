@@ -1,0 +1,246 @@
+"""An evidence archive: all that another needs to judge a run again, and to notice if a byte of it was changed.
+
+`bundle.json` names every file with size and sha256, the verdict, and what it was made with. `verified` trusts nothing in an
+archive: names outside of it, files that nobody named, sizes and hashes that differ are refused with the file's name, before
+anything is judged; then the recording is judged anew, and the verdict must be the same. Whoever publishes a bundle
+publishes its own sha256 beside it: that alone says that it is the one that was published.
+"""
+
+import hashlib
+import lzma
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from tribunal import ROOT
+from tribunal.clusters.api import ClusterError
+from tribunal.harness.run import commit, lock_sha256
+from tribunal.results.scratch import Scratch
+from tribunal.results.verdict import RunVerdict, Verdict, load
+
+VERSION: Final = 1
+LIST: Final = "bundle.json"
+LOCK: Final = "requirements.lock"
+# Not evidence: what a node left on its disks, and what a cluster kept for itself.
+LEFT_OUT: Final = ("nodes", "unhealed.json")
+TOLD: Final = (".log", ".html")  # may name the run's folder; what is judged never does
+MOST_BYTES: Final = 20 << 30
+BLOCK: Final = 1 << 20
+SMALL_BYTES: Final = 1 << 20
+EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the same run gives the same archive
+
+
+class Tampered(ClusterError):
+    """An archive that is not what it says it is; names the file."""
+
+
+class File(msgspec.Struct, frozen=True):
+    """One file of an archive."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class Bundle(msgspec.Struct, frozen=True, kw_only=True):
+    """What an archive says of itself.
+
+    findings:  the verdict's findings by severity, property and kind, with how many each stands for.
+    """
+
+    bundle_version: int = VERSION
+    run_id: str
+    verdict: Verdict
+    claim: str
+    findings: dict[str, int]
+    commit: str
+    lock_sha256: str
+    python: str
+    files: list[File]
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """An archive beside what judging it again said."""
+
+    run_id: str
+    stated: Verdict
+    found: Verdict
+    is_same: bool
+    differences: list[str]
+    files: int
+    sha256: str
+
+
+def bundle(run_dir: Path, target: Path) -> Bundle:
+    """Write a judged run's archive, whole or not at all; `ClusterError` when the run has no verdict."""
+    if not (run_dir / "verdict.json").is_file():
+        raise ClusterError(f"{run_dir} has no verdict yet: tribunal check {run_dir}")
+    if target.exists():
+        raise ClusterError(f"{target}: there already")
+    sources = {path.relative_to(run_dir).as_posix(): path for path in _evidence(run_dir)}
+    if (ROOT / LOCK).is_file():
+        sources[LOCK] = ROOT / LOCK
+    temporary = target.with_name(f"{target.name}.tmp")
+    verdict = load(run_dir / "verdict.json")
+    content = Bundle(
+        run_id=verdict.run_id,
+        verdict=verdict.verdict,
+        claim=verdict.claim,
+        findings=counted(verdict),
+        commit=commit(),
+        lock_sha256=lock_sha256(),
+        python=sys.version.split()[0],
+        files=[_described(name, _content(path, run_dir)) for name, path in sorted(sources.items())],
+    )
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            _put(archive, LIST, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+            for name, path in sorted(sources.items()):
+                # Parquet is compressed already, but for its footer: most of a small file.
+                is_dense = path.suffix == ".parquet" and path.stat().st_size >= SMALL_BYTES
+                kind = zipfile.ZIP_STORED if is_dense else zipfile.ZIP_DEFLATED
+                _put(archive, name, _content(path, run_dir), kind)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return content
+
+
+def verified(archive_path: Path, engine: str) -> Verified:
+    """Judge an archive again in a folder of its own; `Tampered` names the file that is not as stated."""
+    from tribunal.harness.check import check
+
+    with Scratch("verify") as folder:
+        run_dir = folder / "run"
+        content = unpacked(archive_path, run_dir)
+        (again,) = check([run_dir], engine)
+    return Verified(
+        run_id=content.run_id,
+        stated=content.verdict,
+        found=again.verdict,
+        is_same=not (differences := list(_differences(content, again))),
+        differences=differences,
+        files=len(content.files),
+        sha256=sha256_of(archive_path),
+    )
+
+
+def unpacked(archive_path: Path, folder: Path) -> Bundle:
+    """Unpack an archive whose every byte is as it states; nothing else is ever written."""
+    try:
+        with zipfile.ZipFile(archive_path) as archive:
+            content = _list(archive)
+            _compare_names(archive, content)
+            folder.mkdir(parents=True)
+            for file in content.files:
+                _unpack(archive, file, folder)
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError) as problem:
+        # (RuntimeError: it is encrypted, or of a kind that is not supported.)
+        raise Tampered(f"{archive_path}: not a whole archive: {problem}") from None
+    return content
+
+
+def sha256_of(path: Path) -> str:
+    """Return a file's sha256."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def counted(verdict: RunVerdict) -> dict[str, int]:
+    """Count a verdict's findings by `severity property/kind`."""
+    counts: dict[str, int] = {}
+    for found in verdict.findings:
+        name = f"{found.severity} {found.property_name}/{found.kind}"
+        counts[name] = counts.get(name, 0) + found.count
+    return dict(sorted(counts.items()))
+
+
+def _evidence(run_dir: Path) -> Iterator[Path]:
+    for path in sorted(run_dir.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.relative_to(run_dir).parts[0] not in LEFT_OUT:
+            yield path
+
+
+def _content(path: Path, run_dir: Path) -> bytes:
+    """Return a file as it goes into the archive: logs and the report without the place that the run had on this machine."""
+    content = path.read_bytes()
+    if path.suffix in TOLD:
+        for place in (run_dir.resolve(), run_dir):
+            if len(place.parts) < 2:  # `.` stands everywhere
+                continue
+            content = content.replace(f"{place}".encode(), run_dir.resolve().name.encode())
+    return content
+
+
+def _described(name: str, content: bytes) -> File:
+    return File(name, len(content), hashlib.sha256(content).hexdigest())
+
+
+def _put(archive: zipfile.ZipFile, name: str, content: bytes, kind: int = zipfile.ZIP_DEFLATED) -> None:
+    entry = zipfile.ZipInfo(name, EPOCH)
+    entry.compress_type = kind
+    entry.external_attr = 0o644 << 16
+    archive.writestr(entry, content)
+
+
+def _list(archive: zipfile.ZipFile) -> Bundle:
+    try:
+        if archive.getinfo(LIST).file_size > BLOCK * 64:
+            raise Tampered(f"{LIST}: larger than any list of files")
+        content = msgspec.json.decode(archive.read(LIST), type=Bundle)
+    except KeyError:
+        raise Tampered(f"{LIST} is missing: not a bundle of tribunal") from None
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise Tampered(f"{LIST}: {problem}") from None
+    if content.bundle_version != VERSION:
+        raise Tampered(f"{LIST}: unknown bundle version {content.bundle_version} (this is {VERSION})")
+    return content
+
+
+def _compare_names(archive: zipfile.ZipFile, content: Bundle) -> None:
+    stated = {file.name: file for file in content.files}
+    present = archive.namelist()
+    for name in present:
+        if name != LIST and name not in stated:
+            raise Tampered(f"{name}: in the archive, but not in its list")
+        if present.count(name) > 1:
+            raise Tampered(f"{name}: twice in the archive")
+    for name in stated:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
+            raise Tampered(f"{name!r}: a name outside of the archive")
+        if name not in present:
+            raise Tampered(f"{name}: in the list, but not in the archive")
+    if sum(file.size for file in content.files) > MOST_BYTES:
+        raise Tampered(f"{LIST}: states more than {MOST_BYTES >> 30} GiB")
+
+
+def _unpack(archive: zipfile.ZipFile, file: File, folder: Path) -> None:
+    """Write one file as far as it is as stated: an entry that unpacks to more is stopped at its first byte too many."""
+    target = folder / file.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, left = hashlib.sha256(), file.size
+    with archive.open(file.name) as source, target.open("wb") as out:
+        while block := source.read(min(BLOCK, left + 1)):
+            left -= len(block)
+            if left < 0:
+                raise Tampered(f"{file.name}: larger than the {file.size} bytes stated")
+            digest.update(block)
+            out.write(block)
+    if left or digest.hexdigest() != file.sha256:
+        raise Tampered(f"{file.name}: was changed after the bundle was made (sha256 differs)")
+
+
+def _differences(content: Bundle, again: RunVerdict) -> Iterator[str]:
+    if again.verdict != content.verdict:
+        yield f"verdict: {content.verdict} stated, {again.verdict} found"
+        yield from again.reasons
+    found = counted(again)
+    for name in sorted({*content.findings, *found}):
+        if content.findings.get(name) != found.get(name):
+            yield f"{name}: {content.findings.get(name, 0)} stated, {found.get(name, 0)} found"

@@ -1,0 +1,70 @@
+"""The story of each lost or rewound record, from a run's recording: the report's own story, told for every finding.
+
+Works for any recording, of a simulation, of local processes or of a real Kafka: what its tables do not say is left out. Findings
+alike (one kind, partition and election) are told once, with the others counted.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tribunal.harness.check import check
+from tribunal.results.report.groups import Group, grouped
+from tribunal.results.report.moments import changes_of
+from tribunal.results.report.story import Story, acks_name, located, record_name, told
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Finding, load
+
+TOLD: Final = ("violation", "permitted")
+NS_PER_S: Final = 1_000_000_000
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding's story, and how many findings alike it stands for."""
+
+    story: Story
+    group: Group
+
+
+def explained(run_dir: Path, *, at_offset: int | None = None, severities: Sequence[str] = TOLD) -> Iterator[Explained]:
+    """Yield the stories of a run's findings, the gravest and earliest first; a run without a verdict is judged first.
+
+    at_offset:  only the findings at this offset, each told for itself.
+    """
+    if not (run_dir / "verdict.json").is_file():
+        check([run_dir], "inline")
+    findings = [one for one in load(run_dir / "verdict.json").findings if one.severity in severities]
+    if at_offset is not None:
+        findings = [one for one in findings if one.log_offset == at_offset]
+    recording = Recording.open(run_dir, compare=False)
+    end_ns = max((row["end_ns"] or 0 for row in recording.table("phases", columns=["end_ns"]).to_pylist()), default=1)
+    for group in sorted(grouped(findings), key=lambda one: (severities.index(one.severity), one.first_ns or 0)):
+        for witness in group.witnesses if at_offset is not None else group.witnesses[:1]:
+            yield Explained(story=_story(recording, witness, end_ns), group=group)
+
+
+def _story(recording: Recording, finding: Finding, end_ns: int) -> Story:
+    finding = located(recording, finding)
+    changes = [] if finding.topic is None else list(changes_of(recording, f"{finding.topic}-{finding.partition}"))
+    return told(recording, finding, changes, end_ns)
+
+
+def lines(one: Explained) -> Iterator[str]:
+    """Yield what to print: a heading, a line a step, and what else is alike."""
+    finding, group = one.story.finding, one.group
+    about = [] if finding.value is None else [record_name(finding.value), acks_name(finding.acks)]
+    yield f"{finding.severity.upper()}  {finding.kind.replace('_', ' ')}  {finding.place}  {', '.join(about)}".rstrip()
+    for sentence in dict.fromkeys((finding.explanation, group.reason)):
+        if sentence:
+            yield f"  {sentence}" + (f" ({finding.rule})" if finding.rule else "")
+    for step in one.story.steps:
+        where = step.lane if step.to is None or step.to == step.lane else f"{step.lane} -> {step.to}"
+        mark = "!" if step.tone == "bad" else "x" if step.tone == "fault" else " "
+        yield f"{step.at_ns / NS_PER_S:>10.3f} s {mark} {where:<22} {step.text}"
+    if one.story.folded:
+        yield f"{'':>14} {one.story.folded} more steps between are left out"
+    if group.count > 1:
+        offsets = ", ".join(str(other.log_offset) for other in group.witnesses if other.log_offset is not None)
+        yield f"{'':>14} {group.count} records alike{f', for example at {offsets}' if offsets else ''}"

@@ -1,0 +1,87 @@
+"""From a folder of runs to a site that others can check: the campaign's page and the evidence of its runs."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from tribunal.clusters.api import ClusterError
+from tribunal.harness.campaign.sweep import upper_bound
+from tribunal.harness.catalog import listing
+from tribunal.harness.evidence.bundle import bundle, sha256_of
+from tribunal.harness.run import commit, lock_sha256
+from tribunal.harness.scenario import BadScenario
+from tribunal.results.report.campaign import Statement, clean_and_violating, write
+from tribunal.results.report.index import RunRow, index
+from tribunal.results.verdict import PRECEDENCE, Verdict
+
+BUNDLES: Final = "evidence"
+
+
+def published(folder: Path, statement_file: Path, out: Path, most_evidence: int) -> Path:
+    """Write the site into a new folder; return its index.html. Errors name the file and what is wrong with it."""
+    statement = read_statement(statement_file)
+    if not folder.is_dir():
+        raise ClusterError(f"{folder}: no such folder of runs")
+    if out.exists():
+        raise ClusterError(f"{out}: there already")
+    found = index(folder)
+    if not found.runs:
+        raise ClusterError(f"{folder}: no judged run in it; tribunal check RUN...")
+    (out / BUNDLES).mkdir(parents=True)
+    evidence = {}
+    for run in telling(found.runs, folder, most_evidence):
+        target = unused(out / BUNDLES / f"{run.run_id}.zip")  # runs of one name in two folders are two runs
+        bundle(folder / run.place, target)
+        evidence[run.place] = (f"{BUNDLES}/{target.name}", sha256_of(target))
+    made_with = {
+        "tribunal": commit(), "lock file": lock_sha256(), "Python": sys.version.split()[0], "platform": sys.platform,
+    }  # fmt: skip
+    return write(
+        folder, statement, claims=listing("checkers"), faults=listing("faults"), evidence=evidence,
+        bound=upper_bound(*clean_and_violating(found.runs)), target=out, made_with=made_with,
+    )  # fmt: skip
+
+
+def unused(path: Path) -> Path:
+    """Return a path, with a number in its name where there is something already."""
+    places = (path if number == 1 else path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
+    return next(place for place in places if not place.exists())
+
+
+def read_statement(path: Path) -> Statement:
+    """Read campaign.yaml; `BadScenario` in one line says what is wrong with it."""
+    try:
+        return msgspec.convert(yaml.safe_load(path.read_text()), Statement)
+    except OSError as problem:
+        raise BadScenario(f"{path}: {problem.strerror}") from None
+    except (yaml.YAMLError, ValueError) as problem:  # also text that is none, a date that no calendar has
+        raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
+
+
+def telling(runs: Sequence[RunRow], folder: Path, count: int) -> list[RunRow]:
+    """Return the runs whose evidence tells most: the gravest, of them what is least like the others, small ones first."""
+    left = sorted(runs, key=lambda run: (_bytes(folder / run.place), run.run_id))
+    chosen: list[RunRow] = []
+    alike: Counter[tuple[str, str]] = Counter()  # by kind of cluster, and by kind and scenario
+    while left and len(chosen) < count:
+        best = min(
+            left, key=lambda run: (PRECEDENCE.index(Verdict(run.verdict)), *(alike[like] for like in _likes(run)))
+        )
+        left.remove(best)
+        chosen.append(best)
+        alike.update(_likes(best))
+    return chosen
+
+
+def _likes(run: RunRow) -> tuple[tuple[str, str], ...]:
+    return (run.cluster, run.scenario), (run.cluster, "")
+
+
+def _bytes(run: Path) -> int:
+    return sum(path.stat().st_size for path in (run / "recording").rglob("*.parquet"))

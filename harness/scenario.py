@@ -1,0 +1,282 @@
+"""Scenario files: what a scenario says, in YAML of at most 25 lines, checked before anything starts.
+
+    scenario: produce-consume
+    about: one line
+    cluster: {brokers: 3, controllers: 3, min_insync_replicas: 2, profile: ci}
+    workload: {name: produce-consume, rate: 400}
+    time: 40s
+    order: shuffled                 # or: fixed
+    swarm: true                     # cluster and load are drawn from the seed
+    steps:
+      - {kill: leader(p*), for: 1.2..1.6x session}
+      - {isolate: leader(p*), from: nodes, for: 2.5s}
+
+A step's first word is the fault, its value the target; `for` is how long it lasts, `after` how long the cluster is
+left alone before; `meanwhile: true` begins while the step before still lasts, so that a sequence can be written down as
+a timeline (`after` then counts from that step's beginning); the rest are the fault's own options. Durations are `300ms`, `2.5s`, `1.1x session` (a multiple
+of a time-out: session, lag, election, fetch), or a range of one unit, `1..2s`, from which the seed draws.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from replog.config import DEFAULTS
+from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec
+from tribunal.harness.catalog import all_workloads, faults, nearest, one_of
+from tribunal.nemesis.targets import BadTarget, parse
+
+LINES_MAX: Final = 25
+TIMEOUTS: Final[Mapping[str, str]] = {
+    "session": "broker.session.timeout.ms",
+    "lag": "replica.lag.time.max.ms",
+    "election": "controller.quorum.election.timeout.ms",
+    "fetch": "controller.quorum.fetch.timeout.ms",
+}
+NUMBER: Final = r"\d+(?:\.\d*)?|\.\d+"
+DURATION: Final = re.compile(rf"({NUMBER})(?:\.\.({NUMBER}))?\s*(ms|s|m|x\s+\w+)")
+NAME_BYTES: Final = 100  # it becomes part of folders' names
+UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
+
+
+class BadScenario(ValueError):
+    """A scenario that cannot be run; one line that says where and what is possible."""
+
+
+class Duration(msgspec.Struct, frozen=True):
+    """A range of ms from which the seed draws; a single value has both ends alike."""
+
+    least_ms: int
+    most_ms: int
+
+    def draw(self, random: Random) -> int:
+        """Draw one."""
+        return random.randint(self.least_ms, self.most_ms)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault as the scenario wants it."""
+
+    kind: str
+    target: str
+    lasts: Duration
+    after: Duration
+    meanwhile: bool = False
+    options: dict[str, Any]
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario, checked."""
+
+    name: str
+    about: str
+    spec: ClusterSpec
+    workload: str
+    workload_options: dict[str, Any]
+    time_ms: int
+    warm_up_ms: int
+    final_read_ms: int
+    shuffled: bool
+    swarm: bool = False
+    steps: tuple[Step, ...]
+
+
+KNOWN: Final = (
+    "scenario",
+    "about",
+    "cluster",
+    "workload",
+    "time",
+    "warm_up",
+    "final_read",
+    "order",
+    "swarm",
+    "steps",
+)
+
+
+def load(path: Path, overrides: Mapping[str, str]) -> Scenario:
+    """Read a scenario file and check all of it; `overrides` are `--set` values by dotted name."""
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise BadScenario(f"{path.name}: a scenario is a mapping")
+    try:
+        return scenario(overridden(content, overrides))
+    except (ValueError, TypeError) as problem:
+        raise BadScenario(f"{path.name}: {problem}") from None
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a short YAML file; `BadScenario` in one line when it is none."""
+    try:
+        text = path.read_text()
+    except OSError as problem:
+        raise BadScenario(f"{path}: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        raise BadScenario(f"{path.name}: not text: {problem}") from None
+    if len(text.splitlines()) > LINES_MAX:
+        raise BadScenario(f"{path.name}: more than {LINES_MAX} lines")
+    return parsed(text, path.name)
+
+
+def parsed(text: str, where: str) -> Any:
+    """Return what YAML text means; `BadScenario` when it means nothing, also for a date that no calendar has."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        raise BadScenario(f"{where}: not YAML: {' '.join(str(problem).split())}") from None
+
+
+def usable(name: str) -> str:
+    """Return a scenario's name; `BadScenario` when no folder of a run could be called by it."""
+    if not name.strip() or name.startswith(".") or set(name) & {"/", "\0"} or len(name.encode()) > NAME_BYTES:
+        raise BadScenario(
+            f"scenario {name[:NAME_BYTES]!r}: a name of at most {NAME_BYTES} bytes, without / and no dot first"
+        )
+    return name
+
+
+def overridden(content: dict[str, Any], overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Return the scenario with `--set` values put in; a setting of nodes is `cluster.settings.NAME`."""
+    result: dict[str, Any] = dict(content)
+    for name, text in overrides.items():
+        value = parsed(text, f"--set {name}")
+        head, _, rest = name.partition(".")
+        if not rest:
+            result[head] = value
+            continue
+        present: Any = result.get(head) or {}
+        inner: dict[str, Any] = {"name": present} if isinstance(present, str) else dict(present)
+        group, _, setting = rest.partition(".")
+        if head == "cluster" and group == "settings" and setting:
+            inner["settings"] = dict(inner.get("settings", {})) | {setting: value}
+        else:
+            inner[rest] = value
+        result[head] = inner
+    return result
+
+
+def scenario(content: Mapping[str, Any]) -> Scenario:
+    """Check a scenario's content."""
+    for name in content:
+        if name not in KNOWN:
+            raise nearest("word", str(name), KNOWN)
+    for name in ("scenario", "workload", "steps"):
+        if name not in content:
+            raise ValueError(f"{name!r} is missing")
+    spec = cluster_spec(content.get("cluster") or {})
+    workload, options = workload_of(content["workload"])
+    partitions = int(getattr(options, "partitions", 1))
+    order = content.get("order", "fixed")
+    if order not in ("fixed", "shuffled"):
+        raise ValueError(f"order is {order!r}: use fixed or shuffled")
+    if not isinstance(content["steps"], list):
+        raise TypeError("'steps' is a list")
+    if order == "shuffled" and any(isinstance(one, dict) and one.get("meanwhile") for one in content["steps"]):
+        raise ValueError("steps that are shuffled have no meanwhile: use order fixed")
+    return Scenario(
+        name=usable(str(content["scenario"])),
+        about=str(content.get("about", "")),
+        spec=spec,
+        workload=workload,
+        workload_options=msgspec.to_builtins(options),
+        time_ms=duration(content.get("time", "40s"), spec).most_ms,
+        warm_up_ms=duration(content.get("warm_up", "2s"), spec).most_ms,
+        final_read_ms=duration(content.get("final_read", "20s"), spec).most_ms,
+        shuffled=order == "shuffled",
+        swarm=_is_swarm(content.get("swarm", False), steps=content["steps"]),
+        steps=tuple(step(number, given, spec, partitions) for number, given in enumerate(content["steps"], start=1)),
+    )
+
+
+def _is_swarm(given: Any, *, steps: Any) -> bool:
+    """Check `swarm`: the seed then draws cluster and load, and steps can't name nodes or partitions."""
+    if not isinstance(given, bool):
+        raise TypeError(f"swarm is {given!r}: use true or false")
+    named = [step for step in steps if isinstance(step, dict) and re.search(r"\d", str(next(iter(step.values()), "")))]
+    if given and named:
+        raise ValueError(f"swarm: a step names {next(iter(named[0].values()))!r}, which not every drawn cluster has")
+    return given
+
+
+def cluster_spec(given: Any) -> ClusterSpec:
+    """Check the `cluster` part."""
+    spec: ClusterSpec = _converted("cluster", given, ClusterSpec)
+    if spec.profile not in PROFILES:
+        raise nearest("profile", spec.profile, PROFILES)
+    for setting in spec.settings:
+        if setting not in DEFAULTS:
+            raise nearest("setting", setting, DEFAULTS)
+    if not 1 <= spec.replication_factor <= spec.brokers <= 99:
+        raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
+    if spec.mode not in MODES:
+        raise nearest("mode", spec.mode, MODES)
+    if not 1 <= spec.controllers <= 99:
+        raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
+    return spec
+
+
+def workload_of(given: Any) -> tuple[str, Any]:
+    """Check the `workload` part: a name, or a mapping with `name` and its options."""
+    options = {"name": given} if isinstance(given, str) else dict(given)
+    name = str(options.pop("name", ""))
+    module = one_of("workload", name, all_workloads())
+    return name, _converted(f"workload {name}", options, module.Options)
+
+
+def step(number: int, given: Any, spec: ClusterSpec, partitions: int) -> Step:
+    """Check one step."""
+    if not isinstance(given, dict) or not given:
+        raise ValueError(f"step {number}: write it as {{fault: target, for: duration}}")
+    kind, target = next(iter(given.items()))
+    rest = {key: value for key, value in given.items() if key not in (kind, "for", "after", "meanwhile")}
+    try:
+        module = one_of("fault", str(kind), faults())
+        meanwhile = given.get("meanwhile", False)
+        if not isinstance(meanwhile, bool) or (meanwhile and number == 1):
+            raise BadScenario("meanwhile is true or false, and the first step has none before it")
+        _converted(str(kind), rest, module.Options)
+        return Step(
+            kind=str(kind),
+            target=parse(target, spec, partitions),
+            lasts=duration(given.get("for", "1x session"), spec),
+            after=duration(given.get("after", "300ms"), spec),
+            meanwhile=meanwhile,
+            options=rest,
+        )
+    except (ValueError, BadTarget) as problem:
+        raise ValueError(f"step {number}: {problem}") from None
+
+
+def duration(given: Any, spec: ClusterSpec) -> Duration:
+    """Parse a duration or a range of them."""
+    match = DURATION.fullmatch(str(given).strip())
+    if match is None:
+        raise BadScenario(f"duration {given!r}: write 300ms, 2.5s, 1m, 1.2x session, or a range like 1..2s")
+    least, most, unit = float(match[1]), float(match[2] or match[1]), match[3]
+    if unit in UNITS_MS:
+        unit_ms = UNITS_MS[unit]
+    else:
+        name = unit.removeprefix("x").strip()
+        if name not in TIMEOUTS:
+            raise nearest("time-out", name, TIMEOUTS)
+        unit_ms = spec.timeout_ms(TIMEOUTS[name])
+    if not 0 <= least <= most:
+        raise BadScenario(f"duration {given!r} goes backwards")
+    return Duration(round(least * unit_ms), round(most * unit_ms))
+
+
+def _converted(what: str, given: Any, wanted: type[Any]) -> Any:
+    try:
+        return msgspec.convert(given, wanted)
+    except msgspec.ValidationError as problem:
+        unknown = re.search(r"unknown field `(.+?)`", str(problem))
+        if unknown:
+            names = [field.encode_name for field in msgspec.structs.fields(wanted)]
+            raise nearest(f"option of {what}:", unknown[1], names) from None
+        raise ValueError(f"{what}: {problem}") from None

@@ -1,0 +1,52 @@
+"""Episodes of faults one after another for as long as the body lasts; the last one is healed before the end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from tribunal.nemesis.api import Cluster, Effect, Proof, all_back
+from tribunal.nemesis.combine import Fault, take
+
+POLL_MS: Final = 50
+
+
+@asynccontextmanager
+async def spree(
+    cluster: Cluster, node: int, episode: Callable[[int], tuple[Fault, int]], gap_ms: Callable[[int], int]
+) -> AsyncGenerator[Effect]:
+    """Go from episode to episode: `episode(n)` gives the n-th fault and its ms, `gap_ms(n)` the rest behind it."""
+    effect = Effect(node, Proof(holds=True, facts={"episodes": 0}))
+    effect.heal = Proof(holds=True, facts={})
+    leave = asyncio.Event()
+    going = asyncio.create_task(_go(cluster, effect, episode, gap_ms, leave))
+    yield effect
+    leave.set()
+    await going
+    effect.add_heal("service", await all_back(cluster))
+
+
+async def _go(
+    cluster: Cluster,
+    effect: Effect,
+    episode: Callable[[int], tuple[Fault, int]],
+    gap_ms: Callable[[int], int],
+    leave: asyncio.Event,
+) -> None:
+    number = 0
+    while number == 0 or not leave.is_set():
+        fault, lasts_ms = episode(number)
+        async with fault(cluster) as one:
+            await _rest(lasts_ms, leave if number else None)
+        take(effect, f"episode_{number}", one)
+        number += 1
+        effect.proof.facts["episodes"] = number
+        await _rest(gap_ms(number), leave)
+
+
+async def _rest(duration_ms: int, leave: asyncio.Event | None) -> None:
+    """Let time pass; not longer than the whole lasts, except in the first episode: one there has to be."""
+    for _ in range(max(1, duration_ms // POLL_MS)):
+        if leave is not None and leave.is_set():
+            return
+        await asyncio.sleep(POLL_MS / 1000)

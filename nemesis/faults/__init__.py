@@ -1,0 +1,5 @@
+"""Faults, one file each: what lies here can be named in a scenario."""
+
+from tribunal.results.plugins import extend
+
+extend(__path__, "nemesis")

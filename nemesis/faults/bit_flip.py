@@ -1,0 +1,21 @@
+"""Kill a node and turn one bit in each of its logs; heal by starting it again."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import Damage, Hurtable
+from tribunal.nemesis.api import Effect
+from tribunal.nemesis.dead_disk import damaged
+
+NEEDS: Final = frozenset({"kill", "damage", "start"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing to choose."""
+
+
+def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """Recovery has to find the damage: what is behind it is lost on this disk."""
+    return damaged(cluster, node, Damage.BIT_FLIP)

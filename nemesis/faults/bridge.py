@@ -1,0 +1,24 @@
+"""Cut the cluster into halves that see each other only through the target; heal by mending the links."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import CutMode
+from tribunal.nemesis.api import Cluster, Effect
+from tribunal.nemesis.link_groups import bridge
+from tribunal.nemesis.partition import parted
+
+NEEDS: Final = frozenset({"cut"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of the bytes."""
+
+    mode: CutMode = CutMode.HOLD
+
+
+def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """Leave the target whole."""
+    return parted(cluster, node, bridge(cluster.spec, node), options.mode)

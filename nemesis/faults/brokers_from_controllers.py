@@ -1,0 +1,24 @@
+"""Cut all brokers off from all controllers; heal by mending the links."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import CutMode
+from tribunal.nemesis.api import Cluster, Effect
+from tribunal.nemesis.link_groups import between
+from tribunal.nemesis.partition import parted
+
+NEEDS: Final = frozenset({"cut"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of the bytes."""
+
+    mode: CutMode = CutMode.HOLD
+
+
+def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """Whoever is the target: it is about all."""
+    return parted(cluster, node, between(cluster.spec.broker_ids, cluster.spec.controller_ids), options.mode)

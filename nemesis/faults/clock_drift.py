@@ -1,0 +1,26 @@
+"""Let a running node's clocks go too fast or too slow; heal by setting them right."""
+
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import ClockSkew, Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
+
+NEEDS: Final = frozenset({"set_clock"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """By how many millionths; negative: too slow."""
+
+    drift_ppm: int = 50_000
+
+
+@asynccontextmanager
+async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: the node's clock port reads otherwise than the machine's clock. Heal: it reads the same."""
+    effect = Effect(node, await cluster.set_clock(node, ClockSkew(drift_ppm=options.drift_ppm)))
+    yield effect
+    right = await cluster.set_clock(node, ClockSkew())
+    effect.heal = joined(right, "service", await all_back(cluster))

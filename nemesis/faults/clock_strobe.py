@@ -1,0 +1,40 @@
+"""Let a running node's wall clock jump to and fro without a rest; heal by setting it right."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import ClockSkew, Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
+
+NEEDS: Final = frozenset({"set_clock"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far, and how often."""
+
+    offset_ms: int = 30_000
+    period_ms: int = 100
+
+
+@asynccontextmanager
+async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: the first jump is proven. Heal: the clock reads as the machine's."""
+    effect = Effect(node, await cluster.set_clock(node, ClockSkew(offset_ms=options.offset_ms)))
+    strobe = asyncio.ensure_future(_strobe(cluster, node, options, effect))
+    yield effect
+    strobe.cancel()
+    await asyncio.wait([strobe])
+    right = await cluster.set_clock(node, ClockSkew())
+    effect.heal = joined(right, "service", await all_back(cluster))
+
+
+async def _strobe(cluster: Hurtable, node: int, options: Options, effect: Effect) -> None:
+    sign, count = -1, 1
+    while True:
+        await asyncio.sleep(options.period_ms / 1000)
+        await cluster.set_clock(node, ClockSkew(offset_ms=sign * options.offset_ms))
+        sign, count = -sign, count + 1
+        effect.proof.facts["jumps"] = count

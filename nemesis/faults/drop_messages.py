@@ -1,0 +1,19 @@
+"""Drop messages of one Kafka API that a node sends or gets; heal by dropping no more."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from tribunal.clusters.capabilities import Fate, Hurtable
+from tribunal.nemesis.api import Effect
+from tribunal.nemesis.messages import Meant, hindered, rule
+
+NEEDS: Final = frozenset({"add_rule"})
+
+
+class Options(Meant, frozen=True, forbid_unknown_fields=True):
+    """Which messages."""
+
+
+def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """The rest of the connection goes on."""
+    return hindered(cluster, node, rule(node, options, Fate.DROPPED))

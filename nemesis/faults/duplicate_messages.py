@@ -1,0 +1,19 @@
+"""Let requests of one Kafka API arrive twice; heal by doubling no more."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from tribunal.clusters.capabilities import Fate, Hurtable
+from tribunal.nemesis.api import Effect
+from tribunal.nemesis.messages import Meant, hindered, rule
+
+NEEDS: Final = frozenset({"add_rule"})
+
+
+class Options(Meant, frozen=True, forbid_unknown_fields=True):
+    """Which messages."""
+
+
+def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """Answers to the second copy reach nobody."""
+    return hindered(cluster, node, rule(node, options, Fate.DUPLICATED))

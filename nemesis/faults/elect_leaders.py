@@ -1,0 +1,41 @@
+"""Give the lead of partitions to their preferred replicas by an administrator's word; there is nothing to mend."""
+
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, came_true
+
+NEEDS: Final = frozenset({"elect_preferred"})
+ELECTION_TIMEOUT_MS: Final = 10_000
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing to choose."""
+
+
+@asynccontextmanager
+async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: every partition with replicas on the node is led by its first replica. Heal: every ISR is full."""
+    partitions = sorted(name for name, state in cluster.state.partitions.items() if node in state.replicas)
+    moved = [name for name in partitions if not _led_as_preferred(cluster, [name])]
+    await cluster.elect_preferred(partitions)
+    proof = await came_true(
+        lambda: _led_as_preferred(cluster, partitions),
+        timeout_ms=ELECTION_TIMEOUT_MS,
+        what="led by preferred replicas",
+        cluster=cluster,
+    )
+    proof.facts["moved"] = [str(name) for name in moved]
+    effect = Effect(node, proof)
+    yield effect
+    effect.heal = await all_back(cluster)
+
+
+def _led_as_preferred(cluster: Hurtable, partitions: Sequence[TopicPartition]) -> bool:
+    states = [cluster.state.partitions[name] for name in partitions]
+    return all(state.leader == state.replicas[0] for state in states)

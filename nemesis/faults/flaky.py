@@ -1,0 +1,25 @@
+"""Lose a share of what a node's links carry: it arrives late, by retransmission; heal by losing nothing."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import Hurtable, Shape
+from tribunal.nemesis.api import Effect
+from tribunal.nemesis.faults.isolate import Others
+from tribunal.nemesis.link_shape import shaped
+
+NEEDS: Final = frozenset({"shape"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
+    """Links to whom, and which share of the pieces is lost on the first try."""
+
+    others: Others = "all"
+    loss: float = 0.2
+
+
+def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """Lose in both directions."""
+    return shaped(cluster, node, options.others, Shape(loss=options.loss))

@@ -1,0 +1,24 @@
+"""Cut the cluster into halves, the target in the smaller one; heal by mending the links."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import CutMode
+from tribunal.nemesis.api import Cluster, Effect
+from tribunal.nemesis.link_groups import between, halves
+from tribunal.nemesis.partition import parted
+
+NEEDS: Final = frozenset({"cut"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of the bytes."""
+
+    mode: CutMode = CutMode.HOLD
+
+
+def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """Halve brokers and controllers each for themselves."""
+    return parted(cluster, node, between(*halves(cluster.spec, node)), options.mode)

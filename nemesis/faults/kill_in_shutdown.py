@@ -1,0 +1,32 @@
+"""Kill -9 in the middle of an orderly end; heal by starting the node again."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, Proof, back_in_service, incarnation
+
+NEEDS: Final = frozenset({"stop", "kill", "start"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long after the request to end."""
+
+    after_ms: int = 20
+
+
+@asynccontextmanager
+async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: the process was still there when it was killed. Heal: a new incarnation, in its ISRs again."""
+    former = incarnation(cluster, node)
+    ending = asyncio.ensure_future(cluster.stop(node))
+    await asyncio.sleep(options.after_ms / 1000)
+    ending_still = cluster.alive(node)
+    effect = Effect(node, await cluster.kill(node))
+    await ending
+    effect.add_proof("middle", Proof(holds=ending_still, facts={"ending_still": ending_still}))
+    yield effect
+    await cluster.start(node)
+    effect.heal = await back_in_service(cluster, node, former)

@@ -1,0 +1,32 @@
+"""Hold a broker's ControlledShutdown until its next life has begun, then let it arrive (KIP-380, second assumption)."""
+
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, back_in_service, incarnation
+from tribunal.nemesis.bounce import bounced
+from tribunal.nemesis.stale_incarnation import CONTROLLED_SHUTDOWN, held, met, settled, victim
+
+NEEDS: Final = frozenset({"zookeeper", "add_rule", "stop", "start"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing to choose."""
+
+
+@asynccontextmanager
+async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: the request came after the next life was whole. Heal: that life goes on."""
+    broker, _ = victim(cluster, node)
+    former = incarnation(cluster, broker)
+    rule = cluster.add_rule(held(CONTROLLED_SHUTDOWN, broker, None))
+    effect = Effect(broker, await bounced(cluster, broker, "stop"))
+    effect.add_proof("held", await met(cluster, rule))
+    effect.add_proof("next_life", await back_in_service(cluster, broker, former))
+    effect.add_proof("before", await all_back(cluster))
+    cluster.remove_rule(rule)
+    yield effect
+    await settled(cluster, effect)

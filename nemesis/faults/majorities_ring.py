@@ -1,0 +1,24 @@
+"""Let every node hear a majority, but no two the same one; heal by mending the links."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import CutMode
+from tribunal.nemesis.api import Cluster, Effect
+from tribunal.nemesis.link_groups import majorities_ring
+from tribunal.nemesis.partition import parted
+
+NEEDS: Final = frozenset({"cut"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of the bytes."""
+
+    mode: CutMode = CutMode.HOLD
+
+
+def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """Begin the ring at the target."""
+    return parted(cluster, node, majorities_ring(cluster.spec, node), options.mode)

@@ -1,0 +1,30 @@
+"""Restart a broker in good order before the controller has heard that it went (KIP-380, fourth assumption)."""
+
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, back_in_service, incarnation
+from tribunal.nemesis.bounce import bounced
+from tribunal.nemesis.stale_incarnation import epoch_of, hears_late, new_life, victim
+
+NEEDS: Final = frozenset({"zookeeper", "shape", "stop", "start"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing to choose."""
+
+
+@asynccontextmanager
+async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: it is registered anew while the controller hears late. Heal: it hosts what it hosted, in its ISRs."""
+    broker, controller = victim(cluster, node)
+    former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
+    async with hears_late(cluster, controller) as late:
+        effect = Effect(broker, late)
+        effect.add_proof("bounce", await bounced(cluster, broker, "stop"))
+        effect.add_proof("life", await new_life(cluster, broker, epoch))
+        yield effect
+    effect.heal = await back_in_service(cluster, broker, former)

@@ -1,0 +1,25 @@
+"""Pause one broker while another loses power, then pause the third and bring the crashed one back."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import Effect
+from tribunal.nemesis.combine import aimed
+from tribunal.nemesis.faults import pause
+from tribunal.nemesis.kill_loop import changing_sides
+
+NEEDS: Final = frozenset({"pause", "power_fail", "start"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the first part is away."""
+
+    phase_ms: int = 2_000
+
+
+def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """The target is away first; the next brokers by id are the crasher and the one that is away then."""
+    return changing_sides(cluster, node, lambda one: aimed(pause, one), options.phase_ms)

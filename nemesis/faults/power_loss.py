@@ -1,0 +1,26 @@
+"""Take a node's power away: it is killed, and what it had not synced is gone; heal by starting it again."""
+
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, back_in_service, incarnation, proven_losses
+
+NEEDS: Final = frozenset({"power_fail", "start"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing to choose."""
+
+
+@asynccontextmanager
+async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: the process is gone and its files are as they were last synced. Heal: a new incarnation in its ISRs."""
+    former = incarnation(cluster, node)
+    effect = Effect(node, await cluster.power_fail(node))
+    effect.losses += proven_losses(node, effect.proof)
+    yield effect
+    await cluster.start(node)
+    effect.heal = await back_in_service(cluster, node, former)

@@ -1,0 +1,54 @@
+"""Take a replica away from the target and give it back: a partition is reassigned there and to and fro."""
+
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, all_back, came_true, joined
+
+NEEDS: Final = frozenset({"reassign"})
+MOVE_TIMEOUT_MS: Final = 20_000
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing to choose."""
+
+
+@asynccontextmanager
+async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: the committed replicas are without the node. Heal: they are as before, and in the ISR."""
+    chosen = _partition_on(cluster, node)
+    if chosen is None:
+        yield Effect(node, Proof(holds=False, facts={"missing": "a partition with other replicas too"}))
+        return
+    before = cluster.state.partitions[chosen].replicas
+    others = [replica for replica in before if replica != node]
+    await cluster.reassign(chosen, others)
+    effect = Effect(node, await _replicas(cluster, chosen, others))
+    yield effect
+    await cluster.reassign(chosen, before)
+    restored = await _replicas(cluster, chosen, before)
+    effect.heal = joined(restored, "service", await all_back(cluster))
+
+
+def _partition_on(cluster: Hurtable, node: int) -> TopicPartition | None:
+    partitions = sorted(cluster.state.partitions.items())
+    fitting = (
+        name
+        for name, state in partitions
+        if node in state.replicas and len(state.replicas) > 1 and not name.topic.startswith("__")
+    )
+    return next(fitting, None)
+
+
+async def _replicas(cluster: Hurtable, partition: TopicPartition, wanted: list[int] | tuple[int, ...]) -> Proof:
+    proof = await came_true(
+        lambda: sorted(cluster.state.partitions[partition].replicas) == sorted(wanted),
+        timeout_ms=MOVE_TIMEOUT_MS,
+        what=f"{partition} on {sorted(wanted)}",
+        cluster=cluster,
+    )
+    return Proof(holds=proof.holds, facts={**proof.facts, "partition": str(partition)})

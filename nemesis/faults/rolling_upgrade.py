@@ -1,0 +1,35 @@
+"""Restart the brokers one after another in good order, each with other settings: one round of an upgrade (KIP-380, KIP-704)."""
+
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, all_back
+from tribunal.nemesis.link_groups import from_target
+
+NEEDS: Final = frozenset({"zookeeper", "stop", "start"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every broker is told anew, by Kafka's names."""
+
+    settings: dict[str, Any] = {}
+
+
+@asynccontextmanager
+async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: every broker has another broker epoch. Heal: everybody is back."""
+    before = {broker: state.broker_epoch for broker, state in cluster.state.brokers.items()}
+    effect = Effect(node, Proof(holds=True, facts={"settings": options.settings, "epochs_before": before}))
+    for number, broker in enumerate(from_target(cluster.spec.broker_ids, node)):
+        await cluster.stop(broker)
+        await cluster.reconfigure(broker, options.settings)
+        await cluster.start(broker)
+        effect.add_proof(f"whole_{number}", await all_back(cluster))
+    after = {broker: state.broker_epoch for broker, state in cluster.state.brokers.items()}
+    anew = all(after[broker] > before.get(broker, -1) for broker in cluster.spec.broker_ids if broker in after)
+    effect.add_proof("anew", Proof(holds=anew, facts={"epochs_after": after}))
+    yield effect
+    effect.heal = await all_back(cluster)

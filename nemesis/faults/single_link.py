@@ -1,0 +1,33 @@
+"""Cut the link between the target and one other node, one way or both; heal by mending it."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Literal
+
+import msgspec
+
+from tribunal.clusters.api import CutMode, Link
+from tribunal.nemesis.api import Cluster, ClusterError, Effect
+from tribunal.nemesis.link_groups import from_target
+from tribunal.nemesis.partition import parted
+
+NEEDS: Final = frozenset({"cut"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """To whom (0: the next node of the same kind), in which direction, and what becomes of the bytes."""
+
+    to: int = 0
+    direction: Literal["both", "in", "out"] = "both"
+    mode: CutMode = CutMode.HOLD
+
+
+def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+    """Cut one pair of nodes."""
+    spec = cluster.spec
+    kind = spec.broker_ids if node in spec.broker_ids else spec.controller_ids
+    other = options.to or from_target(kind, node)[1 % len(kind)]
+    if other == node or other not in spec.node_ids:
+        raise ClusterError(f"single-link: there is no node {other} besides {node}")
+    links = [Link(node, other)] if options.direction != "in" else []
+    links += [Link(other, node)] if options.direction != "out" else []
+    return parted(cluster, node, links, options.mode)

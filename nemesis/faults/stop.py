@@ -1,0 +1,26 @@
+"""Stop a node in good order (SIGTERM); heal by starting it again."""
+
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, Proof, back_in_service, incarnation
+
+NEEDS: Final = frozenset({"stop", "start"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing to choose."""
+
+
+@asynccontextmanager
+async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Bite: the process has ended. Heal: a new incarnation registered, in its ISRs again."""
+    former, asked_ns = incarnation(cluster, node), cluster.now_ns()
+    await cluster.stop(node)
+    took_ms = (cluster.now_ns() - asked_ns) // 1_000_000
+    effect = Effect(node, Proof(holds=not cluster.alive(node), facts={"signal": "SIGTERM", "took_ms": took_ms}))
+    yield effect
+    await cluster.start(node)
+    effect.heal = await back_in_service(cluster, node, former)

@@ -1,0 +1,40 @@
+"""What part-kill and pause-kill share: while one part is away another node loses power, then the parts change roles.
+
+With three brokers: the target is away while writes go on with the other two; one of these (the crasher) loses what it
+had not synced; the target comes back, the third goes away, the crasher is started: target and crasher are a majority
+that never saw all of the writes together (Jepsen's NATS tests, where it lost acknowledged writes).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from tribunal.clusters.capabilities import Hurtable
+from tribunal.nemesis.api import ClusterError, Effect, Proof, all_back, back_in_service, incarnation, proven_losses
+from tribunal.nemesis.combine import Fault, take
+from tribunal.nemesis.link_groups import from_target
+
+
+@asynccontextmanager
+async def changing_sides(
+    cluster: Hurtable, node: int, away: Callable[[int], Fault], phase_ms: int
+) -> AsyncGenerator[Effect]:
+    """Bite and heal: every single fault did."""
+    circle = from_target(cluster.spec.broker_ids, node)
+    if len(circle) < 3 or node not in circle:
+        raise ClusterError("this needs a broker among at least three as its target")
+    crasher, other = circle[1], circle[2]
+    whole = Effect(node, Proof(holds=True, facts={"away_first": node, "crasher": crasher, "away_then": other}))
+    former = incarnation(cluster, crasher)
+    async with away(node)(cluster) as first:
+        await asyncio.sleep(phase_ms / 1000)
+        crashed = await cluster.power_fail(crasher)
+        whole.add_proof("crash", crashed)
+        whole.losses += proven_losses(crasher, crashed)
+    async with away(other)(cluster) as second:
+        await cluster.start(crasher)
+        yield whole
+    take(whole, "first", first)
+    take(whole, "second", second)
+    whole.add_heal("crasher", await back_in_service(cluster, crasher, former))
+    whole.add_heal("service", await all_back(cluster))

@@ -1,0 +1,17 @@
+"""What all faults share that make links worse without cutting them."""
+
+from contextlib import asynccontextmanager
+
+from tribunal.clusters.capabilities import Hurtable, Shape
+from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
+from tribunal.nemesis.faults import isolate
+
+
+@asynccontextmanager
+async def shaped(cluster: Hurtable, node: int, others: isolate.Others, shape: Shape) -> AsyncGenerator[Effect]:
+    """Bite: timed probes are late by what the shape says. Heal: they are not, and everybody is back."""
+    links = isolate.links_of(cluster, node, isolate.Options(others=others))
+    effect = Effect(node, await cluster.shape(links, shape))
+    yield effect
+    mended = await cluster.shape(links, Shape())
+    effect.heal = joined(mended, "service", await all_back(cluster))

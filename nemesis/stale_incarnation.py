@@ -1,0 +1,71 @@
+"""What the faults of KIP-380's motivation share: a broker whose former life is still talked to, and talks.
+
+They hurt one broker that is not the controller (the target, or the next by id), because what is late must have a controller
+that lives on. Everything is heard late by the controller where the KIP says "by the time a broker finishes bouncing".
+"""
+
+from contextlib import asynccontextmanager
+from typing import Final
+
+from tribunal.clusters.capabilities import Fate, FrameRule, Hurtable, RuleInForce, Shape
+from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
+from tribunal.nemesis.faults.slow_zookeeper import from_ensemble
+from tribunal.nemesis.link_groups import from_target
+
+LEADER_AND_ISR: Final = 4
+STOP_REPLICA: Final = 5
+CONTROLLED_SHUTDOWN: Final = 7
+MEET_TIMEOUT_MS: Final = 8_000
+LATE_MS: Final = 450
+
+
+def victim(cluster: Hurtable, node: int) -> tuple[int, int]:
+    """Return the broker to hurt and the controller that goes on."""
+    controller = cluster.state.quorum_leader
+    if controller not in cluster.spec.broker_ids:
+        raise ClusterError("no broker is the controller: this is a fault of ZooKeeper mode")
+    others = [broker for broker in from_target(cluster.spec.broker_ids, node) if broker != controller]
+    return others[0], controller
+
+
+@asynccontextmanager
+async def hears_late(cluster: Hurtable, controller: int) -> AsyncGenerator[Proof]:
+    """Let the controller hear late from ZooKeeper."""
+    links = from_ensemble(cluster, controller)
+    yield await cluster.shape(links, Shape(delay_ms=LATE_MS))
+    await cluster.shape(links, Shape())
+
+
+def held(api: int, source: int | None, target: int | None) -> FrameRule:
+    """Return the rule that holds the first request of a kind."""
+    return FrameRule(
+        fate=Fate.HELD, api=api, direction="request", source=source, target=target, delay_ms=0, limit=1, overtaking=True
+    )
+
+
+async def met(cluster: Hurtable, rule: RuleInForce) -> Proof:
+    """Wait until a message has met the rule."""
+    return await came_true(
+        lambda: rule.hit_count > 0, timeout_ms=MEET_TIMEOUT_MS, what="a message met the rule", cluster=cluster
+    )
+
+
+async def new_life(cluster: Hurtable, broker: int, former_epoch: int) -> Proof:
+    """Wait until a broker is registered with a larger epoch."""
+
+    def registered() -> bool:
+        known = cluster.state.brokers.get(broker)
+        return known is not None and not known.fenced and known.broker_epoch > former_epoch
+
+    return await came_true(registered, timeout_ms=MEET_TIMEOUT_MS, what="a later broker epoch", cluster=cluster)
+
+
+def epoch_of(cluster: Hurtable, broker: int) -> int:
+    """Return a broker's epoch now."""
+    known = cluster.state.brokers.get(broker)
+    return -1 if known is None else known.broker_epoch
+
+
+async def settled(cluster: Hurtable, effect: Effect) -> None:
+    """Heal: everybody is back."""
+    effect.heal = joined(Proof(holds=True, facts={}), "service", await all_back(cluster))

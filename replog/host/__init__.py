@@ -1,0 +1,1 @@
+"""The real machine behind the ports of `replog/ports.py`."""

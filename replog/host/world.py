@@ -1,0 +1,444 @@
+"""The real world behind the ports: asyncio or uvloop, the operating system's files, clocks and chance.
+
+This is the only module of `replog` that may touch `os`, `time`, `random`, `uuid` and threads, with what it uses for nodes
+under test (`undo_disk.py`, `control_page.py` and theirs). Errors of the world come
+out as `OSError`. Whoever runs a node calls `run(main, world)`: it ends the process on anything that was not foreseen,
+because a node that goes on after a bug writes a false recording.
+"""
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import random
+import shutil
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+from uuid import UUID
+
+from replog.config import NodeConfig
+from replog.host.memory import keep_freed_memory
+from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network, NewFolder, Space
+
+if TYPE_CHECKING:
+    from replog.host.sabotage.control_page import ControlPage
+
+LEVELS: Final = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+BACKLOG: Final = 1024
+COPY_BYTES: Final = 1 << 20
+MOST_PARTS: Final = 512  # of one vectored write; the system's IOV_MAX is 1024
+
+
+class RealClock:
+    """The machine's clocks. Monotonic time is CLOCK_MONOTONIC itself, so that the harness can compare it."""
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds."""
+        return time.monotonic_ns() // 1_000_000
+
+    def now_ns(self) -> int:
+        """Monotonic nanoseconds."""
+        return time.monotonic_ns()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+
+class RealEntropy:
+    """Chance from the operating system, one stream a purpose."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, random.Random] = {}
+
+    def random(self, purpose: str) -> random.Random:
+        """Return the stream for this purpose."""
+        if purpose not in self._streams:
+            self._streams[purpose] = random.Random(os.urandom(32))
+        return self._streams[purpose]
+
+    def uuid(self) -> UUID:
+        """Return a fresh random id."""
+        return uuid.uuid4()
+
+    def strikes(self, point: str) -> bool:
+        """Tell that nothing is to go wrong here by our own doing."""
+        return False
+
+
+class RealFile:
+    """A file by its descriptor; reads and writes name their position."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        return self._path
+
+    def size(self) -> int:
+        """Length in bytes."""
+        return self._size
+
+    def append(self, *parts: Buffer) -> int:
+        """Write at the end; return the position of the first byte."""
+        position = self._size
+        for first in range(0, len(parts), MOST_PARTS):
+            self._write(parts[first : first + MOST_PARTS], self._size)
+        return position
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite in place."""
+        self._write((data,), position)
+
+    def _write(self, parts: Sequence[Buffer], position: int) -> None:
+        written = os.pwritev(self._descriptor, parts, position)
+        wanted = sum(map(len, parts))
+        self._size = max(self._size, position + written)
+        if written < wanted:  # a full disk or a signal: the rest either fits or says why not
+            rest = memoryview(b"".join(parts))
+            while written < wanted:
+                written += os.pwrite(self._descriptor, rest[written:], position + written)
+                self._size = max(self._size, position + written)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Read up to `length` bytes."""
+        data = os.pread(self._descriptor, length, position)
+        while len(data) < length:
+            more = os.pread(self._descriptor, length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes."""
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        """Block until content and size are durable."""
+        _sync(self._descriptor)
+
+    def write_again(self, position: int) -> None:
+        """Write what is there once more."""
+        while content := self.read_at(position, COPY_BYTES):
+            self._write((content,), position)
+            position += len(content)
+
+    def close(self) -> None:
+        """Close; twice is allowed."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """The file system, as it is."""
+
+    def __init__(self) -> None:
+        self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """Open for reading and writing."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a name exists."""
+        return Path(path).exists()
+
+    def list_directory(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        return sorted(os.listdir(path))  # noqa: PTH208 - names, not paths
+
+    def make_directory(self, path: str) -> None:
+        """Create it and its parents."""
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace `new` by `old` atomically."""
+        Path(old).replace(new)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        Path(path).unlink()
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all it holds; a missing one is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in this directory durable."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def space(self, path: str) -> Space:
+        """Return the size of the file system, and what users other than root may still write."""
+        found = os.statvfs(path)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def read_file(self, path: str) -> bytes:
+        """Return a small file's whole content."""
+        return Path(path).read_bytes()
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        """Write a small file durably and atomically."""
+        temporary = f"{path}.tmp"
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.append(content)
+            file.sync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        self.sync_directory(str(Path(path).parent))
+
+    async def sync_in_background(self, files: Sequence[File]) -> None:
+        """Make files durable in the order given, on the one syncing thread."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._syncing, _sync_all, list(files))
+
+    async def create_in_background(self, folders: Sequence[NewFolder]) -> None:
+        """Make directories with their files on the syncing thread."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._syncing, create_folders, self, list(folders))
+
+    def close(self) -> None:
+        """End the syncing thread."""
+        self._syncing.shutdown()
+
+
+class RealListener:
+    """A listening socket of asyncio's."""
+
+    def __init__(self, server: asyncio.AbstractServer, port: int) -> None:
+        self._server = server
+        self._port = port
+
+    @property
+    def port(self) -> int:
+        """The bound port."""
+        return self._port
+
+    def close(self) -> None:
+        """Stop accepting."""
+        self._server.close()
+
+
+class RealNetwork:
+    """TCP from the node's own address."""
+
+    def __init__(self, bind_host: str | None = None) -> None:
+        self._bind_host = bind_host
+
+    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> RealListener:
+        """Accept connections."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(factory, host, port, backlog=BACKLOG)
+        return RealListener(server, server.sockets[0].getsockname()[1])
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """Open a connection from the node's own address."""
+        loop = asyncio.get_running_loop()
+        local = (self._bind_host, 0) if self._bind_host else None
+        return await loop.create_connection(factory, host, port, local_addr=local)
+
+
+class RealJournal:
+    """Lines for people on stderr, JSON lines for the recording in a file.
+
+    An event line is `{"event": name, "node_ns": CLOCK_MONOTONIC, ...}` and is written whole, in one call, so that a
+    killed node leaves no more than one torn line. A probe is written when its count reaches a power of two.
+    """
+
+    def __init__(self, node: int, events_path: str = "", *, level: str = "info", people: TextIO | None = None) -> None:
+        self._node = node
+        self._threshold = LEVELS[level]
+        self._people = people or sys.stderr
+        self._probes: dict[str, int] = {}
+        self._events = -1
+        if events_path:
+            Path(events_path).parent.mkdir(parents=True, exist_ok=True)
+            self._events = os.open(events_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def log(self, level: str, message: str) -> None:
+        """Write a line for people."""
+        if LEVELS[level] >= self._threshold:
+            now = datetime.now(UTC).strftime("%H:%M:%S.%f")[:-3]
+            self._people.write(f"{now} {level.upper():7} node {self._node}: {message}\n")
+            self._people.flush()
+
+    def event(self, name: str, **fields: object) -> None:
+        """Record a fact for the recording."""
+        self._line({"event": name, "node_ns": time.monotonic_ns(), **fields})
+
+    def probe(self, name: str) -> None:
+        """Count that a rare state was reached."""
+        count = self._probes[name] = self._probes.get(name, 0) + 1
+        if count & (count - 1) == 0:
+            self._probe_line(name, count)
+
+    def close(self) -> None:
+        """Write the probes' last counts and close the file."""
+        for name, count in self._probes.items():
+            self._probe_line(name, count)
+        if self._events >= 0:
+            os.close(self._events)
+            self._events = -1
+
+    def _probe_line(self, name: str, count: int) -> None:
+        now_ns = time.monotonic_ns()
+        self._line({"event": "probe", "node_ns": now_ns, "node": self._node, "name": name, "count": count})
+
+    def _line(self, fields: dict[str, object]) -> None:
+        if self._events >= 0:
+            os.write(self._events, json.dumps(fields, separators=(",", ":")).encode() + b"\n")
+
+
+class RealWorld:
+    """All real doors of one node."""
+
+    def __init__(self, config: NodeConfig, *, level: str = "info") -> None:
+        page = _control_page(config)
+        self._disk = _disk(config, page)
+        self._journal = RealJournal(config.node_id, config.text("tribunal.events.file"), level=level)
+        self.clock: Clock = RealClock() if page is None else _steered_clock(page)
+        self.entropy: Entropy = RealEntropy()
+        self.disk: Disk = self._disk
+        self.network: Network = RealNetwork(config.bind_host)
+        self.journal: Journal = self._journal
+
+    def close(self) -> None:
+        """Let go of threads and files."""
+        self._disk.close()
+        self._journal.close()
+
+
+# What only nodes under test have is imported only there.
+
+
+def _control_page(config: NodeConfig) -> "ControlPage | None":
+    path = config.text("tribunal.control.page")
+    if not path:
+        return None
+    from replog.host.sabotage.control_page import ControlPage
+
+    return ControlPage(path)
+
+
+def _steered_clock(page: "ControlPage") -> Clock:
+    from replog.host.sabotage.control_page import SteeredClock
+
+    return SteeredClock(page)
+
+
+def _disk(config: NodeConfig, page: "ControlPage | None") -> RealDisk:
+    journal_directory = config.text("tribunal.undo.journal")
+    if not journal_directory:
+        return RealDisk()
+    from replog.host.sabotage.undo_disk import UndoDisk
+
+    return UndoDisk(journal_directory, page)
+
+
+def run(main: Coroutine[Any, Any, None], world: RealWorld) -> int:
+    """Run a node to its end on uvloop (asyncio where it is missing) and return the exit code.
+
+    What nobody caught, in a callback as well as in `main`, ends the node with code 1.
+    """
+    keep_freed_memory()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        loop = runner.get_loop()
+        task = loop.create_task(main)
+        unforeseen: list[str] = []
+
+        def end(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            problem = context.get("exception")
+            unforeseen.append(f"{context['message']}: {problem!r}")
+            world.journal.log("error", f"{unforeseen[-1]}\n{_traceback(problem)}")
+            task.cancel()
+
+        loop.set_exception_handler(end)
+        try:
+            runner.run(_awaited(task))
+        except asyncio.CancelledError:
+            return 1 if unforeseen else 0
+        finally:
+            world.close()
+        return 1 if unforeseen else 0
+
+
+async def _awaited(task: "asyncio.Task[None]") -> None:
+    await task
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _traceback(problem: BaseException | None) -> str:
+    return "" if problem is None else "".join(traceback.format_exception(problem))
+
+
+def create_folders(disk: Disk, folders: Sequence[NewFolder]) -> None:
+    """Make directories with their files, durable: everything is written first, then synced.
+
+    A file system that keeps a journal commits all of it with the first sync; the others find nothing left to do.
+    """
+    written: list[tuple[File, str]] = []
+    for folder in folders:
+        disk.make_directory(folder.path)
+        for name, content in folder.files.items():
+            file = disk.open(f"{folder.path}/{name}.tmp", create=True)
+            file.truncate(0)
+            file.append(content)
+            written.append((file, f"{folder.path}/{name}"))
+    for file, path in written:
+        if file.size():
+            file.sync()
+        file.close()
+        disk.rename(file.path, path)
+    for folder in folders:
+        disk.sync_directory(folder.path)
+    for parent in dict.fromkeys(folder.path.rpartition("/")[0] or "." for folder in folders):
+        disk.sync_directory(parent)
+
+
+def _sync(descriptor: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
+
+
+def _sync_all(files: list[File]) -> None:
+    for file in files:
+        try:
+            file.sync()
+        except OSError as problem:
+            # Closed meanwhile: the segment was deleted, or closed in order, which syncs it.
+            if problem.errno != errno.EBADF:
+                raise

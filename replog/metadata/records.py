@@ -1,0 +1,143 @@
+"""Metadata records as the controller uses them: Kafka's layouts, and the few that need care to build.
+
+The layouts themselves are in `replog/wire/records`. Absent lists in a change record mean "keep".
+"""
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from replog.metadata.state import Broker, Partition
+from replog.types import ZERO_UUID, BrokerEpoch, NodeId
+from replog.wire.records.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ConfigRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+
+FENCE: Final = 1
+UNFENCE: Final = -1
+
+# More records than this are written as a transaction of several batches (SPEC 2.1.6).
+BATCH_RECORDS_MAX: Final = 10_000
+TRANSACTIONS_LEVEL: Final = 13  # metadata version 3.6-IV1 (KIP-868)
+
+MetadataRecord = msgspec.Struct  # any of `METADATA_RECORDS`; others' kinds pass through unread
+Records = Sequence[MetadataRecord]
+
+__all__ = [
+    "BATCH_RECORDS_MAX",
+    "FENCE",
+    "TRANSACTIONS_LEVEL",
+    "UNFENCE",
+    "AbortTransactionRecord",
+    "BeginTransactionRecord",
+    "BrokerEndpoint",
+    "BrokerFeature",
+    "BrokerRegistrationChangeRecord",
+    "ClearElrRecord",
+    "ConfigRecord",
+    "ControllerEndpoint",
+    "ControllerFeature",
+    "EndTransactionRecord",
+    "FeatureLevelRecord",
+    "MetadataRecord",
+    "NoOpRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "ProducerIdsRecord",
+    "Records",
+    "RegisterBrokerRecord",
+    "RegisterControllerRecord",
+    "RemoveTopicRecord",
+    "TopicRecord",
+    "UnregisterBrokerRecord",
+    "controlled_shutdown_record",
+    "fencing_record",
+    "is_bracketed",
+    "offset_in_group",
+    "partition_record",
+    "registration_record",
+]
+
+
+def is_bracketed(count: int, metadata_version: int) -> bool:
+    """Tell whether a group of records is written as a transaction of several batches.
+
+    Before there were transactions a group is one batch, however long: nobody may see half of it.
+    """
+    return count > BATCH_RECORDS_MAX and metadata_version >= TRANSACTIONS_LEVEL
+
+
+def offset_in_group(next_offset: int, *, index: int, count: int, metadata_version: int) -> int:
+    """Return the offset of record `index` of an atomic group of `count` written at `next_offset`."""
+    return next_offset + index + is_bracketed(count, metadata_version)  # a long group begins with a marker
+
+
+def registration_record(broker: Broker) -> RegisterBrokerRecord:
+    """Return the record that registers a broker as it is."""
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=[
+            BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in broker.endpoints
+        ],
+        features=[
+            BrokerFeature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
+            for name, levels in sorted(broker.features.items())
+        ],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.log_dirs),
+    )
+
+
+def fencing_record(broker_id: NodeId, epoch: BrokerEpoch, fenced: int) -> BrokerRegistrationChangeRecord:
+    """Return the record that fences (`FENCE`) or unfences (`UNFENCE`) one life of a broker."""
+    return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=fenced)
+
+
+def controlled_shutdown_record(broker_id: NodeId, epoch: BrokerEpoch) -> BrokerRegistrationChangeRecord:
+    """Return the record that puts one life of a broker into controlled shutdown."""
+    return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1)
+
+
+def partition_record(topic_id: UUID, index: int, partition: Partition) -> PartitionRecord:
+    """Return the record that creates a partition as it is."""
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=int(partition.leader_recovery_state),
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories) or [ZERO_UUID] * len(partition.replicas),
+        eligible_leader_replicas=list(partition.elr) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )

@@ -1,0 +1,1 @@
+"""Handlers of requests: what each API answers."""

@@ -1,0 +1,246 @@
+"""What clients ask about the cluster, answered from the broker's image: Metadata and descriptions.
+
+An answer is as old as the image; clients refresh when they are told NOT_LEADER_OR_FOLLOWER. The "controller" that clients
+see is the broker they ask: admin requests are forwarded from everywhere (KIP-590).
+"""
+
+from typing import Final
+
+from replog.broker.topic_settings import TopicSettings
+from replog.config import NodeConfig
+from replog.controller import configs
+from replog.controller.authorization import May, allow_all
+from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
+from replog.controller.topics import invalid_name
+from replog.errors import Error
+from replog.metadata.features import SUPPORTED
+from replog.metadata.image import Image
+from replog.metadata.state import Broker, Partition, Topic
+from replog.node.api.authorizer import Gate
+from replog.node.net.controller_link import ControllerLink, NoController
+from replog.node.net.server import ServerRequest
+from replog.node.replication.replicas import Replicas
+from replog.node.tasks import Tasks
+from replog.types import METADATA_TOPIC, NO_NODE, ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.messages import api_versions as av
+from replog.wire.messages import create_topics as ct
+from replog.wire.messages import describe_cluster as dc
+from replog.wire.messages import describe_configs as dconf
+from replog.wire.messages import describe_topic_partitions as dtp
+from replog.wire.messages import metadata as md
+
+FIRST_VERSION_WITH_EMPTY_FOR_NONE: Final = 1  # of Metadata: v0 says "all topics" by naming none
+FIRST_VERSION_WITH_IDS: Final = 12  # v10 and v11 can ask by id, and have no answer without a name
+CREATION_TIMEOUT_MS: Final = 10_000
+BROKERS: Final = 1  # DescribeCluster's endpoint type
+
+
+class ClusterApi:
+    """Descriptions for clients."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        replicas: Replicas,
+        link: ControllerLink,
+        tasks: Tasks,
+        *,
+        may: May = allow_all,
+    ) -> None:
+        self.config = config
+        self.replicas = replicas
+        self.link = link
+        self.tasks = tasks
+        self.settings = TopicSettings(config.values)
+        self.gate = Gate(may, lambda: self.image, serves_records=True)
+        self._creating: dict[str, None] = {}
+
+    @property
+    def image(self) -> Image:
+        """The committed metadata, as far as it has come here."""
+        return self.replicas.metadata.image
+
+    def features(self) -> av.ApiVersionsResponse:
+        """Return the feature fields of an ApiVersions answer."""
+        return av.ApiVersionsResponse(
+            supported_features=[
+                av.SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+                for name, levels in SUPPORTED.items()
+            ],
+            finalized_features=[
+                av.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, level in sorted(self.image.features.items())
+            ],
+            finalized_features_epoch=self.image.last_offset,
+        )
+
+    # Metadata
+
+    def metadata(self, request: ServerRequest) -> None:
+        """Answer with brokers and topics; ask for the creation of missing topics where the client may."""
+        body: md.MetadataRequest = request.body
+        wants_all = body.topics is None or (not body.topics and request.version < FIRST_VERSION_WITH_EMPTY_FOR_NONE)
+        if wants_all:
+            names = [name for name in sorted(self.image.topics_by_name) if self.gate.may_describe(name)]
+            topics = [self._topic(self.image.topics_by_name[name]) for name in names]
+        elif request.version < FIRST_VERSION_WITH_IDS and not all(map(_is_by_name, body.topics or [])):
+            topics = [
+                md.MetadataResponseTopic(error_code=Error.INVALID_REQUEST, name=wanted.name or "")
+                for wanted in body.topics or []
+            ]
+        else:
+            may_create = body.allow_auto_topic_creation and self.config.flag("auto.create.topics.enable")
+            topics = [self._wanted_topic(wanted, may_create=may_create) for wanted in body.topics or []]
+        request.reply(
+            md.MetadataResponse(
+                brokers=[
+                    md.MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack)
+                    for broker, host, port in self._alive_brokers()
+                ],
+                cluster_id=self.config.cluster_id,
+                controller_id=self.config.node_id,
+                topics=topics,
+            )
+        )
+
+    def _alive_brokers(self) -> list[tuple[Broker, str, int]]:
+        return [
+            (broker, broker.endpoints[0].host, broker.endpoints[0].port)
+            for _, broker in sorted(self.image.brokers.items())
+            if not broker.fenced and broker.endpoints
+        ]
+
+    def _wanted_topic(self, wanted: md.MetadataRequestTopic, *, may_create: bool) -> md.MetadataResponseTopic:
+        if wanted.topic_id != ZERO_UUID:
+            topic = self.image.topics.get(wanted.topic_id)
+            if topic is None:
+                return md.MetadataResponseTopic(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+            if not self.gate.may_describe(topic.name):
+                error = Error.TOPIC_AUTHORIZATION_FAILED  # without its name: that is not the caller's to know
+                return md.MetadataResponseTopic(error_code=error, name=None, topic_id=wanted.topic_id)
+            return self._topic(topic)
+        name = wanted.name or ""
+        if not self.gate.may_describe(name):
+            return md.MetadataResponseTopic(error_code=Error.TOPIC_AUTHORIZATION_FAILED, name=name)
+        topic = self.image.topics_by_name.get(name)
+        if topic is not None:
+            return self._topic(topic)
+        return md.MetadataResponseTopic(error_code=self._missing(name, may_create=may_create), name=name)
+
+    def _missing(self, name: str, *, may_create: bool) -> Error:
+        if invalid_name(self.image, name) is not None:
+            return Error.INVALID_TOPIC_EXCEPTION
+        if not may_create or name in INTERNAL_TOPICS or name == METADATA_TOPIC:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        if not self.gate.may_create(name):
+            return Error.TOPIC_AUTHORIZATION_FAILED
+        if name not in self._creating:
+            self._creating[name] = None
+            self.tasks.start(self._create(name))
+        return Error.LEADER_NOT_AVAILABLE  # come back in a moment
+
+    async def _create(self, name: str) -> None:
+        body = ct.CreateTopicsRequest(
+            topics=[
+                ct.CreatableTopic(
+                    name=name,
+                    num_partitions=self.config.integer("num.partitions"),
+                    replication_factor=self.config.integer("default.replication.factor"),
+                )
+            ],
+            timeout_ms=CREATION_TIMEOUT_MS,
+        )
+        try:
+            answer = await self.link.send(Api.CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
+        except NoController:
+            return
+        finally:
+            self._creating.pop(name, None)
+        for topic in answer.topics:
+            if topic.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+                journal = self.replicas.world.journal
+                journal.log("warning", f"creating topic {name!r}: {topic.error_code.name} {topic.error_message or ''}")
+            if topic.error_code is Error.NOT_CONTROLLER:
+                self.link.drop()
+
+    def _topic(self, topic: Topic) -> md.MetadataResponseTopic:
+        return md.MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[self._partition(index, topic.partitions[index]) for index in sorted(topic.partitions)],
+        )
+
+    def _partition(self, index: int, partition: Partition) -> md.MetadataResponsePartition:
+        has_leader = partition.leader != NO_NODE and self.image.is_alive(partition.leader)
+        return md.MetadataResponsePartition(
+            error_code=Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=partition.leader if has_leader else NO_NODE,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=[node for node in partition.replicas if not self.image.is_online(partition, node)],
+        )
+
+    # Descriptions
+
+    def describe_cluster(self, request: ServerRequest) -> None:
+        """Answer who the brokers are."""
+        body: dc.DescribeClusterRequest = request.body
+        if body.endpoint_type != BROKERS:
+            request.reply(
+                dc.DescribeClusterResponse(
+                    error_code=Error.MISMATCHED_ENDPOINT_TYPE,
+                    error_message="brokers know the endpoints of brokers",
+                    endpoint_type=BROKERS,
+                    cluster_id=self.config.cluster_id,
+                )
+            )
+            return
+        brokers = [
+            dc.DescribeClusterBroker(
+                broker_id=broker.broker_id,
+                host=broker.endpoints[0].host,
+                port=broker.endpoints[0].port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+            for _, broker in sorted(self.image.brokers.items())
+            if broker.endpoints and (body.include_fenced_brokers or not broker.fenced)
+        ]
+        request.reply(
+            dc.DescribeClusterResponse(
+                cluster_id=self.config.cluster_id, controller_id=self.config.node_id, brokers=brokers
+            )
+        )
+
+    def describe_topic_partitions(self, request: ServerRequest) -> None:
+        """Answer with one page of topics (KIP-966)."""
+        limit = self.config.integer("max.request.partition.size.limit")
+        try:
+            request.reply(page(self.image, request.body, limit, self.gate.may_describe))
+        except InvalidCursor as problem:
+            # The answer has no error code at its top: each topic asked for carries it.
+            names = [topic.name for topic in request.body.topics] or [request.body.cursor.topic_name]
+            journal = self.replicas.world.journal
+            journal.log("debug", f"DescribeTopicPartitions: {problem}")
+            request.reply(
+                dtp.DescribeTopicPartitionsResponse(
+                    topics=[
+                        dtp.DescribeTopicPartitionsResponseTopic(error_code=Error.INVALID_REQUEST, name=name)
+                        for name in names
+                    ]
+                )
+            )
+
+    def describe_configs(self, request: ServerRequest) -> None:
+        """Answer with the effective configs of topics and brokers."""
+        body: dconf.DescribeConfigsRequest = request.body
+        results = [configs.describe(self.image, self.config.values, resource) for resource in body.resources]
+        request.reply(dconf.DescribeConfigsResponse(results=results))
+
+
+def _is_by_name(wanted: md.MetadataRequestTopic) -> bool:
+    return wanted.name is not None and wanted.topic_id == ZERO_UUID

@@ -1,0 +1,210 @@
+"""Offsets for clients and replicas: ListOffsets, OffsetForLeaderEpoch, DeleteRecords, GetReplicaLogInfo."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from replog.controller.describe import INTERNAL_TOPICS
+from replog.errors import Error
+from replog.node.net.server import ServerRequest
+from replog.node.replication.replicas import Replica, Replicas
+from replog.node.tasks import Tasks
+from replog.types import ZERO_UUID, BrokerEpoch, TopicIdPartition
+from replog.wire.messages import delete_records as dr
+from replog.wire.messages import get_replica_log_info as li
+from replog.wire.messages import list_offsets as lo
+from replog.wire.messages import offset_for_leader_epoch as oe
+
+FIRST_VERSION_WITH_NOT_AVAILABLE: Final = 5  # of ListOffsets: below it OFFSET_NOT_AVAILABLE has another name
+# Of ListOffsets, by special timestamp: latest, earliest, of the largest timestamp, and those of tiered storage.
+LOWEST_VERSIONS: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+LOG_INFO_PARTITIONS_MAX: Final = 1000  # SPEC D8
+LOW_WATERMARK_POLL_MS: Final = 20
+
+
+class OffsetsApi:
+    """Answers about where logs begin and end."""
+
+    def __init__(self, replicas: Replicas, tasks: Tasks, broker_epoch: Callable[[], BrokerEpoch]) -> None:
+        self.replicas = replicas
+        self.tasks = tasks
+        self.clock = replicas.world.clock
+        self.broker_epoch = broker_epoch
+
+    # ListOffsets
+
+    def list_offsets(self, request: ServerRequest) -> None:
+        """Answer for each partition by itself."""
+        body: lo.ListOffsetsRequest = request.body
+        topics = [
+            lo.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[self._offset(body, topic.name, wanted, request.version) for wanted in topic.partitions],
+            )
+            for topic in body.topics
+        ]
+        request.reply(lo.ListOffsetsResponse(topics=topics))
+
+    def _offset(
+        self, body: lo.ListOffsetsRequest, topic: str, wanted: lo.ListOffsetsPartition, version: int
+    ) -> lo.ListOffsetsPartitionResponse:
+        index = wanted.partition_index
+        if wanted.timestamp < 0 and version < LOWEST_VERSIONS.get(wanted.timestamp, version + 1):
+            return lo.ListOffsetsPartitionResponse(partition_index=index, error_code=Error.UNSUPPORTED_VERSION)
+        replica = self._hosted(topic, index)
+        if replica is None:
+            error = self.replicas.missing_error(topic, ZERO_UUID, index)
+            return lo.ListOffsetsPartitionResponse(partition_index=index, error_code=error)
+        answer = replica.partition.list_offset(
+            current_leader_epoch=wanted.current_leader_epoch,
+            timestamp=wanted.timestamp,
+            isolation=body.isolation_level,
+            is_replica=body.replica_id >= 0,
+        )
+        error = answer.error
+        if error is Error.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_NOT_AVAILABLE:
+            error = Error.LEADER_NOT_AVAILABLE
+        return lo.ListOffsetsPartitionResponse(
+            partition_index=index,
+            error_code=error,
+            timestamp=answer.timestamp,
+            offset=answer.offset,
+            leader_epoch=answer.leader_epoch,
+        )
+
+    # OffsetForLeaderEpoch
+
+    def end_of_epochs(self, request: ServerRequest) -> None:
+        """Answer where leader epochs ended, for each partition by itself."""
+        body: oe.OffsetForLeaderEpochRequest = request.body
+        topics = [
+            oe.OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[self._end_of_epoch(topic.topic, wanted) for wanted in topic.partitions]
+            )
+            for topic in body.topics
+        ]
+        request.reply(oe.OffsetForLeaderEpochResponse(topics=topics))
+
+    def _end_of_epoch(self, topic: str, wanted: oe.OffsetForLeaderPartition) -> oe.EpochEndOffset:
+        replica = self._hosted(topic, wanted.partition)
+        if replica is None:
+            error = self.replicas.missing_error(topic, ZERO_UUID, wanted.partition)
+            return oe.EpochEndOffset(error_code=error, partition=wanted.partition)
+        answer = replica.partition.end_of_epoch(
+            current_leader_epoch=wanted.current_leader_epoch, leader_epoch=wanted.leader_epoch
+        )
+        return oe.EpochEndOffset(
+            error_code=answer.error,
+            partition=wanted.partition,
+            leader_epoch=answer.leader_epoch,
+            end_offset=answer.end_offset,
+        )
+
+    # DeleteRecords
+
+    def delete_records(self, request: ServerRequest) -> None:
+        """Raise log starts; answer when all live replicas have followed, or time is over (SPEC 3.9.6)."""
+        self.tasks.start(self._delete_records(request))
+
+    async def _delete_records(self, request: ServerRequest) -> None:
+        body: dr.DeleteRecordsRequest = request.body
+        deadline_ms = self.clock.now_ms() + body.timeout_ms
+        wanted = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
+        errors = [self._delete(topic, partition.partition_index, partition.offset) for topic, partition in wanted]
+        targets = [
+            self._log_start(topic, partition.partition_index) if error is Error.NONE else -1
+            for (topic, partition), error in zip(wanted, errors, strict=True)
+        ]
+        while not self._followed(wanted, errors, targets) and self.clock.now_ms() < deadline_ms:  # noqa: ASYNC110 - rare
+            await asyncio.sleep(LOW_WATERMARK_POLL_MS / 1000)
+        results: dict[str, list[dr.DeleteRecordsPartitionResult]] = {}
+        for (topic, partition), error, target in zip(wanted, errors, targets, strict=True):
+            results.setdefault(topic, []).append(self._deleted(topic, partition.partition_index, error, target))
+        request.reply(
+            dr.DeleteRecordsResponse(
+                topics=[
+                    dr.DeleteRecordsTopicResult(name=topic, partitions=partitions)
+                    for topic, partitions in results.items()
+                ]
+            )
+        )
+
+    def _delete(self, topic: str, index: int, offset: int) -> Error:
+        replica = self._hosted(topic, index)
+        if replica is None:
+            return self.replicas.missing_error(topic, ZERO_UUID, index)
+        if topic in INTERNAL_TOPICS:
+            return Error.INVALID_TOPIC_EXCEPTION  # as Kafka: groups and transactions would be forgotten
+        error = replica.partition.delete_records(offset)
+        if error is Error.NONE:
+            self.replicas.log_start_moved(replica)
+        return error
+
+    def _followed(
+        self, wanted: list[tuple[str, dr.DeleteRecordsPartition]], errors: list[Error], targets: list[int]
+    ) -> bool:
+        return all(
+            error is not Error.NONE or self._low_watermark(topic, partition.partition_index) >= target
+            for (topic, partition), error, target in zip(wanted, errors, targets, strict=True)
+        )
+
+    def _deleted(self, topic: str, index: int, error: Error, target: int) -> dr.DeleteRecordsPartitionResult:
+        low_watermark = self._low_watermark(topic, index)
+        if error is Error.NONE and low_watermark < target:
+            leads = self._leads(topic, index)
+            error = Error.REQUEST_TIMED_OUT if leads else Error.NOT_LEADER_OR_FOLLOWER
+        return dr.DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=low_watermark if error is Error.NONE else -1, error_code=error
+        )
+
+    def _low_watermark(self, topic: str, index: int) -> int:
+        replica = self._hosted(topic, index)
+        return replica.partition.low_watermark() if replica is not None and self._leads(topic, index) else -1
+
+    def _leads(self, topic: str, index: int) -> bool:
+        replica = self._hosted(topic, index)
+        return replica is not None and replica.partition.leadership is not None
+
+    def _log_start(self, topic: str, index: int) -> int:
+        replica = self._hosted(topic, index)
+        assert replica is not None
+        return replica.partition.log.log_start_offset
+
+    # GetReplicaLogInfo
+
+    def log_info(self, request: ServerRequest) -> None:
+        """Tell the controller how far our logs reach, for an unclean recovery (KIP-966 part 2, SPEC D8)."""
+        body: li.GetReplicaLogInfoRequest = request.body
+        keys = [(topic.topic_id, index) for topic in body.topic_partitions for index in topic.partitions]
+        topics: dict[object, li.TopicPartitionLogInfo] = {}
+        for topic_id, index in keys[:LOG_INFO_PARTITIONS_MAX]:
+            found = topics.setdefault(topic_id, li.TopicPartitionLogInfo(topic_id=topic_id, partition_log_info=[]))
+            found.partition_log_info.append(
+                self._log_info(self.replicas.by_topic_id.get(topic_id, {}).get(index), topic_id, index)
+            )
+        request.reply(
+            li.GetReplicaLogInfoResponse(
+                broker_epoch=self.broker_epoch(),
+                truncated=len(keys) > LOG_INFO_PARTITIONS_MAX,
+                topic_partition_log_info_list=list(topics.values()),
+            )
+        )
+
+    def _log_info(self, replica: Replica | None, topic_id: UUID, index: int) -> li.PartitionLogInfo:
+        if replica is None:
+            is_offline = TopicIdPartition(topic_id, index) in self.replicas.offline
+            error = Error.KAFKA_STORAGE_ERROR if is_offline else Error.UNKNOWN_TOPIC_OR_PARTITION
+            return li.PartitionLogInfo(partition=index, error_code=error)
+        if replica.partition.is_offline:
+            return li.PartitionLogInfo(partition=index, error_code=Error.KAFKA_STORAGE_ERROR)
+        log = replica.partition.log
+        return li.PartitionLogInfo(
+            partition=index,
+            last_written_leader_epoch=log.last_epoch,
+            current_leader_epoch=replica.partition.leader_epoch,
+            log_end_offset=log.log_end_offset,
+        )
+
+    def _hosted(self, topic: str, index: int) -> Replica | None:
+        return self.replicas.by_topic.get(topic, {}).get(index)

@@ -1,0 +1,236 @@
+"""Produce: validate, append, answer at once or when the high watermark has passed (SPEC 3.7).
+
+The way of a batch: from the socket's buffer through validation into the log, in one callback, never parsed. With acks
+of 0 or 1 the answer is written before the callback returns.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from replog.broker.purgatory import DelayedProduce, ProduceResult
+from replog.broker.verification import Guard
+from replog.errors import Error
+from replog.log.batch import header_at
+from replog.log.log import Appended
+from replog.node.coordinators.verifier import Unverified, Verifier, produce_error
+from replog.node.net.server import ServerRequest
+from replog.node.replication.replicas import Replica, Replicas
+from replog.types import NO_NODE, NodeId, TopicPartition
+from replog.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 12  # KIP-890: producing adds the partition to the transaction
+NO_LEADER: Final = LeaderIdAndEpoch()
+# What a producer is told that is fenced, out of step or in no transaction; the other errors are everyday or say all.
+OF_PRODUCERS: Final = (
+    *(Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_ID_MAPPING),
+    *(
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        Error.UNKNOWN_PRODUCER_ID,
+        Error.INVALID_TXN_STATE,
+        Error.TRANSACTION_ABORTABLE,
+    ),
+)
+
+
+class ProduceApi:
+    """Appends for clients."""
+
+    def __init__(self, replicas: Replicas, verifier: Verifier) -> None:
+        self.replicas = replicas
+        self.verifier = verifier
+        self.clock = replicas.world.clock
+
+    def handle(self, request: ServerRequest) -> None:
+        """Append all batches of a request; partitions succeed and fail independently."""
+        transactional_id = request.body.transactional_id
+        if transactional_id is not None and (
+            self.verifier.is_asking(transactional_id) or self._unverified(request.body, request.version)
+        ):
+            self.verifier.start(self._verify(request, transactional_id))
+        else:
+            self._append_all(request, {})
+
+    def _unverified(self, body: ProduceRequest, version: int) -> list[Unverified]:
+        """Return the batches whose coordinator has to be asked first (KIP-890)."""
+        found: list[Unverified] = []
+        for topic in body.topic_data:
+            hosted = self._hosted(topic, version)
+            for data in topic.partition_data:
+                replica = hosted.get(data.index)
+                if replica is not None and data.records is not None and replica.partition.leadership is not None:
+                    wanted = replica.partition.unverified(data.records)
+                    if wanted is not None:
+                        found.append(
+                            Unverified(replica.name, wanted[0].producer_id, wanted[0].producer_epoch, wanted[1])
+                        )
+        return found
+
+    async def _verify(self, request: ServerRequest, transactional_id: str) -> None:
+        """Ask, then append; requests of one transactional id keep their order meanwhile."""
+        adds = request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
+        async with self.verifier.turn(transactional_id):
+            left_ms = self.verifier.patience_ms if adds else 0
+            while not request.is_answered:  # else the connection is gone
+                unverified = self._unverified(request.body, request.version)
+                outcomes = await self.verifier.ask(transactional_id, unverified, adds=adds)
+                if left_ms <= 0 or Error.CONCURRENT_TRANSACTIONS not in outcomes.values():
+                    self._append_verified(request, unverified, outcomes)
+                    return
+                # The last transaction is still ending: EndTxn is answered before its markers are written. As Apache Kafka
+                # does, ask again for a while instead of sending the producer away; with new guards, for the marker voids these.
+                await asyncio.sleep(self.verifier.retry_ms / 1000)
+                left_ms -= self.verifier.retry_ms
+
+    def _append_verified(
+        self, request: ServerRequest, unverified: list[Unverified], outcomes: dict[TopicPartition, Error]
+    ) -> None:
+        if not request.is_answered:
+            self._append_all(request, {wanted.name: (wanted, outcomes[wanted.name]) for wanted in unverified})
+
+    def _append_all(self, request: ServerRequest, verified: dict[TopicPartition, tuple[Unverified, Error]]) -> None:
+        body: ProduceRequest = request.body
+        now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
+        results: list[ProduceResult] = []
+        waits: list[tuple[Replica, int]] = []
+        for topic in body.topic_data:
+            hosted = self._hosted(topic, request.version)
+            for data in topic.partition_data:
+                replica = hosted.get(data.index)
+                if replica is None:
+                    error = self.replicas.missing_error(topic.name, topic.topic_id, data.index)
+                    results.append(ProduceResult(topic, data.index, error))
+                    continue
+                wanted, error = verified.get(replica.name, (None, Error.NONE))
+                if error is not Error.NONE:
+                    error = produce_error(error, request.version)
+                    results.append(ProduceResult(topic, data.index, error))
+                    self._tell(request, replica.name, data, error)
+                    continue
+                guard = wanted.guard if wanted is not None else None
+                result = self._append(replica, topic, data, body.acks, now_ms, wall_ms, guard)
+                self._tell(request, replica.name, data, result.error)
+                if result.error is None:
+                    waits.append((replica, len(results)))
+                results.append(result)
+        if body.acks == 0:
+            self._answer_nothing(request, results)
+        elif waits:
+            op = DelayedProduce(results, now_ms + body.timeout_ms, self._responder(request))
+            self.replicas.delay_produce(op, waits, is_replicated=body.acks == -1)
+        else:
+            request.reply(self._response(request.version, results))
+
+    def _append(
+        self,
+        replica: Replica,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        acks: int,
+        now_ms: int,
+        wall_ms: int,
+        guard: Guard | None,
+    ) -> ProduceResult:
+        """Append to one partition; the result has no error yet when it has to wait for the high watermark."""
+        if data.records is None or not len(data.records):
+            return ProduceResult(topic, data.index, Error.INVALID_RECORD)
+        partition = replica.partition
+        appended, effects = partition.append(data.records, acks=acks, now_ms=now_ms, wall_ms=wall_ms, guard=guard)
+        if not isinstance(appended, Appended):
+            return ProduceResult(topic, data.index, appended)
+        if not appended.duplicate:
+            self.replicas.grew(replica)
+            self.replicas.perform(replica, effects)
+        error: Error | None = Error.NONE
+        if acks == -1:
+            assert partition.leadership is not None
+            # A duplicate waits for its first copy as that one did: it may not be replicated yet (M75).
+            error = partition.leadership.produce_outcome(appended.last_offset)
+        elif acks == 1 and partition.leadership is not None:
+            error = partition.leadership.flush_outcome(appended.last_offset)
+        return ProduceResult(
+            topic,
+            data.index,
+            error,
+            base_offset=appended.base_offset,
+            last_offset=appended.last_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        )
+
+    def _tell(
+        self, request: ServerRequest, name: TopicPartition, data: PartitionProduceData, error: Error | None
+    ) -> None:
+        """Say which producer was refused, and why."""
+        if error in OF_PRODUCERS and data.records is not None:
+            header = header_at(data.records, 0)
+            found = {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
+            found["base_sequence"] = header.base_sequence
+            who = f"{request.client_id} at {request.peer_host}"
+            transaction = request.body.transactional_id
+            of = "" if transaction is None else f" of {transaction!r}"
+            self.replicas.world.journal.log("info", f"{name}: {who}: ProduceRequest{of} {found}: {error.name}")
+
+    def _hosted(self, topic: TopicProduceData, version: int) -> dict[int, Replica]:
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            return self.replicas.by_topic_id.get(topic.topic_id, {})
+        return self.replicas.by_topic.get(topic.name, {})
+
+    def _answer_nothing(self, request: ServerRequest, results: list[ProduceResult]) -> None:
+        failed = next((result for result in results if result.error is not Error.NONE), None)
+        if failed is None or failed.error is None:
+            request.reply_nothing()
+        else:
+            # SPEC 3.7.2: nobody listens for an error; a lost connection makes the client look for the new leader.
+            request.close(f"acks=0 produce failed with {failed.error.name}")
+
+    def _responder(self, request: ServerRequest) -> "Callable[[list[ProduceResult]], None]":
+        return lambda results: request.reply(self._response(request.version, results))
+
+    def _response(self, version: int, results: list[ProduceResult]) -> ProduceResponse:
+        responses: list[TopicProduceResponse] = []
+        topic: TopicProduceData | None = None
+        partitions: list[PartitionProduceResponse] = []
+        leaders: dict[NodeId, None] = {}
+        for result in results:
+            if result.topic is not topic:
+                topic = result.topic
+                partitions = []
+                responses.append(
+                    TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+                )
+            partitions.append(self._partition_response(result, leaders))
+        endpoints = [endpoint for node in leaders for endpoint in self._endpoint(node)] if leaders else []
+        return ProduceResponse(responses=responses, node_endpoints=endpoints)
+
+    def _partition_response(self, result: ProduceResult, leaders: dict[NodeId, None]) -> PartitionProduceResponse:
+        error = result.error
+        assert error is not None
+        if error is Error.NONE:
+            return PartitionProduceResponse(
+                index=result.index,
+                base_offset=result.base_offset,
+                log_append_time_ms=result.log_append_time_ms,
+                log_start_offset=result.log_start_offset,
+            )
+        leader = NO_LEADER
+        if error is Error.NOT_LEADER_OR_FOLLOWER:
+            leader_id, leader_epoch = self.replicas.other_leader(result.topic.name, result.topic.topic_id, result.index)
+            if leader_id != NO_NODE:
+                leaders[leader_id] = None
+                leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        return PartitionProduceResponse(index=result.index, error_code=error, base_offset=-1, current_leader=leader)
+
+    def _endpoint(self, node: NodeId) -> list[NodeEndpoint]:
+        known = self.replicas.metadata.endpoint_of(node)
+        return [] if known is None else [NodeEndpoint(node_id=node, host=known.host, port=known.port, rack=None)]

@@ -1,0 +1,263 @@
+"""Requests of transactional producers and of those who look after them, on their way to the coordinators."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from replog.coordinators.placement import OFFSETS_TOPIC
+from replog.coordinators.transaction import State
+from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, TransactionCoordinator, added
+from replog.errors import Error
+from replog.node.coordinators.producer_ids import ProducerIds
+from replog.node.coordinators.runtime import Coordinator, Shards
+from replog.node.net.server import ServerRequest
+from replog.node.replication.replicas import Replicas
+from replog.node.tasks import Tasks
+from replog.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
+from replog.wire.messages import add_offsets_to_txn as aot
+from replog.wire.messages import add_partitions_to_txn as apt
+from replog.wire.messages import describe_producers as dp
+from replog.wire.messages import describe_transactions as dt
+from replog.wire.messages import list_transactions as lt
+from replog.wire.messages.end_txn import EndTxnResponse
+from replog.wire.messages.init_producer_id import InitProducerIdResponse
+
+FIRST_VERSION_WITH_FENCED: Final = 2  # of AddPartitionsToTxn and AddOffsetsToTxn
+
+Result = apt.AddPartitionsToTxnResult
+Wanted = apt.AddPartitionsToTxnTransaction
+
+
+class TransactionApi:
+    """What transactional producers ask."""
+
+    def __init__(self, transactions: Shards, groups: Shards, producer_ids: ProducerIds, tasks: Tasks) -> None:
+        self.shards = transactions
+        self.groups = groups
+        self.producer_ids = producer_ids
+        self.tasks = tasks
+        self.replicas: Replicas = transactions.replicas
+
+    def init(self, request: ServerRequest) -> None:
+        """InitProducerId: idempotent producers are served by any broker."""
+        if request.body.transactional_id is None:
+            self.producer_ids.init(request)
+        elif self.producer_ids.is_empty:
+            self.tasks.start(self._init_later(request))
+        else:
+            self._init(request)
+
+    async def _init_later(self, request: ServerRequest) -> None:
+        await self.producer_ids.stock_up()
+        if not request.is_answered:  # else the connection is gone
+            self._init(request)
+
+    def _init(self, request: ServerRequest) -> None:
+        key = request.body.transactional_id
+        self.shards.ask(key, request, lambda _, error: InitProducerIdResponse(error_code=error))
+
+    def end(self, request: ServerRequest) -> None:
+        """EndTxn."""
+        key = request.body.transactional_id
+        self.shards.ask(key, request, lambda _, error: EndTxnResponse(error_code=error))
+
+    def add_partitions(self, request: ServerRequest) -> None:
+        """AddPartitionsToTxn: one transaction of a client before version 4, any number of a broker since."""
+        body: apt.AddPartitionsToTxnRequest = request.body
+        if request.version >= FIRST_ADD_BY_BROKERS:
+            self._add_many(request, body.transactions)
+            return
+        wanted = Wanted(
+            transactional_id=body.v3_and_below_transactional_id,
+            producer_id=body.v3_and_below_producer_id,
+            producer_epoch=body.v3_and_below_producer_epoch,
+            topics=body.v3_and_below_topics,
+        )
+        unknown = self._unknown(wanted)
+        if unknown is not None:
+            request.reply(apt.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=unknown.topic_results))
+            return
+
+        def answer(result: Result) -> None:
+            topics = _for_version(result, request.version).topic_results
+            request.reply(apt.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
+
+        self._add(request, wanted, answer)
+
+    def _unknown(self, wanted: Wanted) -> Result | None:
+        """Return the refusal of a request that names partitions which do not exist; nothing of it is done then."""
+        image = self.replicas.metadata.image
+        is_unknown = {
+            TopicPartition(topic.name, index): None
+            for topic in wanted.topics
+            for index in topic.partitions
+            if topic.name not in image.topics_by_name or index not in image.topics_by_name[topic.name].partitions
+        }
+        if not is_unknown:
+            return None
+        topics = [
+            apt.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    apt.AddPartitionsToTxnPartitionResult(
+                        partition_index=index,
+                        partition_error_code=Error.UNKNOWN_TOPIC_OR_PARTITION
+                        if TopicPartition(topic.name, index) in is_unknown
+                        else Error.OPERATION_NOT_ATTEMPTED,
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in wanted.topics
+        ]
+        return Result(transactional_id=wanted.transactional_id, topic_results=topics)
+
+    def _add_many(self, request: ServerRequest, transactions: list[Wanted]) -> None:
+        results: dict[int, Result] = {}
+
+        def done(index: int, result: Result) -> None:
+            results[index] = result
+            if len(results) == len(transactions):
+                ordered = [results[one] for one in range(len(transactions))]
+                request.reply(apt.AddPartitionsToTxnResponse(results_by_transaction=ordered))
+
+        if not transactions:
+            request.reply(apt.AddPartitionsToTxnResponse())
+        for index, wanted in enumerate(transactions):
+            # What we have not heard of yet would be taken for deleted when its marker is due.
+            unknown = None if wanted.verify_only else self._unknown(wanted)
+            if unknown is not None:
+                done(index, unknown)
+            else:
+                self._add(request, wanted, lambda result, index=index: done(index, result))  # type: ignore[misc]
+
+    def _add(self, request: ServerRequest, wanted: Wanted, answer: Callable[[Result], None]) -> None:
+        found = self.shards.find(wanted.transactional_id)
+        if isinstance(found, Error):
+            answer(added(wanted, found))
+        else:
+            found.ask_as(wanted, version=request.version, request=request, respond=answer, failed=added)
+
+    def add_offsets(self, request: ServerRequest) -> None:
+        """AddOffsetsToTxn: the offsets partition of a group is a partition like any other (SPEC 4.2.12)."""
+        body: aot.AddOffsetsToTxnRequest = request.body
+        partition = self.groups.partition_of(body.group_id)
+        if not body.group_id or partition is None:
+            error = Error.COORDINATOR_NOT_AVAILABLE if body.group_id else Error.INVALID_GROUP_ID
+            request.reply(aot.AddOffsetsToTxnResponse(error_code=error))
+            return
+        wanted = Wanted(
+            transactional_id=body.transactional_id,
+            producer_id=body.producer_id,
+            producer_epoch=body.producer_epoch,
+            topics=[apt.AddPartitionsToTxnTopic(name=OFFSETS_TOPIC, partitions=[partition])],
+        )
+
+        def answer(result: Result) -> None:
+            error = _for_version(result, request.version).topic_results[0].results_by_partition[0].partition_error_code
+            request.reply(aot.AddOffsetsToTxnResponse(error_code=error))
+
+        # Its versions are others than those of AddPartitionsToTxn, and it only ever comes from clients.
+        found = self.shards.find(wanted.transactional_id)
+        if isinstance(found, Error):
+            answer(added(wanted, found))
+        else:
+            found.ask_as(wanted, version=0, request=request, respond=answer, failed=added)
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def list_transactions(self, request: ServerRequest) -> None:
+        """ListTransactions: those that are coordinated here."""
+        body: lt.ListTransactionsRequest = request.body
+        if any(not seat.is_loaded for seat in self.shards.seats.taken.values()):
+            request.reply(lt.ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        try:
+            pattern = re.compile(body.transactional_id_pattern) if body.transactional_id_pattern else None
+        except re.error:
+            request.reply(lt.ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION))
+            return
+        known = {state.words: None for state in State}
+        wanted = [state for state in body.state_filters if state in known]
+        states: list[lt.TransactionState] = []
+        for seat in self.shards.seats.loaded() if wanted or not body.state_filters else []:
+            coordinator: Coordinator = seat.core
+            core: TransactionCoordinator = coordinator.core
+            states += core.listed(
+                wanted,
+                body.producer_id_filters,
+                coordinator.now(),
+                duration_ms=body.duration_filter,
+                wanted=lambda name: pattern is None or pattern.fullmatch(name) is not None,
+            )
+        unknown = [state for state in body.state_filters if state not in known]
+        request.reply(lt.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states))
+
+    def describe_transactions(self, request: ServerRequest) -> None:
+        """DescribeTransactions."""
+        body: dt.DescribeTransactionsRequest = request.body
+        states: list[dt.TransactionState] = []
+        for transactional_id in body.transactional_ids:
+            found = self.shards.find(transactional_id)
+            if isinstance(found, Error):
+                states.append(dt.TransactionState(error_code=found, transactional_id=transactional_id))
+            else:
+                states.append(found.core.describe(transactional_id))
+        request.reply(dt.DescribeTransactionsResponse(transaction_states=states))
+
+    def describe_producers(self, request: ServerRequest) -> None:
+        """DescribeProducers: what the partitions led here know of their producers."""
+        body: dp.DescribeProducersRequest = request.body
+        topics = [
+            dp.TopicResponse(
+                name=topic.name,
+                partitions=[self._producers(TopicPartition(topic.name, index)) for index in topic.partition_indexes],
+            )
+            for topic in body.topics
+        ]
+        request.reply(dp.DescribeProducersResponse(topics=topics))
+
+    def _producers(self, name: TopicPartition) -> dp.PartitionResponse:
+        replica = self.replicas.find(name)
+        if replica is None:
+            error = self.replicas.missing_error(name.topic, ZERO_UUID, name.partition)
+            return dp.PartitionResponse(partition_index=name.partition, error_code=error)
+        error = replica.partition.leader_error(NO_LEADER_EPOCH)
+        if error is not Error.NONE:
+            return dp.PartitionResponse(partition_index=name.partition, error_code=error)
+        producers = [
+            dp.ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_update_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_first_offset,
+            )
+            for producer in replica.partition.log.producers
+        ]
+        return dp.PartitionResponse(partition_index=name.partition, active_producers=producers)
+
+
+def _for_version(result: Result, version: int) -> Result:
+    """Return the result in words that this version knows."""
+    if version >= FIRST_VERSION_WITH_FENCED:
+        return result
+    replace = msgspec.structs.replace
+    topics = [
+        replace(
+            topic,
+            results_by_partition=[
+                replace(one, partition_error_code=_older(one.partition_error_code))
+                for one in topic.results_by_partition
+            ],
+        )
+        for topic in result.topic_results
+    ]
+    return replace(result, topic_results=topics)
+
+
+def _older(error: Error) -> Error:
+    return Error.INVALID_PRODUCER_EPOCH if error is Error.PRODUCER_FENCED else error

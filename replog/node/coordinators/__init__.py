@@ -1,0 +1,1 @@
+"""Coordinators of groups and transactions at work in a broker."""

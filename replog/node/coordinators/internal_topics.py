@@ -1,0 +1,143 @@
+"""Finding coordinators, and making the topics that they live on when somebody first looks for one."""
+
+from typing import Final, NamedTuple
+
+from replog.config import NodeConfig
+from replog.coordinators.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
+from replog.errors import Error
+from replog.node.net.controller_link import ControllerLink, NoController
+from replog.node.net.server import ServerRequest
+from replog.node.replication.replicas import Replicas
+from replog.node.tasks import Tasks
+from replog.types import NO_NODE, NodeId
+from replog.wire.apis import Api
+from replog.wire.messages import create_topics as ct
+from replog.wire.messages import find_coordinator as fc
+
+FIRST_VERSION_WITH_BATCHES: Final = 4  # of FindCoordinator
+CREATION_TIMEOUT_MS: Final = 10_000
+GROUP: Final = 0
+TRANSACTION: Final = 1
+TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}  # by the request's key type
+
+
+class Place(NamedTuple):
+    """Where a coordinator is to be found, or why that is not known."""
+
+    error: Error
+    node_id: NodeId = NO_NODE
+    host: str = ""
+    port: int = -1
+
+
+class InternalTopics:
+    """The topics of the coordinators."""
+
+    def __init__(self, config: NodeConfig, replicas: Replicas, link: ControllerLink, tasks: Tasks) -> None:
+        self.config = config
+        self.replicas = replicas
+        self.link = link
+        self.tasks = tasks
+        self._creating: dict[str, None] = {}
+
+    def find_coordinator(self, request: ServerRequest) -> None:
+        """FindCoordinator: one key before version 4, any number since."""
+        body: fc.FindCoordinatorRequest = request.body
+        if request.version < FIRST_VERSION_WITH_BATCHES:
+            place = self._place(body.key, body.key_type)
+            request.reply(
+                fc.FindCoordinatorResponse(
+                    error_code=place.error,
+                    error_message=_words(place.error),
+                    node_id=place.node_id,
+                    host=place.host,
+                    port=place.port,
+                )
+            )
+            return
+        coordinators = []
+        for key in body.coordinator_keys:
+            place = self._place(key, body.key_type)
+            coordinators.append(
+                fc.Coordinator(
+                    key=key,
+                    node_id=place.node_id,
+                    host=place.host,
+                    port=place.port,
+                    error_code=place.error,
+                    error_message=_words(place.error),
+                )
+            )
+        request.reply(fc.FindCoordinatorResponse(coordinators=coordinators))
+
+    def leader_of(self, topic: str, partition: int) -> NodeId:
+        """Return who leads a partition and is alive, -1 when nobody is."""
+        image = self.replicas.metadata.image
+        known = image.topics_by_name.get(topic)
+        found = known.partitions.get(partition) if known is not None else None
+        if found is None or found.leader == NO_NODE or not image.is_alive(found.leader):
+            return NO_NODE
+        return found.leader
+
+    def coordinator_of(self, topic: str, key: str) -> NodeId:
+        """Return who coordinates a key, -1 when that is not known."""
+        known = self.replicas.metadata.image.topics_by_name.get(topic)
+        return NO_NODE if known is None else self.leader_of(topic, partition_for(key, len(known.partitions)))
+
+    def _place(self, key: str, key_type: int) -> Place:
+        topic = TOPICS.get(key_type)
+        if topic is None or not key:
+            return Place(Error.INVALID_REQUEST)
+        if topic not in self.replicas.metadata.image.topics_by_name:
+            self._create_soon(topic)
+            return Place(Error.COORDINATOR_NOT_AVAILABLE)
+        leader = self.coordinator_of(topic, key)
+        endpoint = self.replicas.metadata.endpoint_of(leader)
+        if leader == NO_NODE or endpoint is None:
+            return Place(Error.COORDINATOR_NOT_AVAILABLE)
+        return Place(Error.NONE, leader, endpoint.host, endpoint.port)
+
+    def _create_soon(self, topic: str) -> None:
+        if topic not in self._creating:
+            self._creating[topic] = None
+            self.tasks.start(self._create(topic))
+
+    async def _create(self, topic: str) -> None:
+        body = ct.CreateTopicsRequest(topics=[self._wanted(topic)], timeout_ms=CREATION_TIMEOUT_MS)
+        journal = self.replicas.world.journal
+        try:
+            answer = await self.link.send(Api.CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
+        except NoController:
+            return
+        finally:
+            self._creating.pop(topic, None)
+        for created in answer.topics:
+            if created.error_code is Error.NOT_CONTROLLER:
+                self.link.drop()
+            elif created.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+                problem = f"{created.error_code.name} {created.error_message or ''}"
+                journal.log("warning", f"creating {topic}: {problem}")
+
+    def _wanted(self, topic: str) -> ct.CreatableTopic:
+        config = self.config
+        if topic == OFFSETS_TOPIC:
+            prefix = "offsets.topic"
+            configs = {"compression.type": "producer"}
+        else:
+            prefix = "transaction.state.log"
+            # What a lost transaction record stands for cannot be made up later: no unclean leader here.
+            configs = {
+                "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
+                "unclean.leader.election.enable": "false",
+            }
+        configs |= {"cleanup.policy": "compact", "segment.bytes": str(config.integer(f"{prefix}.segment.bytes"))}
+        return ct.CreatableTopic(
+            name=topic,
+            num_partitions=config.integer(f"{prefix}.num.partitions"),
+            replication_factor=config.integer(f"{prefix}.replication.factor"),
+            configs=[ct.CreatableTopicConfig(name=name, value=value) for name, value in sorted(configs.items())],
+        )
+
+
+def _words(error: Error) -> str | None:
+    return None if error is Error.NONE else f"The coordinator cannot be told: {error.name}."

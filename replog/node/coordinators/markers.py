@@ -1,0 +1,233 @@
+"""End markers: how a coordinator gets them into every partition, and how a partition's leader writes them (SPEC 4.2.4).
+
+The sender asks leaders again and again, wherever the partitions go, until each has its marker or is gone. It ends with its
+coordinator: the next one loads the same decision and sends the same markers, and a repeated marker does no harm.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from replog.coordinators.events import MarkersWritten, SendMarkers
+from replog.coordinators.transaction import PROTOCOL_2
+from replog.errors import Error
+from replog.log.batch import end_transaction_marker
+from replog.log.log import Appended
+from replog.log.validation import Origin
+from replog.node.coordinators.internal_topics import InternalTopics
+from replog.node.coordinators.runtime import Coordinator, Shards
+from replog.node.net.broker_links import BrokerLinks
+from replog.node.net.server import ServerRequest
+from replog.node.replication.replicas import Replica, Replicas
+from replog.node.tasks import Tasks
+from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicPartition
+from replog.wire.apis import Api
+from replog.wire.messages import write_txn_markers as wtm
+
+RETRY_MS: Final = 100
+# With a higher epoch at the partition its transaction was ended there by somebody else: a recovering leader (KIP-704),
+# or a later decision. There is nothing left for this marker to end.
+DONE: Final = (Error.NONE, Error.INVALID_PRODUCER_EPOCH)
+
+
+class MarkerSender:
+    """The coordinator's side."""
+
+    def __init__(self, replicas: Replicas, links: BrokerLinks, topics: InternalTopics, tasks: Tasks) -> None:
+        self.replicas = replicas
+        self.links = links
+        self.topics = topics
+        self.tasks = tasks
+
+    def send(self, coordinator: Coordinator, markers: SendMarkers) -> None:
+        """Begin; the coordinator's core hears when all are written."""
+        self.tasks.start(self._send(coordinator, markers))
+
+    async def _send(self, coordinator: Coordinator, markers: SendMarkers) -> None:
+        missing = dict.fromkeys(markers.partitions)
+        while missing and not coordinator.is_ended:
+            by_leader = self._by_leader(missing)
+            answers = await asyncio.gather(
+                *(self._ask(node, coordinator, markers, partitions) for node, partitions in by_leader.items())
+            )
+            for partition, error in (outcome for answer in answers for outcome in answer):
+                if error in DONE:
+                    del missing[partition]
+                if error not in (Error.NONE, Error.NOT_LEADER_OR_FOLLOWER):
+                    self._log(markers, partition, error)
+                if error is Error.TRANSACTION_COORDINATOR_FENCED:
+                    return  # a later leader of our partition is at it
+            if missing:
+                await asyncio.sleep(RETRY_MS / 1000)
+        if not coordinator.is_ended:
+            done = MarkersWritten(markers.transactional_id, markers.producer_id, markers.producer_epoch)
+            coordinator.perform(coordinator.core.on_markers_written(done, coordinator.now()))
+
+    def _by_leader(self, missing: dict[TopicPartition, None]) -> dict[NodeId, list[TopicPartition]]:
+        by_leader: dict[NodeId, list[TopicPartition]] = {}
+        image = self.replicas.metadata.image
+        for partition in list(missing):
+            topic = image.topics_by_name.get(partition.topic)
+            if topic is None or partition.partition not in topic.partitions:
+                del missing[partition]  # deleted, perhaps created again with fewer: nobody reads it any more
+                continue
+            leader = self.topics.leader_of(partition.topic, partition.partition)
+            if leader != NO_NODE:
+                by_leader.setdefault(leader, []).append(partition)
+        return by_leader
+
+    async def _ask(
+        self, node: NodeId, coordinator: Coordinator, markers: SendMarkers, partitions: list[TopicPartition]
+    ) -> list[tuple[TopicPartition, Error]]:
+        by_topic: dict[str, list[int]] = {}
+        for partition in partitions:
+            by_topic.setdefault(partition.topic, []).append(partition.partition)
+        marker = wtm.WritableTxnMarker(
+            producer_id=markers.producer_id,
+            producer_epoch=markers.producer_epoch,
+            transaction_result=markers.committed,
+            topics=[
+                wtm.WritableTxnMarkerTopic(name=topic, partition_indexes=indexes) for topic, indexes in by_topic.items()
+            ],
+            coordinator_epoch=coordinator.leader_epoch,
+            transaction_version=markers.transaction_version,
+        )
+        answer = await self.links.send(node, Api.WRITE_TXN_MARKERS, wtm.WriteTxnMarkersRequest(markers=[marker]))
+        if answer is None:
+            return []
+        return [
+            (TopicPartition(topic.name, result.partition_index), result.error_code)
+            for written in answer.markers
+            for topic in written.topics
+            for result in topic.partitions
+        ]
+
+    def _log(self, markers: SendMarkers, partition: TopicPartition, error: Error) -> None:
+        what = f"marker of {markers.transactional_id!r} ({markers.producer_id}, epoch {markers.producer_epoch})"
+        self.replicas.world.journal.log("warning", f"{what} on {partition}: {error.name}")
+
+
+class MarkerApi:
+    """The partition leader's side."""
+
+    def __init__(self, replicas: Replicas, groups: Shards) -> None:
+        self.replicas = replicas
+        self.groups = groups
+
+    def write(self, request: ServerRequest) -> None:
+        """WriteTxnMarkers: answered when the last marker is committed."""
+        body: wtm.WriteTxnMarkersRequest = request.body
+        gathering = Gathering(body, request.reply)
+        for index, marker in enumerate(body.markers):
+            for topic in marker.topics:
+                for partition in topic.partition_indexes:
+                    self._write(gathering, index, TopicPartition(topic.name, partition))
+        gathering.close()
+
+    def _write(self, gathering: "Gathering", index: int, name: TopicPartition) -> None:
+        gathering.expect()
+        marker = gathering.body.markers[index]
+        replica = self.replicas.find(name)
+        if replica is None:
+            error = self.replicas.missing_error(name.topic, ZERO_UUID, name.partition)
+            gathering.take(index, name, error)
+            return
+        if _is_repeated(marker, replica):
+            self._refused(marker, name, Error.INVALID_PRODUCER_EPOCH)
+            gathering.take(index, name, Error.INVALID_PRODUCER_EPOCH)
+            return
+        clock = self.replicas.world.clock
+        wall_ms = clock.wall_ms()
+        batch = end_transaction_marker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            committed=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=wall_ms,
+        )
+        appended, effects = replica.partition.append(
+            batch, acks=-1, now_ms=clock.now_ms(), wall_ms=wall_ms, origin=Origin.COORDINATOR
+        )
+        if not isinstance(appended, Appended):
+            self._refused(marker, name, appended)
+            gathering.take(index, name, appended)
+            return
+        self.groups.when_committed(
+            replica,
+            appended.last_offset,
+            lambda: self._written(gathering, index, replica),
+            lambda: gathering.take(index, name, Error.NOT_LEADER_OR_FOLLOWER),
+        )
+        self.replicas.grew(replica)
+        self.replicas.perform(replica, effects)
+
+    def _written(self, gathering: "Gathering", index: int, replica: Replica) -> None:
+        marker = gathering.body.markers[index]
+        if replica.name.topic == self.groups.topic:
+            self.groups.on_marker(replica, marker.producer_id, committed=marker.transaction_result)
+        gathering.take(index, replica.name, Error.NONE)
+
+    def _refused(self, marker: wtm.WritableTxnMarker, name: TopicPartition, error: Error) -> None:
+        who = f"producer {marker.producer_id} epoch {marker.producer_epoch}, coordinator {marker.coordinator_epoch}"
+        self.replicas.world.journal.log("info", f"{name}: end marker of {who} refused: {error.name}")
+
+
+def _is_repeated(marker: wtm.WritableTxnMarker, replica: Replica) -> bool:
+    """Tell whether it comes late, to end the transaction behind its own (KIP-1228).
+
+    In protocol version 2 a marker has a later epoch than what it ends; in the same epoch is what came after it.
+    """
+    if marker.transaction_version < PROTOCOL_2 or replica.partition.leadership is None:
+        return False
+    producers = replica.partition.log.producers
+    producer = producers.get(marker.producer_id)
+    return (
+        producer is not None
+        and producer.epoch == marker.producer_epoch
+        and producers.has_open_transaction(marker.producer_id)
+    )
+
+
+class Gathering:
+    """The outcomes of one WriteTxnMarkers, as they come."""
+
+    def __init__(self, body: wtm.WriteTxnMarkersRequest, reply: Callable[[wtm.WriteTxnMarkersResponse], None]) -> None:
+        self.body = body
+        self.reply = reply
+        self.outcomes: dict[tuple[int, TopicPartition], Error] = {}
+        self._missing_count = 1  # until `close`
+
+    def expect(self) -> None:
+        """Wait for one more."""
+        self._missing_count += 1
+
+    def close(self) -> None:
+        """Have asked for all."""
+        self._took()
+
+    def take(self, index: int, name: TopicPartition, error: Error) -> None:
+        """Note one partition's outcome."""
+        self.outcomes[index, name] = error
+        self._took()
+
+    def _took(self) -> None:
+        self._missing_count -= 1
+        if self._missing_count == 0:
+            self.reply(wtm.WriteTxnMarkersResponse(markers=list(self._results())))
+
+    def _results(self) -> Iterable[wtm.WritableTxnMarkerResult]:
+        for index, marker in enumerate(self.body.markers):
+            topics = [
+                wtm.WritableTxnMarkerTopicResult(
+                    name=topic.name,
+                    partitions=[
+                        wtm.WritableTxnMarkerPartitionResult(
+                            partition_index=partition,
+                            error_code=self.outcomes[index, TopicPartition(topic.name, partition)],
+                        )
+                        for partition in topic.partition_indexes
+                    ],
+                )
+                for topic in marker.topics
+            ]
+            yield wtm.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)

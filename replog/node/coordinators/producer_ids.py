@@ -1,0 +1,79 @@
+"""Producer ids, taken from the controller in blocks and given out one by one (InitProducerId)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from replog.errors import Error
+from replog.node.net.controller_link import ControllerLink, NoController
+from replog.node.net.server import ServerRequest
+from replog.node.tasks import Tasks
+from replog.types import BrokerEpoch, NodeId
+from replog.wire.apis import Api
+from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from replog.wire.messages.init_producer_id import InitProducerIdResponse
+
+REQUEST_TIMEOUT_MS: Final = 5_000
+
+
+class ProducerIds:
+    """The block of ids in use and the request for the next."""
+
+    def __init__(
+        self, link: ControllerLink, tasks: Tasks, node_id: NodeId, broker_epoch: Callable[[], BrokerEpoch]
+    ) -> None:
+        self.link = link
+        self.tasks = tasks
+        self.node_id = node_id
+        self.broker_epoch = broker_epoch
+        self._next = 0
+        self._end = 0
+        self._allocating = asyncio.Lock()
+
+    def init(self, request: ServerRequest) -> None:
+        """Give an idempotent producer its id."""
+        if self._next < self._end:
+            request.reply(_answer(self.take()))
+        else:
+            self.tasks.start(self._init_later(request))
+
+    async def _init_later(self, request: ServerRequest) -> None:
+        await self.stock_up()
+        request.reply(_answer(self.take()))
+
+    async def stock_up(self) -> None:
+        """Ask the controller for the next block, if this one is used up."""
+        async with self._allocating:
+            if self._next >= self._end:
+                await self._allocate()
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether the next one has to be asked for."""
+        return self._next >= self._end
+
+    def take(self) -> int | None:
+        """Return an id that nobody had before, None when we have none."""
+        if self._next >= self._end:
+            return None
+        taken = self._next
+        self._next += 1
+        return taken
+
+    async def _allocate(self) -> None:
+        body = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch())
+        try:
+            answer = await self.link.send(Api.ALLOCATE_PRODUCER_IDS, body, timeout_ms=REQUEST_TIMEOUT_MS)
+        except NoController:
+            return
+        if answer.error_code is Error.NONE:
+            self._next = answer.producer_id_start
+            self._end = answer.producer_id_start + answer.producer_id_len
+        elif answer.error_code is Error.NOT_CONTROLLER:
+            self.link.drop()
+
+
+def _answer(producer_id: int | None) -> InitProducerIdResponse:
+    if producer_id is None:
+        return InitProducerIdResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS)
+    return InitProducerIdResponse(producer_id=producer_id)

@@ -1,0 +1,433 @@
+"""A broker's log directories: which logs lie where, opened with the right amount of distrust, kept durable.
+
+A directory that fails, at start or later, is offline for the rest of this life with all its logs: what the process holds
+of them and what the disk holds may differ, and after an fsync that failed nobody can find out. The others go on. A
+partition whose log lies in an offline directory gets no new one: an empty log in the name of a full one is a loss.
+
+A directory holds one folder per replica (`topic-partition`) and the checkpoints of all of them. A folder whose topic id is
+not the committed one belongs to a topic that is gone; it is put aside under another name, never opened and never
+deleted, because the metadata might be the part that is wrong.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from replog.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    CorruptCheckpoint,
+    read_offsets,
+    write_offsets,
+)
+from replog.log.clean_shutdown import LogDirectory, shutdown, startup, write_checkpoints
+from replog.log.creation import files_of_new_log
+from replog.log.log import Log
+from replog.log.moving import CUT, DELETE_SUFFIX, FUTURE_SUFFIX, LogCopy, beside, goes_further, put_away
+from replog.log.settings import LogSettings
+from replog.node.directories.meta_properties import FILE_NAME
+from replog.node.quorum.metadata_log import directory_id_of
+from replog.ports import NewFolder, World
+from replog.types import METADATA_TOPIC, NO_BROKER_EPOCH, BrokerEpoch, TopicPartition
+
+STRAY_SUFFIX = "-stray"
+
+
+class NoDirectory(Exception):
+    """No log directory can be used; the message says why not the last one."""
+
+
+class NewLog(NamedTuple):
+    """A log that is to be: `leader_epoch` is None where this broker follows."""
+
+    name: TopicPartition
+    topic_id: UUID
+    leader_epoch: int | None
+
+
+class StoredLog(msgspec.Struct, kw_only=True):
+    """An open log, where it lies, and the high watermark known when it was opened."""
+
+    directory: str
+    log: Log
+    high_watermark: int
+
+
+class LogDirectories:
+    """All log directories of one broker."""
+
+    def __init__(self, world: World, paths: list[str], defaults: LogSettings) -> None:
+        self.world = world
+        self.paths = paths
+        self.defaults = defaults
+        self.logs: dict[TopicPartition, StoredLog] = {}
+        self.ids: dict[str, UUID] = {}  # by path, as far as they could be read
+        self.offline: dict[str, str] = {}  # by path, why; in the order they failed
+        self.preferred: dict[TopicPartition, str] = {}  # where a log is to be created, if somebody has said so
+        self.unfinished: dict[TopicPartition, str] = {}  # logs that were on their way to this directory
+        self.on_failure: Callable[[str, list[TopicPartition]], None] = _take_note
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+        self._written: dict[str, dict[TopicPartition, int]] = {}
+        self._prepared: dict[TopicPartition, str] = {}
+        self._rivals: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
+        self._gone: dict[str, dict[TopicPartition, None]] = {}  # by path: logs that its checkpoints may still name
+
+    def open(self) -> None:
+        """Open all logs there are; to be called once, before anything else (SPEC 3.11.1, 3.11.2).
+
+        Raises `NoDirectory` when there is none left to work with.
+        """
+        for path in self.paths:
+            self._try(path, self._prepare_directory)
+        left = startup(self.world.disk, self.paths)
+        self.previous_broker_epoch = left.previous_broker_epoch
+        for path, problem in left.failures.items():
+            self.fail(path, problem)
+        for path in self.online:
+            self._try(path, lambda path: self._open_directory(path, recover=left.needs_recovery[path]))
+        if not self.online:
+            path, reason = list(self.offline.items())[-1]
+            raise NoDirectory(f"no log directory can be used; {path}: {reason}")
+
+    def _try(self, path: str, work: Callable[[str], None]) -> None:
+        try:
+            work(path)
+        except OSError as problem:
+            self.fail(path, problem)
+
+    def _prepare_directory(self, path: str) -> None:
+        disk = self.world.disk
+        disk.make_directory(path)
+        self.ids[path] = directory_id_of(disk, path)
+        if disk.exists(f"{path}/{FILE_NAME}"):
+            disk.open(f"{path}/{FILE_NAME}").close()  # refused by a file system that is mounted read-only
+
+    @property
+    def online(self) -> list[str]:
+        """Return the directories that work."""
+        return [path for path in self.paths if path not in self.offline]
+
+    @property
+    def online_ids(self) -> list[UUID]:
+        """Return the ids of the directories that work."""
+        return [self.ids[path] for path in self.online if path in self.ids]
+
+    def fail(self, path: str, problem: OSError) -> None:
+        """Take a directory offline, for this life; its logs are no logs any more."""
+        if path in self.offline:
+            return
+        self.offline[path] = str(problem)
+        self.world.journal.log("error", f"{path}: {problem}; it is offline now, with all its logs")
+        self.world.journal.probe("log_directory_failed")
+        lost = [name for name, stored in self.logs.items() if stored.directory == path]
+        for name in lost:
+            with suppress(OSError):
+                self.logs.pop(name).log.close_files()
+        self.on_failure(path, lost)
+
+    def fail_directory_of(self, name: TopicPartition, problem: OSError, log: Log | None = None) -> None:
+        """Take the directory offline that a log lies in; nothing to do where it is already.
+
+        log:  whose trouble it is, where known; the files of one that was deleted are closed, not broken.
+        """
+        stored = self.logs.get(name)
+        if stored is not None and (log is None or stored.log is log):
+            self.fail(stored.directory, problem)
+
+    def _open_directory(self, path: str, *, recover: bool) -> None:
+        recovery_points = self._offsets(path, RECOVERY_POINTS)
+        log_starts = self._offsets(path, LOG_STARTS)
+        high_watermarks = self._offsets(path, HIGH_WATERMARKS)
+        for folder in self.world.disk.list_directory(path):
+            name = partition_of(folder)
+            if name is None:
+                self._clear_up(path, folder)
+                continue
+            log = Log.open(
+                self.world.disk,
+                f"{path}/{folder}",
+                self.defaults,
+                recover=recover,
+                recovery_point=recovery_points.get(name, 0),
+                log_start_offset=log_starts.get(name, 0),
+                now_ms=self.world.clock.wall_ms(),
+            )
+            if log.cut is not None:
+                self.world.journal.log("warning", f"{name}: cut at {log.cut.offset} in recovery: {log.cut.reason}")
+                self.world.journal.probe("recovery_cut_log")
+            # SPEC 3.5.7: a missing entry means that nothing above the log start is known to be committed.
+            high_watermark = high_watermarks.get(name, log.log_start_offset)
+            self._keep(name, StoredLog(directory=path, log=log, high_watermark=high_watermark))
+        for name in {**recovery_points, **log_starts, **high_watermarks}:
+            if name not in self.logs or self.logs[name].directory != path:
+                self._note_gone(path, name)
+
+    def _clear_up(self, path: str, folder: str) -> None:
+        """Remove what a move between directories left when this broker ended in the middle of it (KIP-113)."""
+        for suffix in (FUTURE_SUFFIX, DELETE_SUFFIX):
+            name = partition_of(folder.removesuffix(suffix)) if folder.endswith(suffix) else None
+            if name is not None or (folder.endswith(suffix) and CUT in folder):
+                self.world.disk.remove_tree(f"{path}/{folder}")
+            if name is not None and suffix == FUTURE_SUFFIX:
+                self.unfinished[name] = path  # a name that was cut does not tell whose move it was
+
+    def _keep(self, name: TopicPartition, found: StoredLog) -> None:
+        """Keep a log; of two of one name, which a move that was not finished leaves, the one that goes further.
+
+        A directory that was offline may hold the log of a topic that was deleted meanwhile, and created again in another
+        directory: which of them is wanted is said by the metadata (`choose`).
+        """
+        other = self.logs.get(name)
+        if other is None:
+            self.logs[name] = found
+            return
+        first, second = (found, other) if goes_further(found.log, other.log) else (other, found)
+        self.logs[name] = first
+        if first.log.topic_id != second.log.topic_id and None not in (first.log.topic_id, second.log.topic_id):
+            self._rivals.setdefault(name, []).append(second)
+        else:
+            self._put_aside(name, second)
+
+    def choose(self, name: TopicPartition, topic_id: UUID | None) -> None:
+        """Of several topics' logs of one name keep that of this topic, and put the others aside."""
+        for rival in self._rivals.pop(name, []):
+            if rival.directory in self.offline:
+                continue
+            other = rival
+            if rival.log.topic_id == topic_id and name in self.logs:
+                other, self.logs[name] = self.logs[name], rival
+            elif rival.log.topic_id == topic_id:
+                self.logs[name] = rival
+                continue
+            try:
+                self._put_aside(name, other)
+            except OSError as problem:
+                self.fail(other.directory, problem)
+
+    def _offsets(self, path: str, file: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self.world.disk, f"{path}/{file}")
+        except CorruptCheckpoint as problem:
+            # All three are lower bounds: without them recovery reads more, and high watermarks are learnt again.
+            self.world.journal.log("warning", f"{path}/{file}: {problem}; going on without")
+            return {}
+
+    def find(self, name: TopicPartition) -> StoredLog | None:
+        """Return an open log."""
+        return self.logs.get(name)
+
+    async def prepare(self, wanted: Sequence[NewLog]) -> None:
+        """Lay down the files of logs that are not here, each in the directory with the fewest, for `create` to open.
+
+        Those of a directory that fails are left to `create`, which finds them another.
+        """
+        counts = self._counts()
+        folders: dict[str, list[NewFolder]] = {path: [] for path in counts}
+        for new in wanted:
+            path = self._prepared[new.name] = self._home(new.name, counts)
+            counts[path] += 1
+            files = files_of_new_log(new.topic_id, leader_epoch=new.leader_epoch)
+            folders[path].append(NewFolder(f"{path}/{new.name}", files))
+        for path, new_folders in folders.items():
+            try:
+                self._forget_former(path, [new.name for new in wanted if self._prepared.get(new.name) == path])
+                await self.world.disk.create_in_background(new_folders)
+            except OSError as problem:
+                self.fail(path, problem)
+        self._prepared = {name: path for name, path in self._prepared.items() if path not in self.offline}
+
+    def drop_prepared(self, name: TopicPartition) -> None:
+        """Remove what was prepared for a log that is not wanted any more."""
+        path = self._prepared.pop(name, None)
+        if path is not None and path not in self.offline:
+            self.world.disk.remove_tree(f"{path}/{name}")
+            self.world.disk.sync_directory(path)
+
+    def _counts(self) -> dict[str, int]:
+        counts = dict.fromkeys(self.online, 0)
+        for stored in self.logs.values():
+            counts[stored.directory] += 1
+        return counts
+
+    def _home(self, name: TopicPartition, counts: dict[str, int]) -> str:
+        """Return the directory for a new log: the one that was asked for, or the one with the fewest."""
+        preferred = self.preferred.pop(name, None)
+        return preferred if preferred in counts else min(counts, key=counts.__getitem__)
+
+    def create(self, name: TopicPartition, settings: LogSettings) -> StoredLog:
+        """Create an empty log where it was prepared, or in the directory with the fewest; the next one if that fails.
+
+        Raises the last directory's `OSError`.
+        """
+        path = self._prepared.pop(name, None)
+        if path is None or path in self.offline:
+            path = self._home(name, self._counts())
+        try:
+            self._forget_former(path, [name])
+            log = Log.open(
+                self.world.disk,
+                f"{path}/{name}",
+                settings,
+                recover=False,
+                recovery_point=0,
+                log_start_offset=0,
+                now_ms=self.world.clock.wall_ms(),
+            )
+        except OSError as problem:
+            self.fail(path, problem)
+            if not self.online:
+                raise
+            return self.create(name, settings)
+        self.logs[name] = StoredLog(directory=path, log=log, high_watermark=0)
+        return self.logs[name]
+
+    def delete(self, name: TopicPartition) -> None:
+        """Remove a log with its files."""
+        stored = self.logs.pop(name)
+        self._note_gone(stored.directory, name)
+        stored.log.delete()
+
+    def _note_gone(self, path: str, name: TopicPartition) -> None:
+        self._gone.setdefault(path, {})[name] = None
+
+    def _forget_former(self, path: str, names: Sequence[TopicPartition]) -> None:
+        """Take former logs of these names out of a directory's checkpoints, before others of the same names begin there.
+
+        Checkpoints know no topic ids: a crash before the next would leave the new log with the old one's start, high
+        watermark and recovery point. Raises the directory's `OSError`.
+        """
+        if any(name in self._gone.get(path, {}) for name in names):
+            self._written.pop(path, None)
+            self._write_checkpoints(next(directory for directory in self._directories() if directory.path == path))
+
+    def _write_checkpoints(self, directory: LogDirectory) -> None:
+        write_checkpoints(self.world.disk, directory)
+        self._gone.pop(directory.path, None)
+
+    def begin_copy(self, name: TopicPartition, path: str) -> LogCopy:
+        """Begin to copy a log into another directory. Raises that directory's `OSError`."""
+        self._forget_former(path, [name])
+        log = self.logs[name].log
+        return LogCopy(self.world.disk, log, f"{path}/{name}", self.world.clock.wall_ms())
+
+    def take_copy(self, name: TopicPartition, copy: LogCopy) -> str | None:
+        """Let a complete copy be the log; return the folder of the former one, to be removed once nobody has it open.
+
+        returns:  None where the former log's directory has failed meanwhile.
+        Raises the new directory's `OSError`; then nothing has changed.
+        """
+        stored = self.logs[name]
+        log = copy.become_the_log(self.world.clock.wall_ms())
+        former = msgspec.structs.replace(stored)
+        self._note_gone(former.directory, name)
+        stored.log, stored.directory = log, copy.directory.rpartition("/")[0]
+        try:
+            left = put_away(self.world.disk, former.log)
+        except OSError as problem:
+            self.fail(former.directory, problem)
+            return None
+        self._written.clear()
+        self.write_recovery_points()
+        self.write_high_watermarks()
+        return left
+
+    def put_aside(self, name: TopicPartition) -> None:
+        """Rename the folder of a log that no committed partition claims."""
+        self._put_aside(name, self.logs.pop(name))
+
+    def _put_aside(self, name: TopicPartition, stored: StoredLog) -> None:
+        self._note_gone(stored.directory, name)
+        stored.log.close_files()
+        disk = self.world.disk
+        number = 0
+        former = f"{stored.directory}/{name}"
+        while disk.exists(beside(former, f".{number}{STRAY_SUFFIX}")):
+            number += 1
+        disk.rename(former, beside(former, f".{number}{STRAY_SUFFIX}"))
+        disk.sync_directory(stored.directory)
+        self.world.journal.log("warning", f"{name}: belongs to no partition of this cluster; put aside")
+
+    def note_high_watermark(self, name: TopicPartition, high_watermark: int) -> None:
+        """Remember what the next checkpoint writes."""
+        stored = self.logs.get(name)
+        if stored is not None:
+            stored.high_watermark = high_watermark
+
+    def write_high_watermarks(self) -> None:
+        """Checkpoint the high watermarks of all directories in which one moved (SPEC 3.5.7)."""
+        for directory in self._directories():
+            if self._written.get(directory.path) != directory.high_watermarks:
+                self._written[directory.path] = dict(directory.high_watermarks)
+                try:
+                    write_offsets(self.world.disk, f"{directory.path}/{HIGH_WATERMARKS}", directory.high_watermarks)
+                except OSError as problem:
+                    self.fail(directory.path, problem)
+
+    def write_recovery_points(self) -> None:
+        """Checkpoint how far logs are durable: after a truncation at once, for what is written next may be new below it.
+
+        With where they begin: a log that was cut below its start begins there, and the next start would hide what comes then.
+        """
+        for directory in self._directories():
+            recovery_points = {name: log.flushed_offset for name, log in directory.logs.items()}
+            log_starts = {name: log.log_start_offset for name, log in directory.logs.items()}
+            try:
+                write_offsets(self.world.disk, f"{directory.path}/{RECOVERY_POINTS}", recovery_points)
+                write_offsets(self.world.disk, f"{directory.path}/{LOG_STARTS}", log_starts)
+            except OSError as problem:
+                self.fail(directory.path, problem)
+
+    async def flush(self) -> None:
+        """Make durable what is not yet, without holding up the event loop, and checkpoint how far that is."""
+        for name, stored in list(self.logs.items()):
+            if self.logs.get(name) is stored:
+                path = stored.directory  # of what is synced: the log may lie elsewhere when the disk says no
+                try:
+                    await self._flush(name, stored)
+                except OSError as problem:
+                    # Never a second try: Linux forgets what it could not write, and the next fsync says yes.
+                    self.fail(path, problem)
+        for directory in self._directories():
+            try:
+                self._write_checkpoints(directory)
+            except OSError as problem:
+                self.fail(directory.path, problem)
+
+    async def _flush(self, name: TopicPartition, stored: StoredLog) -> None:
+        log = stored.log
+        flush = log.begin_flush()
+        if flush.files:
+            await self.world.disk.sync_in_background(flush.files)
+            if self.logs.get(name) is stored and stored.log is log:  # neither deleted nor moved meanwhile
+                log.complete_flush(flush)
+
+    def close_in_order(self, broker_epoch: BrokerEpoch) -> None:
+        """Close everything and say so for the next start; a directory that fails gets no such word."""
+        for path, problem in shutdown(self.world.disk, self._directories(), broker_epoch).items():
+            self.world.journal.log("error", f"{path}: not closed in order: {problem}")
+
+    def _directories(self) -> list[LogDirectory]:
+        return [
+            LogDirectory(
+                path,
+                {name: stored.log for name, stored in self.logs.items() if stored.directory == path},
+                {name: stored.high_watermark for name, stored in self.logs.items() if stored.directory == path},
+            )
+            for path in self.online
+        ]
+
+
+def _take_note(path: str, lost: list[TopicPartition]) -> None:
+    """Do nothing: there are no replicas yet."""
+
+
+def partition_of(folder: str) -> TopicPartition | None:
+    """Return the partition that a folder name stands for; None for everything else in a log directory."""
+    topic, dash, index = folder.rpartition("-")
+    if not dash or not topic or not index.isdigit() or topic == METADATA_TOPIC:
+        return None
+    return TopicPartition(topic, int(index))

@@ -1,0 +1,1 @@
+"""Listening and connecting: the server, and links to brokers and to the controller."""

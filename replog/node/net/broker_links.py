@@ -1,0 +1,110 @@
+"""Connections to other brokers for what coordinators and leaders ask of each other; one a broker, opened when needed.
+
+An answer or None: None says that nobody knows whether the request arrived. What is asked here can be asked again. Nobody waits
+for a broker that has been fenced meanwhile: others lead what it led.
+What a broker asks itself goes straight to its own handler, without a socket: often coordinator and leader are one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
+from replog.node.replication.replicas import Replicas
+from replog.types import NodeId
+from replog.wire.apis import BROKER_APIS, Api
+
+OPEN_TIMEOUT_MS: Final = 5_000
+REQUEST_TIMEOUT_MS: Final = 30_000
+LOOK_MS: Final = 500
+
+
+class OwnRequest:
+    """What a broker asks itself; to its handlers it looks like a `ServerRequest`."""
+
+    __slots__ = ("answer", "api", "body", "client_id", "peer_host", "version")
+
+    def __init__(self, api: Api, version: int, body: msgspec.Struct, client_id: str) -> None:
+        self.api = api
+        self.version = version
+        self.body: Any = body
+        self.client_id = client_id
+        self.peer_host = "itself"
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_answered(self) -> bool:
+        """Tell whether nobody waits any more."""
+        return self.answer.done()
+
+    def reply(self, body: msgspec.Struct) -> None:
+        """Answer; too late it does nothing."""
+        if not self.answer.done():
+            self.answer.set_result(body)
+
+
+class BrokerLinks:
+    """Ways to the other brokers, and to ourselves."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.replicas = replicas
+        self.own: dict[Api, Callable[[Any], None]] = {}  # handlers of what is asked here
+        self._connections: dict[NodeId, Connection] = {}
+        self._opening: dict[NodeId, asyncio.Lock] = {}
+
+    async def send(self, node: NodeId, api: Api, body: msgspec.Struct, *, version: int | None = None) -> Any | None:
+        """Ask a broker; None when it cannot be had or does not answer."""
+        if node == self.replicas.node_id and api in self.own:
+            return await self._ask_ourselves(api, body, version)
+        try:
+            connection = await self._open(node)
+            if connection is None:
+                return None
+            answer = connection.send(api, body, version=version, timeout_ms=REQUEST_TIMEOUT_MS)
+            while not answer.done():
+                await asyncio.wait([answer], timeout=LOOK_MS / 1000)
+                if not answer.done() and self._is_gone(node, connection):
+                    connection.close()  # it will not answer: somebody else leads by now, and requests wait behind this
+            return await answer
+        except (ConnectionLost, UnsupportedVersion) as problem:
+            self.replicas.world.journal.log("debug", f"{api.name} to broker {node}: {problem}")
+            return None
+
+    async def _ask_ourselves(self, api: Api, body: msgspec.Struct, version: int | None) -> Any | None:
+        newest = BROKER_APIS[api].last if version is None else version
+        request = OwnRequest(api, newest, body, f"broker-{self.replicas.node_id}-coordinator")
+        self.own[api](request)
+        if request.answer.done():
+            return request.answer.result()
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
+                return await request.answer
+        except TimeoutError:
+            return None
+
+    def _is_gone(self, node: NodeId, connection: Connection) -> bool:
+        broker = self.replicas.metadata.image.brokers.get(node)
+        return broker is None or broker.fenced or self.replicas.metadata.endpoint_of(node) != connection.endpoint
+
+    def close(self) -> None:
+        """Close them all."""
+        for connection in self._connections.values():
+            connection.close()
+
+    async def _open(self, node: NodeId) -> Connection | None:
+        async with self._opening.setdefault(node, asyncio.Lock()):
+            endpoint = self.replicas.metadata.endpoint_of(node)
+            known = self._connections.get(node)
+            if known is not None and known.is_open and known.endpoint == endpoint:
+                return known
+            if known is not None:
+                known.close()
+                del self._connections[node]
+            if endpoint is None:
+                return None
+            connection = Connection(self.replicas.world, endpoint, f"broker-{self.replicas.node_id}-coordinator")
+            await connection.open(timeout_ms=OPEN_TIMEOUT_MS)
+            self._connections[node] = connection
+            return connection

@@ -1,0 +1,80 @@
+"""A broker's way to the active controller: one connection, to whoever leads the quorum now.
+
+The observer tells who leads. A request that cannot be delivered, or reaches a node that no longer leads, fails with
+`NoController`; whoever asked knows whether and when to ask again. Nothing is repeated here, because only the
+asker knows whether its question still holds (a heartbeat does, an AlterPartition may not).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
+from replog.config import Endpoint
+from replog.node.fault_injection_points import strikes
+from replog.ports import World
+from replog.types import NO_NODE, NodeId
+from replog.wire.apis import Api
+
+Leader = Callable[[], tuple[NodeId, Endpoint | None]]
+
+
+class NoController(Exception):
+    """No answer from an active controller.
+
+    was_sent:  whether the request left us: then it may have taken effect.
+    """
+
+    def __init__(self, reason: str, *, was_sent: bool) -> None:
+        super().__init__(reason)
+        self.was_sent = was_sent
+
+
+class ControllerLink:
+    """The connection to the active controller, opened when needed."""
+
+    def __init__(self, world: World, client_id: str, leader: Leader, *, open_timeout_ms: int) -> None:
+        self.world = world
+        self.client_id = client_id
+        self.leader = leader
+        self.open_timeout_ms = open_timeout_ms
+        self._connection: Connection | None = None
+        self._connected_to = NO_NODE
+        self._opening = asyncio.Lock()
+
+    async def send(self, api: Api, body: msgspec.Struct, *, timeout_ms: int, version: int | None = None) -> Any:
+        """Send to the active controller and return its answer; `NoController` when there is none."""
+        was_sent = False
+        try:
+            connection = await self._open()
+            answer = connection.send(api, body, version=version, timeout_ms=timeout_ms)
+            was_sent = True
+            told = await answer
+            if strikes(self.world, "controller's answer is lost"):
+                raise ConnectionLost(f"{api.name}: the answer is lost")
+            return told
+        except (ConnectionLost, UnsupportedVersion) as problem:
+            self.drop()
+            raise NoController(str(problem), was_sent=was_sent) from None
+
+    def drop(self) -> None:
+        """Ask who leads again before the next request: this one does not, or does not answer."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._connected_to = NO_NODE
+
+    async def _open(self) -> Connection:
+        async with self._opening:
+            node, endpoint = self.leader()
+            if node == NO_NODE or endpoint is None:
+                raise NoController("nobody is known to lead the quorum", was_sent=False)
+            if self._connection is not None and self._connected_to == node and self._connection.is_open:
+                return self._connection
+            self.drop()
+            connection = Connection(self.world, endpoint, self.client_id)
+            await connection.open(timeout_ms=self.open_timeout_ms)
+            self._connection, self._connected_to = connection, node
+            return connection

@@ -1,0 +1,502 @@
+"""A listener that speaks the protocol: frames in, requests to the handler in order, replies out in order.
+
+The handler is called with each request as it arrives and may answer at once, later, or in any order; replies leave in
+the order of the requests, connection by connection, as Kafka's clients rely on. What a stranger sends cannot
+hurt: bytes that are no request close the connection with a logged reason; memory is bounded by not reading. Reading
+stops while a connection has `pending_requests_max` requests unanswered, while its peer does not read
+replies, and while all connections together hold more than `queued_bytes_max` of unanswered or unfinished requests (then
+whoever began a frame first may finish it, so that somebody always advances).
+
+ApiVersions is answered here (KIP-35, KIP-511): a version that we do not know gets the v0 layout with
+UNSUPPORTED_VERSION and what we offer, because that is all such a client can read.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, cast
+
+import msgspec
+
+from replog.config import Endpoint, NodeConfig
+from replog.errors import Error
+from replog.ports import Listener, World
+from replog.wire.apis import FEATURE_OF, Api
+from replog.wire.codec import APIS, MalformedMessage, RequestStart, decode_rest, encode_response, request_start
+from replog.wire.framing import Frames
+from replog.wire.layout import VersionRange
+from replog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
+
+REQUEST_START_BYTES: Final = 8
+UNWRITTEN_BYTES_MAX: Final = 65536
+LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
+
+Handler = Callable[["ServerRequest"], None]
+
+
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one listener takes on."""
+
+    request_bytes_max: int = 104857600
+    queued_bytes_max: int = 16 * 1024 * 1024
+    pending_requests_max: int = 100
+    reply_buffer_bytes_max: int = 1024 * 1024
+    idle_ms_max: int = 600000
+    farewell_ms: int = 10000  # for the last answers of a connection that we close
+
+    @staticmethod
+    def of(config: NodeConfig) -> "ServerLimits":
+        """Take the limits from a node's configuration."""
+        return ServerLimits(
+            request_bytes_max=config.integer("socket.request.max.bytes"),
+            queued_bytes_max=config.integer("queued.max.request.bytes"),
+            idle_ms_max=config.integer("connections.max.idle.ms"),
+        )
+
+
+class Progress(Enum):
+    """How far a request's answer is."""
+
+    PENDING = 0
+    READY = 1
+    WRITTEN = 2  # or given up: nothing is owed any more
+
+
+class ServerRequest:
+    """A request that waits for its answer: exactly one of `reply`, `reply_nothing`, `close`."""
+
+    __slots__ = (
+        "_connection",
+        "_frame",
+        "_progress",
+        "amend",
+        "api",
+        "body",
+        "client_id",
+        "connection_id",
+        "correlation_id",
+        "peer_host",
+        "size_bytes",
+        "version",
+    )
+
+    def __init__(self, connection: "ServerConnection", api: Api, start: RequestStart, frame: memoryview) -> None:
+        self.body: Any
+        self.client_id, self.body = decode_rest(api, start.version, frame)
+        self.api = api
+        self.version = start.version
+        self.correlation_id = start.correlation_id
+        self.size_bytes = len(frame)
+        self.peer_host = connection.peer_host
+        self.connection_id = connection.connection_id
+        self._connection = connection
+        self._frame = b""
+        self._progress = Progress.PENDING
+        self.amend: Callable[[msgspec.Struct], msgspec.Struct] | None = None  # what of it was refused beforehand
+
+    @property
+    def is_answered(self) -> bool:
+        """Tell whether nothing is owed any more."""
+        return self._progress is not Progress.PENDING
+
+    def reply(self, body: msgspec.Struct) -> None:
+        """Answer; after the connection is lost it does nothing."""
+        if self.amend is not None:
+            body = self.amend(body)
+        self._finish(encode_response(self.api, self.version, self.correlation_id, body))
+
+    def reply_nothing(self) -> None:
+        """Answer nothing, as a produce with acks=0 wants it; unless something of it was refused: nobody would hear."""
+        if self.amend is not None:
+            self.close(f"a part of {self.api.name} was refused")
+        else:
+            self._finish(b"")
+
+    def close(self, reason: str) -> None:
+        """Close the connection instead of answering."""
+        if self._progress is Progress.PENDING:
+            self._connection.refuse(reason)
+
+    def _finish(self, frame: bytes) -> None:
+        if self._progress is Progress.WRITTEN:
+            return  # the connection is gone
+        assert self._progress is Progress.PENDING, f"{self.api.name} was answered twice"
+        self._progress = Progress.READY
+        self._frame = frame
+        self._connection.answered(len(frame))
+
+    def take_frame(self) -> bytes | None:
+        """Return the answer's bytes once it is there; the body is let go."""
+        if self._progress is Progress.PENDING:
+            return None
+        self._progress = Progress.WRITTEN
+        self.body = None
+        return self._frame
+
+    def give_up(self) -> None:
+        """Owe nothing any more."""
+        self._progress = Progress.WRITTEN
+        self.body = None
+
+
+class Server:
+    """All connections of one listener, and what they hold together."""
+
+    def __init__(
+        self,
+        world: World,
+        apis: dict[Api, VersionRange],
+        handler: Handler,
+        limits: ServerLimits,
+        *,
+        features: Callable[[], ApiVersionsResponse] = ApiVersionsResponse,
+    ) -> None:
+        self.world = world
+        self.apis = apis
+        self.handler = handler
+        self.limits = limits
+        self.features = features  # the feature fields of the ApiVersions answer, as they are now
+        self.connections: dict[int, ServerConnection] = {}
+        self.held_bytes = 0  # of requests that are unfinished or unanswered
+        self.unanswered_bytes = 0
+        self._choked: dict[int, ServerConnection] = {}  # their peers do not read what was answered
+        self._waiting: dict[int, ServerConnection] = {}  # not reading because of `queued_bytes_max`
+        self._unfinished: dict[int, ServerConnection] = {}  # in the middle of a frame, the longest first
+        self._next_id = 0
+        self._listener: Listener | None = None
+
+    async def start(self, endpoint: Endpoint) -> int:
+        """Listen; return the bound port. `OSError` when the address is taken."""
+        self._listener = await self.world.network.listen(endpoint.host, endpoint.port, self._accept)
+        return self._listener.port
+
+    def stop(self) -> None:
+        """Stop listening and close all connections; unanswered requests stay unanswered."""
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self.connections.values()):
+            connection.abort()
+
+    def _accept(self) -> "ServerConnection":
+        self._next_id += 1
+        return ServerConnection(self, self._next_id)
+
+    # memory, all connections together
+
+    def account(self, connection: "ServerConnection") -> None:
+        """Note what a connection holds now, and let go on or hold up whom that concerns."""
+        held_bytes, unanswered_bytes = connection.held_bytes, connection.unanswered_bytes
+        self.held_bytes += held_bytes - connection.noted_held_bytes
+        self.unanswered_bytes += unanswered_bytes - connection.noted_unanswered_bytes
+        connection.noted_held_bytes, connection.noted_unanswered_bytes = held_bytes, unanswered_bytes
+        if held_bytes > unanswered_bytes:
+            self._unfinished.setdefault(connection.connection_id, connection)
+        else:
+            self._unfinished.pop(connection.connection_id, None)
+        if not self._waiting and self.held_bytes <= self.limits.queued_bytes_max:
+            return  # nobody is held up, and nobody has to be
+        favoured = self._may_go_on()
+        if held_bytes == 0 or connection in favoured or self.held_bytes <= self.limits.queued_bytes_max:
+            self._waiting.pop(connection.connection_id, None)
+        else:
+            self._waiting[connection.connection_id] = connection
+        for other in favoured:
+            if self._waiting.pop(other.connection_id, None) is not None:
+                other.go_on()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Answers that slow peers leave in our memory; whoever makes large answers heeds it."""
+        return sum(connection.unsent_bytes for connection in self._choked.values())
+
+    def choke(self, connection: "ServerConnection") -> None:
+        """Note that a peer does not read."""
+        self._choked[connection.connection_id] = connection
+
+    def unchoke(self, connection: "ServerConnection") -> None:
+        """Note that it reads again, or is gone."""
+        self._choked.pop(connection.connection_id, None)
+
+    def is_waiting(self, connection: "ServerConnection") -> bool:
+        """Tell whether a connection must not read because too much is held already."""
+        return connection.connection_id in self._waiting
+
+    def forget(self, connection: "ServerConnection") -> None:
+        """Let go of a closed connection, which was counted as holding nothing."""
+        self.connections.pop(connection.connection_id, None)
+
+    def _may_go_on(self) -> "list[ServerConnection]":
+        if self.held_bytes <= self.limits.queued_bytes_max:
+            return list(self._waiting.values())
+        if self.unanswered_bytes == 0:  # no answer will free memory: the longest unfinished may finish
+            return list(self._unfinished.values())[:1]
+        return []
+
+
+class ServerConnection(asyncio.Protocol):
+    """One connection: its unread bytes, its unanswered requests in order."""
+
+    def __init__(self, server: Server, connection_id: int) -> None:
+        self.connection_id = connection_id
+        self.peer_host = ""
+        self.unanswered_bytes = 0
+        self.noted_held_bytes = 0  # what the server has counted of it
+        self.noted_unanswered_bytes = 0
+        self._server = server
+        self._frames = Frames(server.limits.request_bytes_max)
+        self._pending: deque[ServerRequest] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._closed = False
+        self._reading = True
+        self._writable = True
+        self._handling = False
+        self._unwritten_bytes = 0  # of answers that wait for the end of the requests in hand
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._active_ns = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of requests that are unfinished or unanswered."""
+        return 0 if self._closed else self._frames.held_bytes + self.unanswered_bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of answers that wait in this process for the peer to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._server.limits.reply_buffer_bytes_max)
+        peer = transport.get_extra_info("peername")
+        self.peer_host = str(peer[0]) if peer else ""
+        self._server.connections[self.connection_id] = self
+        self._active_ns = self._server.world.clock.now_ns()
+        self._watch_idleness(self._server.limits.idle_ms_max)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes and hand out the requests that are whole."""
+        if self._closed:
+            return
+        self._active_ns = self._server.world.clock.now_ns()
+        self._frames.feed(data)
+        self._handle_frames()
+
+    def pause_writing(self) -> None:
+        """Read no more requests while the peer does not read replies."""
+        self._writable = False
+        self._server.choke(self)
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._writable = True
+        self._server.unchoke(self)
+        self._write_answers()
+        self._handle_frames()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of everything."""
+        self._end()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+    # requests
+
+    def go_on(self) -> None:
+        """Read again after memory was freed; not from within whoever freed it."""
+        asyncio.get_running_loop().call_soon(self._handle_frames)
+
+    def _handle_frames(self) -> None:
+        """Hand out whole frames as long as more requests may be pending."""
+        if self._handling:
+            return  # an answer given at once: the loop below goes on
+        self._handling = True
+        try:
+            while self._frames.held_bytes and not self._closed and self._has_room():
+                frame = self._frames.next_frame()
+                if frame is None:
+                    self._refuse_unknown_api()
+                    break
+                self._handle_frame(frame)
+        except MalformedMessage as problem:
+            self.refuse(str(problem))
+        finally:
+            self._handling = False
+        self._write_answers()
+        self._server.account(self)
+        self._adjust_reading()
+
+    def _has_room(self) -> bool:
+        """Tell whether one more request may be taken; answers that only wait to be written make room."""
+        if self._may_take_requests():
+            return True
+        self._write_answers()
+        return self._may_take_requests()
+
+    def _may_take_requests(self) -> bool:
+        return self._writable and len(self._pending) < self._server.limits.pending_requests_max
+
+    def _handle_frame(self, frame: memoryview) -> None:
+        start = request_start(frame)
+        api = _api(start.api_key)
+        offered = self._server.apis.get(api)
+        if offered is None or not offered.first <= start.version <= offered.last:
+            if api is not Api.API_VERSIONS:
+                raise MalformedMessage(f"{api.name} version {start.version} is not offered here")
+            self._write_now(encode_response(Api.API_VERSIONS, 0, start.correlation_id, self._api_versions_refused()))
+            return
+        request = ServerRequest(self, api, start, frame)
+        self._pending.append(request)
+        self.unanswered_bytes += request.size_bytes
+        if api is Api.API_VERSIONS:
+            request.reply(self._api_versions(request.version))
+        else:
+            self._server.handler(request)
+
+    def _refuse_unknown_api(self) -> None:
+        """Look at the beginning of an unfinished frame: no need to wait for the rest of garbage."""
+        beginning = self._frames.beginning(REQUEST_START_BYTES)
+        if beginning is None:
+            return
+        api = _api(request_start(beginning).api_key)
+        if api not in self._server.apis:
+            raise MalformedMessage(f"{api.name} is not offered here")
+
+    # answers
+
+    def answered(self, size_bytes: int) -> None:
+        """Write what can be written, in the order of the requests.
+
+        Small answers to requests that came in one piece of bytes leave in one piece: a system call
+        costs more than a whole produce of one record.
+        """
+        self._unwritten_bytes += size_bytes
+        if self._handling and self._unwritten_bytes < UNWRITTEN_BYTES_MAX:
+            return
+        self._write_answers()
+        if not self._handling:
+            self._handle_frames()
+
+    def _write_answers(self) -> None:
+        self._unwritten_bytes = 0
+        if not self._pending:
+            return
+        frames = []
+        freed = 0
+        while self._writable and self._pending:
+            frame = self._pending[0].take_frame()
+            if frame is None:
+                break
+            freed += self._pending.popleft().size_bytes
+            if frame:
+                frames.append(frame)
+        if not freed:
+            return
+        self._active_ns = self._server.world.clock.now_ns()
+        if frames and self._transport is not None:
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        self.unanswered_bytes -= freed
+
+    def _write_now(self, frame: bytes) -> None:
+        """Answer a request that could not be read; only as the first request of a connection this keeps the order."""
+        self._write_answers()
+        if self._pending:
+            raise MalformedMessage("ApiVersions of an unknown version behind other requests")
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def _api_versions(self, version: int) -> ApiVersionsResponse:
+        answer = self._server.features()
+        supported = answer.supported_features
+        if version <= LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO:
+            supported = [_without_level_zero(feature) for feature in supported]
+        return msgspec.structs.replace(answer, api_keys=self._offered(), supported_features=supported)
+
+    def _api_versions_refused(self) -> ApiVersionsResponse:
+        return ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=self._offered())
+
+    def _offered(self) -> list[ApiVersion]:
+        finalized = {one.name for one in self._server.features().finalized_features if one.max_version_level > 0}
+        return [
+            ApiVersion(api_key=api, min_version=versions.first, max_version=versions.last)
+            for api, versions in sorted(self._server.apis.items())
+            if api not in FEATURE_OF or FEATURE_OF[api] in finalized
+        ]
+
+    # reading, closing
+
+    def _adjust_reading(self) -> None:
+        if self._closed or self._transport is None:
+            return
+        wanted = self._may_take_requests() and not self._server.is_waiting(self)
+        if wanted and not self._reading:
+            self._transport.resume_reading()
+        elif self._reading and not wanted:
+            self._transport.pause_reading()
+        self._reading = wanted
+
+    def refuse(self, reason: str) -> None:
+        """Close, and say why."""
+        if not self._closed:
+            self._write_answers()
+            self._server.world.journal.log("warning", f"closed connection from {self.peer_host}: {reason}")
+            self.drop()
+
+    def drop(self) -> None:
+        """Close without a word; answers that are written already still leave, if the peer reads them soon."""
+        self._end()
+        if self._transport is not None:
+            self._transport.close()
+            # A peer that never reads would keep the descriptor, and the answers, for ever.
+            farewell_ms = self._server.limits.farewell_ms
+            self._idle_timer = asyncio.get_running_loop().call_later(farewell_ms / 1000, self._transport.abort)
+
+    def abort(self) -> None:
+        """Close at once; what the peer has not read is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end()
+
+    def _end(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._server.unchoke(self)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for request in self._pending:
+            request.give_up()
+        self._pending.clear()
+        self.unanswered_bytes = 0
+        self._server.account(self)
+        self._server.forget(self)
+
+    def _watch_idleness(self, delay_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle_timer = loop.call_later(delay_ms / 1000, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        idle_ms = (self._server.world.clock.now_ns() - self._active_ns) // 1_000_000
+        limit_ms = self._server.limits.idle_ms_max
+        if self._pending and self._writable:
+            self._watch_idleness(limit_ms)  # it waits for us
+        elif idle_ms < limit_ms:
+            self._watch_idleness(limit_ms - idle_ms)
+        else:
+            self._server.world.journal.log("debug", f"closed idle connection from {self.peer_host}")
+            self.abort()
+
+
+def _api(key: int) -> Api:
+    api = APIS.get(key)
+    if api is None:
+        raise MalformedMessage(f"unknown api key {key}")
+    return api
+
+
+def _without_level_zero(feature: SupportedFeatureKey) -> SupportedFeatureKey:
+    return msgspec.structs.replace(feature, min_version=max(1, feature.min_version))

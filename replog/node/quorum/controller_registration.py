@@ -1,0 +1,101 @@
+"""A controller's registration with whoever is active: where it listens and which features it supports (KIP-919).
+
+The committed metadata is compared with what this process is; what differs is told until it does not, so that no answer has
+to be trusted and a controller that forgot is told again. The active controller tells itself without a connection.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.metadata.features import SUPPORTED
+from replog.metadata.image import Image
+from replog.metadata.state import CONTROLLERS_LEVEL
+from replog.node.net.controller_link import ControllerLink, NoController
+from replog.node.tasks import Tasks
+from replog.ports import World
+from replog.types import NodeId
+from replog.wire.apis import Api
+from replog.wire.messages import controller_registration as m
+
+LISTENER: Final = "CONTROLLER"
+TIMEOUT_MS: Final = 2_000
+PAUSE_MS: Final = 500  # for the metadata to come back, or before the next try
+
+
+class ControllerRegistration:
+    """Keeps one controller's committed registration true."""
+
+    def __init__(
+        self,
+        world: World,
+        tasks: Tasks,
+        link: ControllerLink,
+        *,
+        node_id: NodeId,
+        incarnation: UUID,
+        endpoint: Endpoint,
+        image: Callable[[], Image],
+        tell_ourselves: Callable[[m.ControllerRegistrationRequest], "asyncio.Future[Any] | None"],
+    ) -> None:
+        """`tell_ourselves`: hand the request to this very node, if it is the active controller; None if it is not."""
+        self.world = world
+        self.tasks = tasks
+        self.link = link
+        self.node_id = node_id
+        self.image = image
+        self.tell_ourselves = tell_ourselves
+        self.request = m.ControllerRegistrationRequest(
+            controller_id=node_id,
+            incarnation_id=incarnation,
+            listeners=[m.Listener(name=LISTENER, host=endpoint.host, port=endpoint.port)],
+            features=[
+                m.Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
+                for name, levels in sorted(SUPPORTED.items())
+            ],
+        )
+        self._is_telling = False
+        self._last_words = ""
+
+    def look(self) -> None:
+        """Tell who we are if the metadata does not know: something was committed, or somebody else leads."""
+        if not self._is_telling and not self._is_known():
+            self._is_telling = True
+            self.tasks.start(self._tell())
+
+    def _is_known(self) -> bool:
+        image = self.image()
+        if image.metadata_version < CONTROLLERS_LEVEL:
+            return True  # nobody wants to know
+        known = image.controllers.get(self.node_id)
+        return known is not None and known.incarnation_id == self.request.incarnation_id
+
+    async def _tell(self) -> None:
+        while not self._is_known():
+            answer = await self._ask()
+            if answer is not None:
+                self._complain(answer)
+            if not self._is_known():
+                await asyncio.sleep(PAUSE_MS / 1000)
+        self._is_telling = False
+
+    def _complain(self, answer: m.ControllerRegistrationResponse) -> None:
+        words = f"{answer.error_code.name} {answer.error_message or ''}".rstrip()
+        if answer.error_code not in (Error.NONE, Error.NOT_CONTROLLER) and words != self._last_words:
+            self._last_words = words
+            self.world.journal.log("warning", f"registration of this controller: {words}")
+
+    async def _ask(self) -> Any | None:
+        own = self.tell_ourselves(self.request)
+        if own is not None:
+            return await own
+        try:
+            answer = await self.link.send(Api.CONTROLLER_REGISTRATION, self.request, timeout_ms=TIMEOUT_MS)
+        except NoController:
+            return None
+        if answer.error_code is Error.NOT_CONTROLLER:
+            self.link.drop()
+        return answer

@@ -1,0 +1,263 @@
+"""From committed metadata to hosted replicas: who appears, changes role, gets new settings, goes (SPEC 3.1).
+
+Nothing is acted upon before this broker's own registration is visible in the image: only then does the image tell of the
+present (see `replog.broker.metadata`). From then on every committed batch is acted upon when it comes.
+
+What is done for a partition follows from the image as it is then, so a broker that falls behind catches up with the present.
+Partitions are independent: much at once is done in slices, and heartbeats, fetches and clients go on in between. New logs
+come last, many together: their files are laid down in the background, and who asks for them meanwhile is told to ask again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+from replog.broker.metadata import Assigned, BrokerMetadata, Change, Removed
+from replog.broker.partition import Partition
+from replog.broker.topic_settings import TopicSettings
+from replog.config import NodeConfig
+from replog.metadata.state import LOST, MIGRATING, UNASSIGNED
+from replog.node.directories.log_directories import LogDirectories, NewLog, StoredLog
+from replog.node.replication.replicas import Replica, Replicas
+from replog.node.tasks import Tasks
+from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicIdPartition, TopicPartition
+
+SLICE_MS: Final = 10  # so long nobody else is served
+NEW_LOGS_MAX: Final = 100  # made in one go
+
+
+class Hosting:
+    """Keeps the hosted replicas as the metadata wants them."""
+
+    def __init__(self, config: NodeConfig, replicas: Replicas, directories: LogDirectories, tasks: Tasks) -> None:
+        self.config = config
+        self.tasks = tasks
+        self.replicas = replicas
+        self.directories = directories
+        self.metadata: BrokerMetadata = replicas.metadata
+        self.world = replicas.world
+        self.settings = TopicSettings(config.values)
+        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.has_begun = False
+        self.on_hosted: Callable[[Replica], None] | None = None  # told of each whose metadata changed
+        self.on_deleted: Callable[[Iterable[str]], None] | None = None  # told of topics, before anything is done
+        self._earlier: dict[
+            TopicIdPartition, None
+        ] = {}  # partitions of former lives, kept while a directory is offline
+        self._due: dict[TopicIdPartition, None] = {}  # to be looked at
+        self._new: dict[TopicIdPartition, None] = {}  # to be created
+        self._is_working = False
+
+    def update(self) -> None:
+        """Act upon what changed since the last call."""
+        is_history = not self.has_begun
+        if is_history:
+            if not self._knows_this_life():
+                return
+            self._begin()
+        change = self.metadata.take_change()
+        if change is None:
+            return
+        if is_history:
+            change.deleted.clear()  # groups may have committed offsets of others of these names since
+        self._apply(change)
+
+    def _knows_this_life(self) -> bool:
+        registered = self.metadata.image.brokers.get(self.replicas.node_id)
+        return registered is not None and registered.epoch == self.broker_epoch != NO_BROKER_EPOCH
+
+    def _begin(self) -> None:
+        """Act for the first time: whatever the image holds is new, whatever it does not hold is stray."""
+        self.has_begun = True
+        assigned = {self._name(key): key for key in self.metadata.assigned()}
+        if self.directories.offline:
+            self._earlier = dict.fromkeys(assigned.values())
+        for name in list(self.directories.logs):
+            key = assigned.get(name)
+            self.directories.choose(name, None if key is None else key.topic_id)
+            if name in self.directories.logs and not self._belongs(name, assigned.get(name)):
+                self._put_aside(name)
+        self._act(assigned.values())
+
+    def _put_aside(self, name: TopicPartition) -> None:
+        directory = self.directories.logs[name].directory
+        try:
+            self.directories.put_aside(name)
+        except OSError as problem:
+            self.directories.fail(directory, problem)
+
+    def _belongs(self, name: TopicPartition, key: TopicIdPartition | None) -> bool:
+        # A log without an id was created by a life that ended before it could write one down: it is empty.
+        return key is not None and self.directories.logs[name].log.topic_id in (None, key.topic_id)
+
+    def _apply(self, change: Change) -> None:
+        if change.deleted and self.on_deleted is not None:
+            self.on_deleted(change.deleted.values())
+        self._apply_settings(change)
+        self._act(change.partitions)
+        if change.brokers:
+            now_ms = self.world.clock.now_ms()
+            for replica in self.replicas:
+                if replica.partition.leadership is not None:
+                    self.replicas.perform(replica, list(replica.partition.leadership.on_brokers(now_ms)))
+
+    def _apply_settings(self, change: Change) -> None:
+        now_ms = self.world.clock.now_ms()
+        for topic in list(self.replicas.by_topic) if change.topics is None else change.topics:
+            if topic not in self.metadata.image.topics_by_name:
+                continue
+            for replica in list(self.replicas.by_topic.get(topic, {}).values()):
+                minimum = self.settings.min_insync_replicas(self.metadata.image, topic)
+                self.replicas.perform(replica, replica.partition.on_min_insync_replicas(minimum, now_ms))
+                replica.partition.log.settings = self.settings.of_log(self.metadata.image, topic)
+                self.replicas.flushed(replica)  # perhaps less has to be durable now
+                self.replicas.grew(replica)  # perhaps more
+
+    def _act(self, keys: Iterable[TopicIdPartition]) -> None:
+        """Look at these partitions, at once as far as a slice of time goes."""
+        self._due.update(dict.fromkeys(keys))
+        self._work_a_slice()
+        if (self._due or self._new) and not self._is_working:
+            self._is_working = True
+            self.tasks.start(self._work())
+
+    async def _work(self) -> None:
+        """Do what is left, roles before new logs."""
+        while self._due or self._new:
+            if self._due:
+                await asyncio.sleep(0)
+                self._work_a_slice()
+            else:
+                keys = list(islice(self._new, NEW_LOGS_MAX))
+                for key in keys:
+                    del self._new[key]
+                await self._create(keys)
+        self._is_working = False
+
+    def _work_a_slice(self) -> None:
+        end_ms = self.world.clock.now_ms() + SLICE_MS
+        while self._due and self.world.clock.now_ms() < end_ms:
+            key = next(iter(self._due))
+            del self._due[key]
+            match self.metadata.action(key):
+                case Assigned() as assigned if self._is_lost(assigned):
+                    self.replicas.offline.setdefault(key, self._lost_directory(key))
+                case Assigned() as assigned if not self._is_here(assigned):
+                    self._new[key] = None
+                case Assigned() as assigned:
+                    self._assign(assigned)
+                case Removed():
+                    self._remove(key)
+
+    def _is_here(self, assigned: Assigned) -> bool:
+        if self.replicas.find_by_id(*assigned.key) is not None:
+            return True
+        stored = self.directories.find(assigned.name)
+        return stored is not None and stored.log.topic_id in (None, assigned.key.topic_id)
+
+    def _lost_directory(self, key: TopicIdPartition) -> UUID:
+        """Return what to tell the controller: where it thinks that the replica lies, or that this was lost."""
+        partition = self.metadata.image.partition(*key)
+        directory = UNASSIGNED if partition is None else partition.directory_of(self.replicas.node_id)
+        return LOST if directory in (UNASSIGNED, MIGRATING) else directory
+
+    def _is_lost(self, assigned: Assigned) -> bool:
+        """Tell whether the replica lies in a directory that is offline, or may: then there must not be an empty one.
+
+        Where nobody has said in which directory it lies, one from an earlier life that counts as in sync may be full.
+        """
+        if not self.directories.offline or self._is_here(assigned):
+            return False
+        if assigned.key in self.replicas.offline:
+            return True
+        node = self.replicas.node_id
+        partition = self.metadata.image.partition(*assigned.key)
+        assert partition is not None
+        directory = partition.directory_of(node)
+        if directory in (UNASSIGNED, MIGRATING):
+            return assigned.key in self._earlier and node in (*partition.isr, *partition.elr)
+        return directory not in self.directories.online_ids
+
+    async def _create(self, keys: list[TopicIdPartition]) -> None:
+        """Make new logs together, then give each the role that it has by then."""
+        actions = self.metadata.actions(keys)
+        wanted = [action for action in actions if isinstance(action, Assigned) and not self._is_here(action)]
+        await self.directories.prepare([self._new_log(assigned) for assigned in wanted])
+        for key, name, _ in wanted:
+            match self.metadata.action(key):
+                case Assigned() as assigned:
+                    self._assign(assigned)
+                case Removed():
+                    self.directories.drop_prepared(name)
+            if self._due:
+                self._work_a_slice()
+            await asyncio.sleep(0)
+
+    def _new_log(self, assigned: Assigned) -> NewLog:
+        leads = assigned.state.leader == self.replicas.node_id
+        return NewLog(assigned.name, assigned.key.topic_id, assigned.state.leader_epoch if leads else None)
+
+    def _assign(self, assigned: Assigned) -> None:
+        replica = self.replicas.find_by_id(*assigned.key)
+        if replica is None:
+            try:
+                replica = self._host(assigned)
+            except OSError as problem:
+                self.directories.fail_directory_of(assigned.name, problem)
+                return
+        clock = self.world.clock
+        effects = replica.partition.on_metadata(
+            assigned.state, broker_epoch=self.broker_epoch, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()
+        )
+        self.replicas.perform(replica, effects)
+        if self.on_hosted is not None:
+            self.on_hosted(replica)
+
+    def _host(self, assigned: Assigned) -> Replica:
+        stored = self._stored(assigned)
+        partition = Partition(
+            name=assigned.name,
+            topic_id=assigned.key.topic_id,
+            node_id=self.replicas.node_id,
+            log=stored.log,
+            high_watermark=stored.high_watermark,
+            brokers=self.metadata.brokers,
+            lag_ms_max=self.config.integer("replica.lag.time.max.ms"),
+            refuses_while_recovering=self.config.text("leader.recovery") != "off",
+        )
+        partition.disk_failed = lambda problem: self.directories.fail_directory_of(
+            assigned.name, problem, partition.log
+        )
+        partition.verifies_transactions = self.config.flag("transaction.partition.verification.enable")
+        partition.min_insync_replicas = self.settings.min_insync_replicas(self.metadata.image, assigned.name.topic)
+        replica = Replica(assigned.key, partition)
+        self.replicas.add(replica)
+        return replica
+
+    def _stored(self, assigned: Assigned) -> StoredLog:
+        settings = self.settings.of_log(self.metadata.image, assigned.name.topic)
+        stored = self.directories.find(assigned.name)
+        if stored is None:
+            stored = self.directories.create(assigned.name, settings)
+        stored.log.settings = settings
+        if stored.log.topic_id is None:
+            stored.log.assign_topic_id(assigned.key.topic_id)
+        return stored
+
+    def _remove(self, key: TopicIdPartition) -> None:
+        self.replicas.offline.pop(key, None)
+        replica = self.replicas.find_by_id(*key)
+        if replica is None:
+            return
+        self.replicas.remove(replica)
+        stored = self.directories.find(replica.name)
+        if stored is not None:
+            try:
+                self.directories.delete(replica.name)
+            except OSError as problem:
+                self.directories.fail(stored.directory, problem)
+
+    def _name(self, key: TopicIdPartition) -> TopicPartition:
+        return TopicPartition(self.metadata.image.topics[key.topic_id].name, key.partition)

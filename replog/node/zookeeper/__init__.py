@@ -1,0 +1,1 @@
+"""Brokers and controllers of ZooKeeper mode."""

@@ -1,0 +1,444 @@
+"""A broker of ZooKeeper mode: registered by an ephemeral znode, told by a controller what it hosts (KIP-380; SPEC 3.12).
+
+Logs, partitions, fetchers, coordinators and everything clients see are those of KRaft mode (`Broker`). What differs is how
+a broker lives: a session instead of heartbeats, control requests instead of a metadata log. Every broker also stands for
+election as controller (`ControllerSeat`).
+
+Control requests are carried out one after another in the order they came. Clients are answered once the controller has said
+what the cluster looks like: before that, this broker would tell them the past.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from replog.broker.isr import PartitionState
+from replog.config import Endpoint, NodeConfig
+from replog.controller.authorization import May, allow_all
+from replog.controller.events import Probe
+from replog.errors import Error
+from replog.metadata import records as r
+from replog.metadata.state import TOPIC_RESOURCE
+from replog.node.api.cluster import ClusterApi
+from replog.node.broker import Broker, BrokerFailed
+from replog.node.directories.log_directories import NoDirectory
+from replog.node.net.controller_link import NoController
+from replog.node.net.server import Server, ServerLimits, ServerRequest
+from replog.node.zookeeper.controller import ControllerSeat, persistent_nodes, read_all, read_configs
+from replog.node.zookeeper.hosting import AssignedHosting
+from replog.ports import World, ZooKeeper, ZooKeeperListener
+from replog.types import BrokerEpoch, NodeId, TopicPartition
+from replog.wire.apis import ZOOKEEPER_BROKER_APIS, Api
+from replog.wire.messages import controlled_shutdown as cs
+from replog.wire.messages import leader_and_isr as li
+from replog.wire.messages import update_metadata as um
+from replog.zookeeper import paths, registration, znodes
+from replog.zookeeper.broker import Answer, Assign, ControlledBroker, GiveUp, KeepOnly, Rename, topics_without_id
+from replog.zookeeper.operations import (
+    ConnectionLoss,
+    Create,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    Unreachable,
+    Watched,
+    ZooKeeperError,
+)
+from replog.zookeeper.registration import Found
+from replog.zookeeper.znodes import BrokerZnode, ClusterIdZnode, encoded
+
+OpenZooKeeper = Callable[[World, NodeConfig, ZooKeeperListener], ZooKeeper]
+
+RETRY_MS: Final = 100
+CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
+CONTROLLER_APIS: Final = frozenset({Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN, Api.ALLOCATE_PRODUCER_IDS})
+PEERS: Final = ("broker-", "controller-")  # how nodes call themselves
+LOST_SESSIONS_OF_OTHERS: Final = 2  # so many session time-outs may a former life's registration outlive it
+
+
+class ZooKeeperUnusable(BrokerFailed):
+    """There is no ZooKeeper to work with, or not ours; the message says which and why."""
+
+
+class ZooKeeperUnreachable(ZooKeeperUnusable):
+    """No server answered in time."""
+
+
+class ZooKeeperBroker(Broker):
+    """One broker process in ZooKeeper mode."""
+
+    def __init__(
+        self, world: World, config: NodeConfig, open_zookeeper: OpenZooKeeper, *, may: May = allow_all
+    ) -> None:
+        super().__init__(world, config, may=may)
+        self.zookeeper = open_zookeeper(world, config, self)
+        self.seat = ControllerSeat(world, config, self.zookeeper, self.tasks)
+        self.assigned = AssignedHosting(config, self.replicas, self.directories, self.tasks)
+        self.hosting = self.assigned
+        self.hosting.on_deleted = self.coordinators.topics_deleted
+        self.control = ControlledBroker(self.metadata, self._state_of, self._topic_id_of)
+        self.proposals.version = self.seat.protocol.of(Api.ALTER_PARTITION)
+        self.fetching.tells_epoch = False
+        cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
+        self.gate = cluster.gate
+        self.handlers = self._handlers(cluster)
+        self.server = Server(
+            world, ZOOKEEPER_BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features
+        )
+        self._early: list[ServerRequest] = []
+        self._control_requests: deque[ServerRequest] = deque()
+        self._control_came = asyncio.Event()
+        self._configured: dict[str, None] = {}
+        self._configs_changed = False
+        self._session = asyncio.Event()
+        self._registered_session = 0
+        self._is_registered = asyncio.Event()
+        self._is_stopping = False
+
+    # --- life ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Reach ZooKeeper, open the logs, register; what is hosted comes with the first control requests.
+
+        `ZooKeeperUnusable` (or `DamagedZnode`) says in one line why that cannot be.
+        """
+        await self._reach_zookeeper()
+        self._open_directories()
+        self.world.journal.event("start", node=self.config.node_id, role="broker", incarnation=str(self.incarnation))
+        await self._read_configs()
+        await self.server.start(self.config.listener)
+        self.is_serving = True
+        self._start_timers()
+        self.tasks.start(self._carry_out_control_requests())
+        self.tasks.start(self.seat.run())
+        await self._be_registered()
+        self.tasks.start(self._keep_registered())
+
+    def _open_directories(self) -> None:
+        """Open the logs; from now on the broker ends with the first directory that fails.
+
+        Heartbeats, which tell a controller of KRaft mode which replicas are lost, there are none (nor have we Kafka's
+        `/log_dir_event_notification`): only a session that ends moves leaderships. And whoever hosted without a directory
+        what lies in it would begin with an empty log that counts as in sync. `NoDirectory` says which one failed.
+        """
+        self.directories.open()
+        for path, problem in self.directories.offline.items():
+            raise NoDirectory(f"{path}: {problem}; in ZooKeeper mode all log directories are needed")
+        self.failures.needs_all = True
+        self.directories.on_failure = self.failures.on_failure
+
+    async def stop(self) -> None:
+        """Hand leaderships over, stop serving, close the logs in order, end the session last (SPEC 3.11.4)."""
+        self._is_stopping = True
+        await self._take_leave()
+        self.seat.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        self.fetching.stop()
+        self.flushing.stop()
+        self.server.stop()
+        self.coordinators.stop()
+        self.replicas.close()
+        self.tasks.cancel()
+        self.link.drop()
+        self._note_high_watermarks()
+        self.directories.close_in_order(self.hosting.broker_epoch)
+        await self.zookeeper.close()
+        self.world.journal.event("stop", node=self.config.node_id, role="broker")
+
+    async def _take_leave(self) -> None:
+        """Ask the controller to be relieved; by whatever epoch is registered when it is asked (KIP-380)."""
+        deadline_ms = self.world.clock.now_ms() + self.config.integer("controlled.shutdown.timeout.ms")
+        version = self.seat.protocol.of(Api.CONTROLLED_SHUTDOWN)
+        while (left_ms := deadline_ms - self.world.clock.now_ms()) > 0:
+            body = cs.ControlledShutdownRequest(
+                broker_id=self.config.node_id, broker_epoch=self.control.standing.broker_epoch
+            )
+            with contextlib.suppress(NoController):
+                timeout_ms = min(left_ms, max(1_000, self.config.integer("controlled.shutdown.timeout.ms") // 3))
+                answer = await self.link.send(Api.CONTROLLED_SHUTDOWN, body, version=version, timeout_ms=timeout_ms)
+                if answer.error_code is Error.NONE and not answer.remaining_partitions:
+                    return
+                if answer.error_code is Error.NOT_CONTROLLER:
+                    self.link.drop()
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    # --- ZooKeeper -----------------------------------------------------------------------
+
+    async def _reach_zookeeper(self) -> None:
+        """Have a session, and see that what is there is a cluster's and this one's."""
+        where = self.config.text("zookeeper.connect")
+        timeout_ms = self.config.integer("zookeeper.connection.timeout.ms")
+        try:
+            await self.zookeeper.connect(timeout_ms)
+            await self._prepare_znodes()
+        except Unreachable:
+            raise ZooKeeperUnreachable(f"no ZooKeeper server of {where} answered within {timeout_ms} ms") from None
+        except (ConnectionLoss, SessionExpired) as problem:
+            raise ZooKeeperUnreachable(f"ZooKeeper at {where} was lost again: {type(problem).__name__}") from None
+        except NoNode:
+            chroot = "".join(where.partition("/")[1:]) or "/"
+            message = f"the chroot {chroot} of zookeeper.connect={where} does not exist: create it"
+            raise ZooKeeperUnusable(message) from None
+        except ZooKeeperError as problem:
+            message = f"ZooKeeper at {where} does not let us in: {type(problem).__name__} {problem}"
+            raise ZooKeeperUnusable(message) from None
+
+    async def _prepare_znodes(self) -> None:
+        """Make an empty ensemble a cluster's; refuse another cluster's."""
+        for create in persistent_nodes():
+            with contextlib.suppress(NodeExists):
+                await self.zookeeper.transaction([create])
+        data, _ = await self._cluster_id()
+        found = znodes.decoded(ClusterIdZnode, paths.CLUSTER_ID, data)
+        if found.id != self.config.cluster_id:
+            where = self.config.text("zookeeper.connect")
+            message = f"ZooKeeper at {where} is of cluster {found.id}, this node of {self.config.cluster_id}"
+            raise ZooKeeperUnusable(message)
+
+    async def _cluster_id(self) -> tuple[bytes, object]:
+        data = encoded(ClusterIdZnode(id=self.config.cluster_id))
+        with contextlib.suppress(NodeExists):
+            await self.zookeeper.transaction([Create(path=paths.CLUSTER_ID, data=data)])
+        return await self.zookeeper.get(paths.CLUSTER_ID)
+
+    def on_session(self, state: SessionState) -> None:
+        """Register again in a new session; the znode of the old one is gone."""
+        self.world.journal.log("info", f"ZooKeeper session {state.value}: {self.zookeeper.session_id:#x}")
+        if state is SessionState.EXPIRED:
+            self.world.journal.probe("zookeeper_session_expired")
+        self._session.set()
+        self._configs_changed = True
+        self._control_came.set()
+        self.seat.look_again()
+        self.seat.brokers_changed()
+
+    def on_watch(self, path: str, what: Watched) -> None:
+        """Look at what changed."""
+        if path == paths.CONTROLLER:
+            self.seat.look_again()
+        elif path == paths.BROKER_IDS:
+            self.seat.brokers_changed()
+        elif path == paths.CONFIG_CHANGES:
+            self._configs_changed = True
+            self._control_came.set()
+
+    async def _keep_registered(self) -> None:
+        """Be registered in every session, until the end."""
+        while True:
+            await self._session.wait()
+            self._session.clear()
+            await self._be_registered()
+
+    async def _be_registered(self) -> None:
+        while self._registered_session != self.zookeeper.session_id:
+            try:
+                await self._register_here()
+            except (ConnectionLoss, SessionExpired):
+                await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _register_here(self) -> None:
+        znode = registration.broker_znode(
+            self.config.advertised,
+            rack=self.config.text("broker.rack") or None,
+            incarnation=str(self.incarnation),
+            wall_ms=self.world.clock.wall_ms(),
+        )
+        session_id = self.zookeeper.session_id
+        patience_ms = LOST_SESSIONS_OF_OTHERS * self.config.integer("zookeeper.session.timeout.ms")
+        deadline_ms = self.world.clock.now_ms() + patience_ms
+        while (epoch := await self._try_to_register(znode)) is None:
+            if self.world.clock.now_ms() > deadline_ms:
+                self.world.journal.probe("duplicate_registration_refused")
+                raise ZooKeeperUnusable(
+                    f"broker id {self.config.node_id} is registered by another living broker "
+                    f"({paths.broker(self.config.node_id)} is still there after {patience_ms} ms)"
+                )
+            await asyncio.sleep(RETRY_MS / 1000)
+        if session_id == self.zookeeper.session_id:
+            self._registered_as(epoch, session_id)
+
+    async def _try_to_register(self, znode: BrokerZnode) -> BrokerEpoch | None:
+        try:
+            return registration.epoch_of(
+                await self.zookeeper.transaction(registration.transaction(self.config.node_id, znode))
+            )
+        except NodeExists:
+            stat = await self.zookeeper.exists(paths.broker(self.config.node_id))
+        if stat is None or registration.whose(stat, self.zookeeper.session_id) is not Found.OURS:
+            return None
+        return BrokerEpoch(stat.czxid)  # we did, and the answer was lost
+
+    def _registered_as(self, epoch: BrokerEpoch, session_id: int) -> None:
+        previous = self.hosting.broker_epoch
+        self._registered_session = session_id
+        self._is_registered.set()
+        self.control.registered(epoch)
+        self.hosting.broker_epoch = epoch
+        self.proposals.broker_epoch = epoch
+        for replica in self.replicas:
+            if replica.partition.leadership is not None:
+                replica.partition.leadership.broker_epoch = epoch
+        self.fetching.registered(epoch)
+        self.world.journal.log("info", f"registered with broker epoch {epoch}")
+        self.world.journal.event(
+            "registered",
+            node=self.config.node_id,
+            broker_epoch=epoch,
+            previous_broker_epoch=previous if previous >= 0 else self.directories.previous_broker_epoch,
+            incarnation=str(self.incarnation),
+        )
+        self.seat.may_stand = not self._is_stopping
+        self.seat.look_again()
+
+    def _leader(self) -> tuple[NodeId, Endpoint | None]:
+        return self.seat.controller_id, self.seat.endpoint
+
+    # --- configuration -------------------------------------------------------------------
+
+    async def _read_configs(self) -> None:
+        """Take all dynamic configurations there are, and be told of the next change."""
+        self._configs_changed = False
+        try:
+            await self.zookeeper.children(paths.CONFIG_CHANGES, watch=True)
+            found = await read_configs(self.zookeeper)
+        except (ConnectionLoss, SessionExpired):
+            self._configs_changed = True
+            raise
+        image = self.metadata.image
+        records: list[r.MetadataRecord] = []
+        for resource, values in image.configs.items():
+            gone = [name for name in values if name not in found.get(resource, {})]
+            records += [_config(resource, name, None) for name in gone]
+        for resource, values in found.items():
+            if resource[0] == TOPIC_RESOURCE:
+                self._configured[resource[1]] = None
+            for name, value in values.items():
+                if image.configs.get(resource, {}).get(name) != value:
+                    records.append(_config(resource, name, value))
+        self.metadata.replay(list(enumerate(records, start=image.last_offset + 1)))
+        self.hosting.update()
+
+    async def _configure(self, request: ServerRequest) -> None:
+        """Know the settings of topics before the first of their partitions is hosted."""
+        body = request.body
+        topics: list[str] = []
+        if isinstance(body, li.LeaderAndIsrRequest):
+            topics = [each.topic_name for each in body.ungrouped_partition_states]
+            topics += [each.topic_name for each in body.topic_states]
+        while self._configs_changed or any(topic not in self._configured for topic in topics):
+            try:
+                await self._read_configs()
+            except (ConnectionLoss, SessionExpired):
+                if all(topic in self._configured for topic in topics):
+                    break  # what is known is in force until ZooKeeper is back
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            self._configured |= dict.fromkeys(topics)
+        standing = self.control.standing
+        if body.controller_epoch > standing.controller_epoch or body.broker_epoch > standing.broker_epoch:
+            self.control.topic_ids.clear()  # we may have missed what was told before: deletions
+        await self._learn_ids(topics_without_id(body))
+
+    async def _learn_ids(self, topics: list[str]) -> None:
+        """Read the ids of topics that a request of an old version does not tell."""
+        known = self.control.topic_ids
+        missing = [topic for topic in topics if topic not in known]
+        while missing:
+            try:
+                found = await read_all(self.zookeeper, [paths.topic(topic) for topic in missing])
+            except (ConnectionLoss, SessionExpired):
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            for topic in missing:
+                read = found.get(paths.topic(topic))
+                if read is not None and (znode := znodes.topic(topic, read[0])).topic_id:
+                    known[topic] = znode.uuid
+            return
+
+    # --- requests ------------------------------------------------------------------------
+
+    def _handle(self, request: ServerRequest) -> None:
+        if request.api in CONTROL_APIS:
+            if self.gate.admits(request):
+                self._control_requests.append(request)
+                self._control_came.set()
+        elif self.seat.handles(request) and self._is_for_controller(request):
+            if self.gate.admits(request):
+                self.seat.handle(request)
+        elif not self.control.has_metadata and not (request.client_id or "").startswith(PEERS):
+            self._early.append(request)
+        else:
+            super()._handle(request)
+
+    def _is_for_controller(self, request: ServerRequest) -> bool:
+        """Tell who decides here: the controller itself; others pass on what clients ask, never what brokers do."""
+        from_peer = (request.client_id or "").startswith(PEERS)
+        return self.seat.is_active or from_peer or request.api in CONTROLLER_APIS
+
+    async def _carry_out_control_requests(self) -> None:
+        """Do what controllers say, from the first registration on: before it nobody can tell for which life that is."""
+        await self._is_registered.wait()
+        while True:
+            self._control_came.clear()
+            while self._control_requests:
+                request = self._control_requests.popleft()
+                if not request.is_answered:  # its connection may be gone
+                    await self._configure(request)
+                if not request.is_answered:
+                    self._carry_out(request)
+            if self._configs_changed:
+                with contextlib.suppress(ConnectionLoss, SessionExpired):
+                    await self._read_configs()
+                if self._configs_changed:
+                    await asyncio.sleep(RETRY_MS / 1000)
+                    continue
+            await self._control_came.wait()
+
+    def _forget_deleted_topics(self) -> None:
+        """Whoever is created by such a name later has an id and settings of its own, which may have been read too early."""
+        known = self.metadata.image.topics_by_name
+        for of_topics in (self.control.topic_ids, self._configured):
+            for topic in [topic for topic in of_topics if topic not in known]:
+                del of_topics[topic]
+
+    def _carry_out(self, request: ServerRequest) -> None:
+        body = request.body  # the request lets it go with its answer
+        for effect in self.control.handle(body):
+            match effect:
+                case Assign():
+                    self.assigned.assign(effect)
+                case Rename():
+                    self.assigned.rename(effect)
+                case GiveUp():
+                    self.assigned.give_up(effect)
+                case KeepOnly():
+                    self.assigned.keep_only(effect)
+                case Probe():
+                    self.world.journal.probe(effect.name)
+                case Answer():
+                    self.hosting.update()
+                    request.reply(effect.body)
+        if isinstance(body, um.UpdateMetadataRequest):
+            self._forget_deleted_topics()
+        if self.control.has_metadata and self._early:
+            early, self._early = self._early, []
+            for waiting in early:
+                if not waiting.is_answered:  # its connection may be gone
+                    self._handle(waiting)
+
+    def _state_of(self, name: TopicPartition) -> PartitionState | None:
+        replica = self.replicas.find(name)
+        return None if replica is None else replica.partition.state
+
+    def _topic_id_of(self, name: TopicPartition) -> UUID | None:
+        replica = self.replicas.find(name)
+        return None if replica is None else replica.key.topic_id
+
+
+def _config(resource: tuple[int, str], name: str, value: str | None) -> r.ConfigRecord:
+    return r.ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)

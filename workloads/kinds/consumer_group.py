@@ -1,0 +1,118 @@
+"""A group consumes what idempotent workers produce, committing as it goes; members nap, leave and come back.
+
+A member that naps for longer than its session is expelled; then it commits what it had read, from a generation that has
+passed. Every acknowledged record before a committed offset has to have been received by some member.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import GroupSettings, TopicPartition
+from tribunal.workloads.api import (
+    IN_FLIGHT_MAX,
+    Count,
+    Percent,
+    Stage,
+    Worker,
+    WorkerPlan,
+    drawn_seed,
+    idempotent_workers,
+)
+from tribunal.workloads.committed_read import create, read_committed
+from tribunal.workloads.transactor import Member
+
+TOPIC: Final = "consumer-group"
+GROUP: Final = "consumers"
+FIRST_MEMBER: Final = 101
+FEEDERS: Final = 2
+POLL_RECORDS: Final = 100
+POLL_MS: Final = 200
+DRAIN_POLLS: Final = 10
+DELIVERY_TIMEOUT_MS: Final = 10_000
+REQUEST_TIMEOUT_MS: Final = 2_000
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a scenario may say: partitions, records per second, members, how often one naps or leaves."""
+
+    partitions: Count = 4
+    rate: Count = 60
+    members: Count = 3
+    nap_percent: Percent = 3
+    leave_percent: Percent = 1
+    session_timeout_ms: Count = 6_000
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload with every choice made."""
+
+    options: Options
+    feeders: tuple[WorkerPlan, ...]
+    seeds: tuple[str, ...]
+    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
+
+
+def plan(options: Options, random: Random) -> Plan:
+    """Draw everybody's seeds."""
+    seeds = tuple(drawn_seed(random) for _ in range(options.members))
+    return Plan(
+        options=options, feeders=idempotent_workers(FEEDERS, options.partitions, options.rate, random), seeds=seeds
+    )
+
+
+def partitions(chosen: Plan) -> list[TopicPartition]:
+    """Return all partitions."""
+    return [TopicPartition(TOPIC, number) for number in range(chosen.options.partitions)]
+
+
+async def run(stage: Stage, chosen: Plan) -> None:
+    """Produce and consume until told to stop, then consume what is left."""
+    consuming = (_consume(stage, chosen, number) for number in range(len(chosen.seeds)))
+    await asyncio.gather(*(feed(stage, TOPIC, feeder) for feeder in chosen.feeders), *consuming)
+
+
+async def feed(stage: Stage, topic: str, chosen: WorkerPlan) -> None:
+    """Produce to a topic at a rate until told to stop."""
+    worker = Worker(stage, chosen, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, request_timeout_ms=REQUEST_TIMEOUT_MS)
+    random = Random(chosen.seed)
+    try:
+        while not stage.stopping.is_set():
+            if worker.in_flight < IN_FLIGHT_MAX:
+                worker.produce(TopicPartition(topic, random.choice(chosen.partitions)), f"key-{random.randrange(8)}")
+            await asyncio.sleep(random.uniform(0.5, 1.5) / chosen.rate_per_s)
+        await worker.finish(DELIVERY_TIMEOUT_MS)
+    finally:
+        await worker.close()
+
+
+async def _consume(stage: Stage, chosen: Plan, number: int) -> None:
+    options, random = chosen.options, Random(chosen.seeds[number])
+    group = GroupSettings(
+        group=GROUP, topic=TOPIC, isolation="read_committed", session_timeout_ms=options.session_timeout_ms
+    )
+    member = Member(stage, FIRST_MEMBER + number, group)
+    idle = 0
+    try:
+        while not stage.stopping.is_set() or idle < DRAIN_POLLS:
+            polls = await member.poll(POLL_RECORDS, POLL_MS)
+            idle = 0 if polls and not stage.stopping.is_set() else idle + 1
+            if not stage.stopping.is_set() and random.randrange(100) < options.nap_percent:
+                await asyncio.sleep(random.uniform(1.1, 2.5) * options.session_timeout_ms / 1000)
+            await member.commit(polls)
+            if not stage.stopping.is_set() and random.randrange(100) < options.leave_percent:
+                await member.leave()
+    finally:
+        await member.close()
+
+
+async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
+    """Read everything."""
+    return await read_committed(stage, partitions(chosen), timeout_ms)
+
+
+async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
+    """Create the topic."""
+    await create(stage, [TOPIC], chosen.options.partitions, replication_factor)

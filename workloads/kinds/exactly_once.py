@@ -1,0 +1,112 @@
+"""Consume, transform, produce: what a group reads from the input goes to the output in the transaction that commits its offsets.
+
+Workers feed the input. Processors are members of one group with a transactional id each (KIP-447); now and then one naps for
+longer than its session in the middle of a transaction, and what it then commits comes from a generation that has passed.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import GroupSettings, PartitionPoll, TopicPartition
+from tribunal.workloads.api import Count, Percent, Stage, WorkerPlan, drawn_seed, idempotent_workers
+from tribunal.workloads.committed_read import create, read_committed
+from tribunal.workloads.kinds.consumer_group import FEEDERS, feed
+from tribunal.workloads.transactor import Member, Transactor, ends
+
+TOPIC: Final = "exactly-once"
+OUTPUT: Final = "exactly-once-output"
+GROUP: Final = "processors"
+WORKER_CLASS: Final = "transactional"
+FIRST_PROCESSOR: Final = 101
+POLL_RECORDS: Final = 20
+POLL_MS: Final = 200
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a scenario may say: partitions of input and output, records per second, processors, how often one naps."""
+
+    partitions: Count = 3
+    rate: Count = 30
+    processors: Count = 3
+    nap_percent: Percent = 2
+    session_timeout_ms: Count = 6_000
+    transaction_timeout_ms: Count = 5_000
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload with every choice made."""
+
+    options: Options
+    feeders: tuple[WorkerPlan, ...]
+    seeds: tuple[str, ...]
+    delivery_timeout_ms: int = 12_000
+
+
+def plan(options: Options, random: Random) -> Plan:
+    """Draw everybody's seeds."""
+    seeds = tuple(drawn_seed(random) for _ in range(options.processors))
+    return Plan(
+        options=options, feeders=idempotent_workers(FEEDERS, options.partitions, options.rate, random), seeds=seeds
+    )
+
+
+def partitions(chosen: Plan) -> list[TopicPartition]:
+    """Return the partitions of input and output."""
+    numbers = range(chosen.options.partitions)
+    return [TopicPartition(topic, number) for topic in (TOPIC, OUTPUT) for number in numbers]
+
+
+async def run(stage: Stage, chosen: Plan) -> None:
+    """Feed and process until told to stop."""
+    feeding = (feed(stage, TOPIC, feeder) for feeder in chosen.feeders)
+    processing = (_process(stage, chosen, number) for number in range(len(chosen.seeds)))
+    await asyncio.gather(*feeding, *processing)
+
+
+async def _process(stage: Stage, chosen: Plan, number: int) -> None:
+    options, random = chosen.options, Random(chosen.seeds[number])
+    process = FIRST_PROCESSOR + number
+    group = GroupSettings(
+        group=GROUP, topic=TOPIC, isolation="read_committed", session_timeout_ms=options.session_timeout_ms
+    )
+    member = Member(stage, process, group)
+    transactor = Transactor(stage, process, f"processor-{number}", WORKER_CLASS, options.transaction_timeout_ms)
+    try:
+        while not stage.stopping.is_set():
+            polls = [poll for poll in await member.poll(POLL_RECORDS, POLL_MS) if poll.records]
+            if polls and not await _transform(transactor, member, polls, chosen, random):
+                await member.go_back(list(ends(polls)))  # what was not committed is read again
+    finally:
+        await transactor.close()
+        await member.close()
+
+
+async def _transform(
+    transactor: Transactor, member: Member, polls: list[PartitionPoll], chosen: Plan, random: Random
+) -> bool:
+    """Tell whether the input was processed."""
+    options = chosen.options
+    if not await transactor.begin():
+        return False
+    transactor.polled(polls)
+    for poll in polls:
+        output = TopicPartition(OUTPUT, poll.partition.partition)
+        for record in poll.records:
+            transactor.send(output, f"{poll.partition.partition}:{record.log_offset}")
+    if random.randrange(100) < options.nap_percent:
+        await asyncio.sleep(random.uniform(1.1, 2.5) * options.session_timeout_ms / 1000)
+    answered = await transactor.send_offsets(member, ends(polls))
+    return (await transactor.end(commit=answered.outcome == "ok")).outcome == "committed"
+
+
+async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
+    """Read input and output."""
+    return await read_committed(stage, partitions(chosen), timeout_ms)
+
+
+async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
+    """Create the topics."""
+    await create(stage, [TOPIC, OUTPUT], chosen.options.partitions, replication_factor)

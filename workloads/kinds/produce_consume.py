@@ -1,0 +1,279 @@
+"""Produce with acks 0, 1 and all at once while consumers follow; at the end read everything to the end.
+
+Some partitions have one acks level alone, the last two are mixed. acks=all has two classes of workers:
+`idempotent` retries inside librdkafka, `no-retries` is plain, so that errors come through.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import Acks, Admin, PartitionPoll, TopicPartition
+from tribunal.workloads.api import IN_FLIGHT_MAX, Count, Number, Reader, Stage, Worker, WorkerPlan, drawn_seed
+
+TOPIC: Final = "produce-consume"
+FIRST_READER: Final = 901
+OFFSETS_OBSERVER: Final = 951
+FINAL_READER: Final = 999
+POLL_RECORDS: Final = 2_000
+POLL_MS: Final = 200
+OFFSETS_EVERY_MS: Final = 500
+KEY_COUNT: Final = 64
+OUT_OF_RANGE: Final = frozenset({"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"})
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a scenario may say: partitions of the topic, records per second in all, readers."""
+
+    partitions: Count = 6
+    rate: Count = 400
+    readers: Number = 2
+    delivery_timeout_ms: Count = 8_000
+    request_timeout_ms: Count = 2_500
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload with every choice made."""
+
+    topic: str
+    partitions: int
+    workers: tuple[WorkerPlan, ...]
+    readers: int
+    delivery_timeout_ms: int
+    request_timeout_ms: int
+
+
+# worker class, acks, idempotent, share of the rate in percent
+CLASSES: Final[tuple[tuple[str, Acks, bool, int], ...]] = (
+    ("idempotent", -1, True, 35),
+    ("no-retries", -1, False, 25),
+    ("leader-only", 1, False, 25),
+    ("fire-and-forget", 0, False, 15),
+)
+
+
+def partitions_of(acks: Acks, count: int) -> tuple[int, ...]:
+    """Return where records of this acks level go: partitions of their own and the mixed last two."""
+    mixed = tuple(range(max(0, count - 2), count))
+    own = range(count - len(mixed))
+    wanted = {-1: [p for p in own if p % 4 < 2], 1: [p for p in own if p % 4 == 2], 0: [p for p in own if p % 4 == 3]}
+    return (*wanted[acks], *mixed)
+
+
+def plan(options: Options, random: Random) -> Plan:
+    """Draw the workers' seeds."""
+    workers = tuple(
+        WorkerPlan(
+            process=process,
+            worker_class=worker_class,
+            acks=acks,
+            idempotent=idempotent,
+            partitions=partitions_of(acks, options.partitions),
+            rate_per_s=max(1, options.rate * share // 100),
+            seed=drawn_seed(random),
+        )
+        for process, (worker_class, acks, idempotent, share) in enumerate(CLASSES, start=1)
+    )
+    return Plan(
+        topic=TOPIC,
+        partitions=options.partitions,
+        workers=workers,
+        readers=options.readers,
+        delivery_timeout_ms=options.delivery_timeout_ms,
+        request_timeout_ms=options.request_timeout_ms,
+    )
+
+
+async def run(stage: Stage, chosen: Plan) -> None:
+    """Produce and follow until told to stop; returns when every send's fate is written down."""
+    followers = [_follow(stage, chosen, FIRST_READER + number) for number in range(chosen.readers)]
+    readers = [asyncio.create_task(reader) for reader in (*followers, _observe_offsets(stage, chosen))]
+    try:
+        await asyncio.gather(*(_produce(stage, chosen, worker) for worker in chosen.workers))
+    finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+    for reader in readers:
+        if not reader.cancelled():
+            reader.result()  # it ended by itself, which is a bug of ours
+
+
+async def _produce(stage: Stage, chosen: Plan, worker_plan: WorkerPlan) -> None:
+    worker = Worker(
+        stage,
+        worker_plan,
+        delivery_timeout_ms=chosen.delivery_timeout_ms,
+        request_timeout_ms=chosen.request_timeout_ms,
+    )
+    random = Random(worker_plan.seed)
+    loop = asyncio.get_running_loop()
+    try:
+        due = loop.time()
+        left = worker_plan.records_max
+        while not stage.stopping.is_set():
+            if left == 0:
+                await stage.stopping.wait()
+            elif worker.in_flight < IN_FLIGHT_MAX:
+                left = None if left is None else left - 1
+                number = random.choice(worker_plan.partitions)
+                worker.produce(TopicPartition(chosen.topic, number), f"key-{random.randrange(KEY_COUNT)}")
+            # (Behind by more than a moment: the machine was busy; do not catch up in a burst.)
+            due = max(due + 1 / worker_plan.rate_per_s, loop.time() - 0.1)
+            await asyncio.sleep(max(0.0, due - loop.time()))
+        await worker.finish(chosen.delivery_timeout_ms)
+    finally:
+        await worker.close()
+
+
+async def _follow(stage: Stage, chosen: Plan, process: int) -> None:
+    reader = Reader(stage, process, "tail")
+    admin = stage.clients.admin(f"reader-{process}-offsets")
+    positions = dict.fromkeys(partitions(chosen), 0)
+    try:
+        reader.assign(positions)
+        while True:
+            for poll in await reader.poll(POLL_RECORDS, POLL_MS):
+                if poll.records:
+                    positions[poll.partition] = poll.records[-1].log_offset + 1
+                elif poll.error in OUT_OF_RANGE:
+                    await _stay_in_range(admin, positions, poll)
+                    reader.assign(positions)
+    finally:
+        await reader.close()
+        await admin.close()
+
+
+async def _stay_in_range(admin: Admin, positions: dict[TopicPartition, int], poll: PartitionPoll) -> None:
+    """Move a reader whose position the log no longer has: it is written down, reading goes on."""
+    (offsets,) = await admin.offsets([poll.partition], 2_000)
+    if offsets.latest_offset is not None:
+        positions[poll.partition] = min(positions[poll.partition], offsets.latest_offset)
+
+
+async def _observe_offsets(stage: Stage, chosen: Plan) -> None:
+    """Ask for earliest and latest offsets all the time: latest may never go back (KIP-207)."""
+    admin = stage.clients.admin("offsets-observer")
+    try:
+        while True:
+            await record_offsets(stage, admin, partitions(chosen))
+            await asyncio.sleep(OFFSETS_EVERY_MS / 1000)
+    finally:
+        await admin.close()
+
+
+async def record_offsets(
+    stage: Stage, admin: Admin, wanted: Sequence[TopicPartition], timeout_ms: int = 2_000
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Ask each leader for its offsets and record them; return (earliest, latest) where both are known."""
+    known = {}
+    for offsets in await admin.offsets(wanted, timeout_ms):
+        if offsets.latest_offset is None or offsets.log_start_offset is None:
+            continue
+        known[offsets.partition] = (offsets.log_start_offset, offsets.latest_offset)
+        stage.sink.row(
+            "watermarks",
+            observer=f"client-{OFFSETS_OBSERVER}",
+            source="list_offsets",
+            topic=offsets.partition.topic,
+            partition=offsets.partition.partition,
+            high_watermark=offsets.latest_offset,
+            log_end_offset=offsets.latest_offset,
+            log_start_offset=offsets.log_start_offset,
+            at_ns=stage.now_ns() - offsets.age_ns(),
+        )
+    return known
+
+
+def partitions(chosen: Plan) -> list[TopicPartition]:
+    """Return all partitions of the workload's topic."""
+    return [TopicPartition(chosen.topic, number) for number in range(chosen.partitions)]
+
+
+def written_throughout(chosen: Plan) -> list[TopicPartition]:
+    """Return the partitions that somebody who hears answers writes to as long as the run lasts.
+
+    Who sends with acks=0 does not notice that its leader went silent: such a partition need not make progress.
+    """
+    writers = [worker for worker in chosen.workers if worker.acks != 0 and worker.records_max is None]
+    return [one for one in partitions(chosen) if any(one.partition in worker.partitions for worker in writers)]
+
+
+async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
+    """Read every partition from its start to its end, after everything is quiet; return those not reached.
+
+    A partition's final read is closed by a poll that brought nothing, at its end as its leader states it.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    admin = stage.clients.admin("final-read-offsets")
+    reader = Reader(stage, FINAL_READER, "final")
+    try:
+        ends = await _known_ends(stage, admin, partitions(chosen), deadline)
+        positions = {partition: start for partition, (start, _) in ends.items()}
+        if positions:
+            reader.assign(positions)
+        while loop.time() < deadline and any(positions[p] < ends[p][1] for p in positions):
+            for poll in await reader.poll(POLL_RECORDS, POLL_MS):
+                if poll.records:
+                    positions[poll.partition] = poll.records[-1].log_offset + 1
+        return await _close_final_read(stage, reader, positions, ends) + [
+            p for p in partitions(chosen) if p not in ends
+        ]
+    finally:
+        await reader.close()
+        await admin.close()
+
+
+async def _known_ends(
+    stage: Stage, admin: Admin, wanted: Sequence[TopicPartition], deadline: float
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return (earliest, latest) of the partitions whose leaders tell, and once the latest is behind what was acknowledged.
+
+    With acks=1 a leader answers before its followers have the records, and a member of the ISR may have fetched nothing
+    for seconds: read at once, the last ones would be missing. What a fault took never comes: it is waited for half of
+    the time at most; who judges sees then that it was not read.
+    """
+    loop = asyncio.get_running_loop()
+    settled_by = (loop.time() + deadline) / 2
+    ends: dict[TopicPartition, tuple[int, int]] = {}
+    missing = list(wanted)
+    while True:
+        ends |= await record_offsets(stage, admin, missing)
+        is_early = loop.time() < settled_by
+        missing = [p for p in wanted if p not in ends or (is_early and ends[p][1] <= stage.acknowledged.get(p, -1))]
+        if not missing or loop.time() >= deadline:
+            return ends
+        await asyncio.sleep(POLL_MS / 1000)
+
+
+async def _close_final_read(
+    stage: Stage,
+    reader: Reader,
+    positions: dict[TopicPartition, int],
+    ends: dict[TopicPartition, tuple[int, int]],
+) -> list[TopicPartition]:
+    invoke_ns = stage.now_ns()
+    late = {poll.partition for poll in await reader.poll(POLL_RECORDS, POLL_MS) if poll.records or poll.error}
+    unread = []
+    for partition, (start, end) in ends.items():
+        if positions[partition] < end or partition in late:
+            unread.append(partition)
+            continue
+        closing = PartitionPoll(
+            partition=partition, position=positions[partition], records=[], high_watermark=end, log_start_offset=start
+        )
+        reader.record(closing, invoke_ns)
+    return unread
+
+
+async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
+    """Create the topic."""
+    admin = stage.clients.admin("topic-maker")
+    try:
+        await admin.create_topic(chosen.topic, chosen.partitions, replication_factor, 15_000)
+    finally:
+        await admin.close()

@@ -1,0 +1,95 @@
+"""Transactions that send and poll: each process sends to some partitions and reads what others have committed.
+
+Reading is read_committed with positions of its own; one in five transactions is aborted. The first two processes share a
+transactional id: whoever begins fences the other one.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import PartitionPoll, TopicPartition
+from tribunal.workloads.api import Count, Number, Percent, Reader, Stage, drawn_seed
+from tribunal.workloads.committed_read import create, read_committed
+from tribunal.workloads.transactor import Transactor
+
+TOPIC: Final = "transactions"
+WORKER_CLASS: Final = "transactional"
+RIVALS: Final = 2
+POLL_RECORDS: Final = 50
+POLL_MS: Final = 50
+SENDS_MAX: Final = 3
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a scenario may say: partitions, processes, how many are aborted, what a process rests between two."""
+
+    partitions: Count = 3
+    processes: Count = 4
+    aborted_percent: Percent = 20
+    rest_ms: Number = 100
+    rival_rest_ms: Number = 2_000
+    transaction_timeout_ms: Count = 5_000
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload with every choice made."""
+
+    options: Options
+    seeds: tuple[str, ...]
+    delivery_timeout_ms: int = 12_000
+
+
+def plan(options: Options, random: Random) -> Plan:
+    """Draw the processes' seeds."""
+    return Plan(options=options, seeds=tuple(drawn_seed(random) for _ in range(options.processes)))
+
+
+def partitions(chosen: Plan) -> list[TopicPartition]:
+    """Return all partitions."""
+    return [TopicPartition(TOPIC, number) for number in range(chosen.options.partitions)]
+
+
+async def run(stage: Stage, chosen: Plan) -> None:
+    """Send and poll until told to stop."""
+    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+
+
+async def _work(stage: Stage, chosen: Plan, process: int) -> None:
+    options, random = chosen.options, Random(chosen.seeds[process - 1])
+    name = f"processor-{max(process, RIVALS)}"
+    transactor = Transactor(stage, process, name, WORKER_CLASS, options.transaction_timeout_ms)
+    reader = Reader(stage, process, "tail", "read_committed")
+    reader.assign(dict.fromkeys(partitions(chosen), 0))
+    try:
+        while not stage.stopping.is_set():
+            if await transactor.begin():
+                fenced = not await _one(transactor, reader, chosen, random)
+                if fenced and process <= RIVALS:
+                    await asyncio.sleep(random.uniform(0.5, 1.5) * options.rival_rest_ms / 1000)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * options.rest_ms / 1000)
+    finally:
+        await reader.close()
+        await transactor.close()
+
+
+async def _one(transactor: Transactor, reader: Reader, chosen: Plan, random: Random) -> bool:
+    """Tell whether the transaction ended as it was meant to."""
+    polls: list[PartitionPoll] = await reader.poll(POLL_RECORDS, POLL_MS)
+    transactor.polled(polls)
+    for _ in range(random.randint(1, SENDS_MAX)):
+        transactor.send(random.choice(partitions(chosen)), f"key-{random.randrange(8)}")
+    commit = random.randrange(100) >= chosen.options.aborted_percent
+    return (await transactor.end(commit=commit)).error is None
+
+
+async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
+    """Read all that is committed."""
+    return await read_committed(stage, partitions(chosen), timeout_ms)
+
+
+async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
+    """Create the topic."""
+    await create(stage, [TOPIC], chosen.options.partitions, replication_factor)
