@@ -1,7 +1,7 @@
 """The committed metadata keeps its own rules: ISR, ELR, leaders, recovery, elections and who may join.
 
 Looks at what the quorum committed, never at what nodes believe: an impossible state there is a violation even
-if no record was lost. Elections are judged as VERDICTS.md says under "violations by themselves".
+if no record was lost. Elections are judged as docs/verdicts.md says of "violations by themselves".
 """
 
 import json
@@ -45,7 +45,7 @@ Row = dict[str, Any]
 def timeline_kernel(timeline: Timeline) -> Found:
     """Walk one partition's committed states; return one row per state that may not be.
 
-    source:  SPEC 7 (I7, I10, I11, I12), VERDICTS.md "Violations by themselves".
+    source:  I7, I10, I11, I12 (docs/invariants.md), docs/verdicts.md "Violations by themselves".
     """
     rows: list[Row] = []
     elections = _Elections()

@@ -28,7 +28,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     """Look at who led in which leader epoch.
 
     returns:  one row per node beyond the first of an epoch, and per node that was not elected; at_ns: its first row of the epoch.
-    source:   SPEC I1; KIP-101, KIP-595.
+    source:   I10 (docs/invariants.md); KIP-101, KIP-595.
     """
     seen = rows.columns("watermarks")
     told = (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)

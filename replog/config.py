@@ -142,7 +142,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "connections.max.idle.ms": 600000,
     "queued.max.request.bytes": 16 * 1024 * 1024,
     # ours
-    "tribunal.bind.host": "",  # source address of outgoing connections (CONTRACT, loopback)
+    "tribunal.bind.host": "",  # source address of outgoing connections (docs/contract.md, loopback)
     "tribunal.events.file": "",  # JSON lines: what happened, for the recording
     "tribunal.mutants": [],  # module names in replog.mutants
     "tribunal.undo.journal": "",  # folder: what a power failure would undo (on the file system of log.dirs)

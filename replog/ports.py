@@ -169,7 +169,7 @@ class Journal(Protocol):
         """Write a line for people; level is debug, info, warning or error."""
 
     def event(self, name: str, **fields: object) -> None:
-        """Record a fact for the recording (CONTRACT.md, tables nodes and watermarks); JSON-able fields."""
+        """Record a fact for the recording (docs/recording-format.md, nodes and watermarks); JSON-able fields."""
 
     def probe(self, name: str) -> None:
         """Count that a rare state was reached (`elr_nonempty`, `stale_broker_epoch_refused`, ...)."""
