@@ -17,9 +17,12 @@ from results.recording import WORDS
 TABLES: Final = ("watermarks",)
 NODE: Final = WORDS["watermarks", "source"].index("node")
 KINDS: Final = {
-    "two_leaders": Kind(Meaning.VIOLATION, "two nodes led one partition in the same leader epoch (SPEC I1)"),
+    "two_leaders": Kind(
+        Meaning.VIOLATION, "two nodes led one partition in the same leader epoch (docs/invariants.md#i10)"
+    ),
     "leader_not_elected": Kind(
-        Meaning.VIOLATION, "a node led in a leader epoch that the metadata log gave to another one (SPEC I1)"
+        Meaning.VIOLATION,
+        "a node led in a leader epoch that the metadata log gave to another one (docs/invariants.md#i10)",
     ),
 }
 

@@ -117,7 +117,7 @@ def violated_invariant(run_dir: Path) -> list[Finding]:
             kind=known.invariant,
             severity="violation",
             explanation=known.violation or known.invariant,
-            rule=f"SPEC 7, {known.invariant}",
+            rule=f"docs/invariants.md#{known.invariant.lower()}",
             detail={"event": known.violated_at_event},
         )
     ]
