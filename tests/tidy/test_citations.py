@@ -3,7 +3,7 @@
 A citation is `SPEC 3.5.2` (section, numbered paragraph) or `SPEC 2.7, row 11`, `I9`, `Z1`, `R4`, `M10`, `D7`, `decision 0006`,
 `docs/known-bugs.md, point 3`, and a path from the root, with a name behind a colon where one is meant. What there is to cite is
 read off the tree: headings, paragraphs and rows of the pages in `LAW`, and the files. In Python files numbers are looked for everywhere, since
-findings cite them too, and paths in comments and docstrings.
+findings cite them too, and so do pages of `docs`; other paths in comments and docstrings.
 """
 
 import ast
@@ -122,7 +122,9 @@ class Tree:
 
     def _paths(self, file: str) -> Iterator[tuple[int, str]]:
         text = self.text(file)
-        if any(self._lost_paths(file, text)):  # rarely: to tell comments and docstrings from code takes long
+        lost = list(self._lost_paths(file, text))
+        yield from (one for one in lost if one[1].startswith("docs/"))  # findings that users read name pages, too
+        if lost:  # rarely: to tell comments and docstrings from code takes long
             for start, part in prose(file, text):
                 yield from ((start + line - 1, what) for line, what in self._lost_paths(file, part))
 
@@ -244,7 +246,7 @@ PAGES = {
     "docs/invariants.md": "### I9\nHolds.\n### Z1\nHolds too.\n",
     "docs/verdicts.md": "| R4 | permitted |\n",
     "docs/known-bugs.md": "### M10\nWrong.\n\n3. a point\n",
-    "docs/decisions/0006-a-choice.md": "# A choice\n",
+    "docs/decisions/0006-after-a-failed-fsync.md": "# A choice\n",
     "room/isr.py": "LIMIT: int = 3\n\n\nclass Leader:\n    def shrink(self):\n        pass\n",
 }
 
@@ -274,7 +276,7 @@ def made_up(root: Path, file: str, text: str) -> Tree:
         pytest.param("M", "10", "12", "M12", id="known bug"),
         pytest.param("decision ", "0006", "0005", "decision 0005", id="decision"),
         pytest.param("docs/known-bugs.md, point ", "3", "4", "docs/known-bugs.md, point 4", id="point"),
-        pytest.param("docs/", "spec.md", "lost.md", "docs/lost.md", id="page"),
+        pytest.param("docs/", "spec.md", "power.md", "docs/power.md", id="page"),
         pytest.param("docs/invariants.md", "#i9", "#i8", "docs/invariants.md#i8", id="place in a page"),
         pytest.param("room/", "isr.py", "elr.py", "room/elr.py", id="file"),
         pytest.param("room/", "{isr}.py", "{isr,elr}.py", "room/{isr,elr}.py", id="files"),
@@ -302,6 +304,7 @@ def test_a_citation_is_told_from_its_bad_neighbour(
         pytest.param('def f():\n    """See {}."""\n', True, id="docstring of a function"),
         pytest.param("NUMBER = 3  # see {}\n", True, id="comment"),
         pytest.param("PATH = '{}'\n", False, id="what code works with"),
+        pytest.param("RULE = 'docs/invariants.md#i8'\n", True, id="page in what code says"),
     ],
 )
 def test_paths_in_python_are_those_that_people_read(tmp_path: Path, text: str, is_read: bool) -> None:
