@@ -1,7 +1,7 @@
 """How fast transactions are checked: list-append (strict serializable) and send/poll, as Elle's and Jepsen's checkers were measured.
 
 `python bench/transactions.py --sizes 10000,100000 --json` prints one row per kind and size: transactions, seconds
-and cpu_seconds of checking (reading is not part of it), peak_mib of the process. COMPARISON: 10 clients, 1 to 4
+and cpu_seconds of checking (reading is not part of it), peak_mib of the process. Histories are of 10 clients, 1 to 4
 steps, 32 appends a key; send/poll with 15 messages read an operation. Each measurement runs in a process of its own.
 """
 

@@ -73,7 +73,7 @@ class Meaning(StrEnum):
     """What it means when an anomaly of a kind is found."""
 
     VIOLATION = "violation"  # whatever happened
-    PROMISED = "promised"  # a violation unless a rule of VERDICTS.md permits the loss
+    PROMISED = "promised"  # a violation unless a rule of docs/verdicts.md permits the loss
     NOTE = "note"  # a fact worth showing, no verdict
     UNJUDGED = "unjudged"  # the partition could not be judged: INCONCLUSIVE
 

@@ -1,4 +1,4 @@
-"""What was promised: must this record have survived, and which rule says so (VERDICTS.md as code).
+"""What was promised: must this record have survived, and which rule says so (docs/verdicts.md as code).
 
 The facts about one record of one partition, in the order of the committed metadata log, are folded into a
 `Promise`. The rules judge one election: the one that gave the lead to the replica in whose log the record
@@ -277,7 +277,7 @@ class Ledger:
 
     def _on_joined(self, node: int) -> None:
         # A record of unknown fate may have been written by a late attempt: before the high watermark has passed it nobody
-        # is known to hold it (VERDICTS, holders).
+        # is known to hold it (docs/verdicts.md, holders).
         if self.acks is not None or self.bound:
             self.holders[node] = self.certain[node] = None
         # Who joins has its leader's log: after an unclean election that may be one without the record (R4).

@@ -137,7 +137,7 @@ class LogEntry(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """How a send ended (VERDICTS, facts): `ok`, `sent` (acks=0), `fail` (surely not in the log), `info`."""
+    """How a send ended (docs/verdicts.md, facts): `ok`, `sent` (acks=0), `fail` (surely not in the log), `info`."""
 
     outcome: Literal["ok", "fail", "info", "sent"]
     error: str | None

@@ -29,7 +29,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fate(StrEnum):
-    """What becomes of a message (CONTRACT, table requests)."""
+    """What becomes of a message (docs/recording-format.md, requests)."""
 
     DELAYED = "delayed"
     DROPPED = "dropped"

@@ -4,7 +4,7 @@ import time
 
 
 class RunClock:
-    """Stamps what the harness does and sees (CONTRACT, clocks)."""
+    """Stamps what the harness does and sees (docs/contract.md, clocks)."""
 
     def __init__(self) -> None:
         self.start_ns = time.monotonic_ns()

@@ -43,7 +43,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {"ci": CI, "kafka-defaults": 
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The wanted cluster. Brokers are numbered 1.., controllers 101.. (CONTRACT, names).
+    """The wanted cluster. Brokers are numbered 1.., controllers 101.. (docs/contract.md, names).
 
     mode:  in `zookeeper` mode every broker is a candidate for controller, and 101.. are the servers of the ensemble.
     """

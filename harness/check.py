@@ -1,7 +1,7 @@
 """Judge runs: findings and promises, and whether it was a real test; one verdict a run.
 
 `check` is the door: `tribunal check`, `run`, `sweep` and `nightly` go through it. What was found comes from
-`checkers`; here it becomes one of five verdicts (VERDICTS.md, last section), and INCONCLUSIVE has its reasons: a
+`checkers`; here it becomes one of five verdicts (docs/verdicts.md, last section), and INCONCLUSIVE has its reasons: a
 fault without effect, a phase without load, a partition that could not be judged, a run without an
 acknowledged write.
 """
@@ -104,7 +104,7 @@ def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
 
 
 def violated_invariant(run_dir: Path) -> list[Finding]:
-    """Return the invariant of SPEC 7 at which a simulation stopped, as a finding; a real run has none."""
+    """Return the invariant (docs/invariants.md) at which a simulation stopped, as a finding; a real run has none."""
     try:
         known = msgspec.json.decode((run_dir / "simulation.json").read_bytes(), type=_Simulation)
     except (OSError, msgspec.DecodeError):
@@ -117,7 +117,7 @@ def violated_invariant(run_dir: Path) -> list[Finding]:
             kind=known.invariant,
             severity="violation",
             explanation=known.violation or known.invariant,
-            rule=f"SPEC 7, {known.invariant}",
+            rule=f"docs/invariants.md#{known.invariant.lower()}",
             detail={"event": known.violated_at_event},
         )
     ]

@@ -1,6 +1,6 @@
 """Switches known bugs on for one run in this process, and off again: the next run here is one of the correct build.
 
-A mutant's `install` replaces attributes of the product's classes and modules (docs/decisions/0004). What it replaced is seen by
+A mutant's `install` replaces attributes of the product's classes and modules (docs/decisions/0004-mutants-replace-methods.md). What it replaced is seen by
 comparing before and after, so that mutants need no way back of their own.
 """
 

@@ -26,7 +26,7 @@ BACK_TIMEOUT_MS: Final = 20_000
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """Records from this offset on are gone from this node's disk (VERDICTS, proven loss)."""
+    """Records from this offset on are gone from this node's disk (docs/verdicts.md, proven loss)."""
 
     node: int
     topic: str

@@ -142,13 +142,13 @@ DEFAULTS: Final[dict[str, Any]] = {
     "connections.max.idle.ms": 600000,
     "queued.max.request.bytes": 16 * 1024 * 1024,
     # ours
-    "tribunal.bind.host": "",  # source address of outgoing connections (CONTRACT, loopback)
+    "tribunal.bind.host": "",  # source address of outgoing connections (docs/contract.md, loopback)
     "tribunal.events.file": "",  # JSON lines: what happened, for the recording
     "tribunal.mutants": [],  # module names in replog.mutants
     "tribunal.undo.journal": "",  # folder: what a power failure would undo (on the file system of log.dirs)
     "tribunal.control.page": "",  # file shared with the harness: how clock and disk are to misbehave
     "tribunal.metrics.port": 0,
-    "tribunal.points": False,  # the simulator makes named points in the code late or fail (node/points.py)
+    "tribunal.points": False,  # the simulator makes named points in the code late or fail (replog/node/fault_injection_points.py)
     "tribunal.controller.joins": False,  # a controller outside controller.quorum.voters: observes until it is added
 }
 

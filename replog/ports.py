@@ -40,7 +40,7 @@ class Entropy(Protocol):
         """Return a fresh random (version 4) id."""
 
     def strikes(self, point: str) -> bool:
-        """Tell whether a named point in the code is to be late or to fail now (`node/points.py`); never so in earnest."""
+        """Tell whether a named point in the code is to be late or to fail now (`replog/node/fault_injection_points.py`); never so in earnest."""
 
 
 class File(Protocol):
@@ -169,7 +169,7 @@ class Journal(Protocol):
         """Write a line for people; level is debug, info, warning or error."""
 
     def event(self, name: str, **fields: object) -> None:
-        """Record a fact for the recording (CONTRACT.md, tables nodes and watermarks); JSON-able fields."""
+        """Record a fact for the recording (docs/recording-format.md, nodes and watermarks); JSON-able fields."""
 
     def probe(self, name: str) -> None:
         """Count that a rare state was reached (`elr_nonempty`, `stale_broker_epoch_refused`, ...)."""

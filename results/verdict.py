@@ -1,4 +1,4 @@
-"""The five verdicts a run may get, their precedence and their exit codes (VERDICTS.md, last section)."""
+"""The five verdicts a run may get, their precedence and their exit codes (docs/verdicts.md, last section)."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     """One witness of one anomaly: where it is, what was promised, and which rule decides.
 
     severity:  "violation", "permitted" or "note" (a figure or a fact without a verdict).
-    rule:      the rule of VERDICTS.md that permits it, or the sentence's source that forbids it.
+    rule:      the rule of docs/verdicts.md that permits it, or the sentence's source that forbids it.
     count:     how many anomalies this witness stands for.
     """
 

@@ -1,6 +1,6 @@
-"""The judging pipeline: work items, kernels, fold, findings (the Spark stages of CONTRACT.md).
+"""The judging pipeline: work items, kernels, fold, findings (the Spark stages of docs/contract.md).
 
-Spark schedules and merges; the kernels read the files themselves (SPARK.md: eight checks on 10 M produces in
+Spark schedules and merges; the kernels read the files themselves (measured: eight checks on 10 M produces in
 one pass of 11 CPU seconds, against more than 137 as Spark SQL). One job judges one run or a whole night.
 `inline` runs the very same items in this process, without Java; `spark-sql` runs the SQL definitions instead of
 the kernels and must agree.

@@ -1,4 +1,4 @@
-"""One work item, judged: a partition of a run, or what concerns the run as a whole (stages 1 to 3 of CONTRACT.md).
+"""One work item, judged: a partition of a run, or what concerns the run as a whole (stages 1 to 3 of docs/contract.md).
 
 The same function runs in the process (`--engine inline`) and in Spark's tasks. It reads its own columns with
 pyarrow, refuses what contradicts itself, runs the kernels, asks `guarantees` about losses, and returns few rows:

@@ -34,7 +34,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     """Look for aborted values among what read_committed polls returned.
 
     returns:  one row per offset and value.
-    source:   KIP-98, "Guarantees"; SPEC I14.
+    source:   KIP-98, "Guarantees"; I18 (docs/invariants.md).
     """
     if not (rows.columns("sends")["txn_id"] != UNKNOWN).any():
         return Found(nothing())

@@ -37,7 +37,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     """Compare neighbouring polls of each tailing consumer.
 
     returns:  one row per step: log_offset is where it asked on, other_offset where it should have; at_ns when it asked.
-    source:   SPEC I17; jepsen.tests.kafka `poll-skip` and `nonmonotonic-poll`.
+    source:   SPEC 3.9; jepsen.tests.kafka `poll-skip` and `nonmonotonic-poll`.
     """
     polls = rows.columns("polls")
     asked = (polls["phase"] == TAIL) & (polls["outcome"] == OK) & (polls["position"] != UNKNOWN)

@@ -1,7 +1,7 @@
 """The committed metadata keeps its own rules: ISR, ELR, leaders, recovery, elections and who may join.
 
 Looks at what the quorum committed, never at what nodes believe: an impossible state there is a violation even
-if no record was lost. Elections are judged as VERDICTS.md says under "violations by themselves".
+if no record was lost. Elections are judged as docs/verdicts.md says of "violations by themselves".
 """
 
 import json
@@ -17,21 +17,29 @@ from tribunal.results.metadata import NO_LEADER, RECOVERING
 TABLES: Final = ("metadata", "nodes", "faults")
 KINDS: Final = {
     "isr_outside_replicas": Kind(
-        Meaning.VIOLATION, "the committed ISR or ELR names a broker that is no replica (SPEC I7)"
+        Meaning.VIOLATION, "the committed ISR or ELR names a broker that is no replica (docs/invariants.md#i7)"
     ),
     "isr_and_elr_overlap": Kind(
-        Meaning.VIOLATION, "a broker is in the committed ISR and in the ELR (KIP-966, SPEC I7)"
+        Meaning.VIOLATION, "a broker is in the committed ISR and in the ELR (KIP-966, docs/invariants.md#i7)"
     ),
     "elr_beside_full_isr": Kind(
         Meaning.VIOLATION, "the ELR is not empty although the ISR has min ISR members (KIP-966)"
     ),
-    "leader_outside_isr": Kind(Meaning.VIOLATION, "the committed leader is not in the committed ISR (SPEC I10)"),
-    "recovering_with_others": Kind(Meaning.VIOLATION, "RECOVERING with more than one ISR member (KIP-704, SPEC I12)"),
-    "fenced_replica_joined": Kind(Meaning.VIOLATION, "a fenced broker joined the ISR (KIP-841, KIP-903, SPEC I11)"),
-    "broker_epoch_back": Kind(
-        Meaning.VIOLATION, "a broker registered with an epoch not above its last (KIP-380, SPEC I2)"
+    "leader_outside_isr": Kind(
+        Meaning.VIOLATION, "the committed leader is not in the committed ISR (docs/invariants.md#i10)"
     ),
-    "quorum_epoch_back": Kind(Meaning.VIOLATION, "the quorum epoch goes back along the metadata log (SPEC I2)"),
+    "recovering_with_others": Kind(
+        Meaning.VIOLATION, "RECOVERING with more than one ISR member (KIP-704, docs/invariants.md#i12)"
+    ),
+    "fenced_replica_joined": Kind(
+        Meaning.VIOLATION, "a fenced broker joined the ISR (KIP-841, KIP-903, docs/invariants.md#i11)"
+    ),
+    "broker_epoch_back": Kind(
+        Meaning.VIOLATION, "a broker registered with an epoch not above its last (KIP-380, docs/invariants.md#i2)"
+    ),
+    "quorum_epoch_back": Kind(
+        Meaning.VIOLATION, "the quorum epoch goes back along the metadata log (docs/invariants.md#i2)"
+    ),
     "quorum_epoch_raised_by_return": Kind(
         Meaning.NOTE, "the quorum elected anew when a voter came back that had been cut off (KIP-996)"
     ),
@@ -45,7 +53,7 @@ Row = dict[str, Any]
 def timeline_kernel(timeline: Timeline) -> Found:
     """Walk one partition's committed states; return one row per state that may not be.
 
-    source:  SPEC 7 (I7, I10, I11, I12), VERDICTS.md "Violations by themselves".
+    source:  I7, I10, I11, I12 (docs/invariants.md), docs/verdicts.md "Violations by themselves".
     """
     rows: list[Row] = []
     elections = _Elections()

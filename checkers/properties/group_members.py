@@ -51,7 +51,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     """Look at every group's commits.
 
     returns:  stale_generation: log_offset is what was committed, invoke_ns and at_ns when; unconsumed: log_offset, value.
-    source:   SPEC 5, fencing of members; PITFALLS M84.
+    source:   SPEC 4.3.4, M84; I19 (docs/invariants.md).
     """
     commits = rows.columns("commits")
     if commits["kind"].size == 0:

@@ -47,7 +47,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     """Look at every fetch of every group.
 
     returns:  one row per fetch: log_offset what it returned (-1 for none is unknown), other_offset the newest sure commit.
-    source:   KIP-98, "Guarantees"; SPEC 6, group coordinator.
+    source:   KIP-98, "Guarantees"; SPEC 4.3.4; I19 (docs/invariants.md).
     """
     commits = rows.columns("commits")
     if commits["kind"].size == 0:

@@ -32,7 +32,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
     returns:  log_offset is the last stable offset, other_offset the high watermark, invoke_ns since when it could have moved,
               at_ns when it was last seen.
-    source:   KIP-890; SPEC I14.
+    source:   KIP-890; SPEC 4.2.8, 4.2.9; I18 (docs/invariants.md).
     """
     seen = rows.columns("watermarks")
     known = np.flatnonzero((seen["last_stable_offset"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN))

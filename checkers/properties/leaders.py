@@ -17,9 +17,12 @@ from tribunal.results.recording import WORDS
 TABLES: Final = ("watermarks",)
 NODE: Final = WORDS["watermarks", "source"].index("node")
 KINDS: Final = {
-    "two_leaders": Kind(Meaning.VIOLATION, "two nodes led one partition in the same leader epoch (SPEC I1)"),
+    "two_leaders": Kind(
+        Meaning.VIOLATION, "two nodes led one partition in the same leader epoch (docs/invariants.md#i10)"
+    ),
     "leader_not_elected": Kind(
-        Meaning.VIOLATION, "a node led in a leader epoch that the metadata log gave to another one (SPEC I1)"
+        Meaning.VIOLATION,
+        "a node led in a leader epoch that the metadata log gave to another one (docs/invariants.md#i10)",
     ),
 }
 
@@ -28,7 +31,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     """Look at who led in which leader epoch.
 
     returns:  one row per node beyond the first of an epoch, and per node that was not elected; at_ns: its first row of the epoch.
-    source:   SPEC I1; KIP-101, KIP-595.
+    source:   I10 (docs/invariants.md); KIP-101, KIP-595.
     """
     seen = rows.columns("watermarks")
     told = (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)

@@ -84,7 +84,7 @@ class _Log:
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Compare all that was seen with the final log; without a complete final read there is nothing to compare with.
 
-    source:  SPEC I14, I17; PITFALLS G2; SPARK.md 4.
+    source:  I14, I17 (docs/invariants.md); docs/known-bugs.md, point 2.
     """
     log = _Log(rows)
     sends = rows.columns("sends")

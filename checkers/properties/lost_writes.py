@@ -117,7 +117,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
     rows:     sends, polls, reads, logs of one partition, any order.
     returns:  one row per record; figures: how many records were judged.
-    source:   KIP-966, "Motivation"; VERDICTS.md, "Lost or unread?".
+    source:   KIP-966, "Motivation"; docs/verdicts.md, "Lost or unread?".
     """
     sends, reads = rows.columns("sends"), rows.columns("reads")
     log = FinalLog(rows, context)
@@ -144,7 +144,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
 
 def acknowledged_sends(sends: Columns, context: Context) -> Array:
-    """Tell which sends were acknowledged. Offset and no error; in a transaction the commit has to be answered too (VERDICTS.md, facts)."""
+    """Tell which sends were acknowledged. Offset and no error; in a transaction the commit has to be answered too (docs/verdicts.md, facts)."""
     acknowledged = (sends["outcome"] == OK) & (sends["acks"] != 0)
     return np.asarray(acknowledged & ~uncommitted_sends(sends, context))
 

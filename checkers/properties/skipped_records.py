@@ -46,7 +46,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
     returns:  unseen: one row per record; stopped: log_offset is where the consumer stood, other_offset the end it was told of,
               invoke_ns since when, at_ns until when it asked.
-    source:   jepsen.tests.kafka `unseen`; SPEC I17.
+    source:   jepsen.tests.kafka `unseen`; SPEC 3.9.
     """
     polls = rows.columns("polls")
     tail = np.flatnonzero((polls["phase"] == TAIL) & (polls["outcome"] == OK) & (polls["position"] != UNKNOWN))

@@ -1,6 +1,6 @@
 """Watermarks that went back, and log starts beyond the high watermark.
 
-A new leader's Fetch answers may show a lower high watermark for a while, so only these count (PITFALLS G3):
+A new leader's Fetch answers may show a lower high watermark for a while, so only these count (docs/known-bugs.md, point 3):
 the high watermark and the last stable offset of one observer within one leader epoch, and the latest offset
 (ListOffsets) of one observer across all epochs. Observers are not compared with each other: an observation
 has no invocation time, so which came first cannot be said. What was read and later vanished is `lost_writes`.
@@ -32,7 +32,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     rows:     watermarks of one partition, any order.
     returns:  one row per step back: log_offset is where it fell to, other_offset where it had been;
               at_ns when it was seen to be back, invoke_ns when it had been there.
-    source:   KIP-207; VERDICTS.md, "Watermarks"; SPEC I4, I5, I18.
+    source:   KIP-207; docs/verdicts.md, "Watermarks"; I4, I5, I18 (docs/invariants.md).
     """
     seen = rows.columns("watermarks")
     asked = seen["source"] == LIST_OFFSETS

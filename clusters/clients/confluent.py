@@ -1,7 +1,7 @@
 """Real clients: librdkafka through confluent-kafka, behind the few words of `tribunal.clusters.api`.
 
 librdkafka has threads of its own; everything here runs on the event loop and only asks it, without waiting,
-what has happened. What a delivery report means is decided in `delivered`, which is VERDICTS.md's first section
+what has happened. What a delivery report means is decided in `delivered`, which is docs/verdicts.md's first section
 as code: a send that might be in the log is `info`, never `fail`.
 """
 
@@ -74,7 +74,7 @@ NEVER_VALID: Final = frozenset(
 
 
 def delivered(code: int | None, name: str | None, log_offset: int | None, *, acks: int) -> Delivery:
-    """Say what a delivery report proves (VERDICTS, facts).
+    """Say what a delivery report proves (docs/verdicts.md, facts).
 
     How many attempts were made is unknown, also with retries switched off: librdkafka sends again after
     NOT_LEADER_OR_FOLLOWER without counting it, taking it for "surely not appended". A leader that was deposed
@@ -85,7 +85,7 @@ def delivered(code: int | None, name: str | None, log_offset: int | None, *, ack
     """
     if code is None:
         known = log_offset if log_offset is not None and log_offset >= 0 and acks != 0 else None
-        # An acknowledgement without an offset says less than VERDICTS asks of one.
+        # An acknowledgement without an offset says less than docs/verdicts.md asks of one.
         outcome: Literal["ok", "info", "sent"] = "sent" if acks == 0 else "ok" if known is not None else "info"
         return Delivery(outcome, None, known, None, None)
     nothing_written = code in NOTHING_WRITTEN_LOCALLY or (acks != 0 and code in NEVER_VALID)

@@ -4,7 +4,7 @@ A `Cutter` cuts what flows over one direction of a connection into frames (a 4-b
 waiting for whole ones: a frame's head says all that a rule wants to know. A request is known by its own head, a
 response by the request it answers. Bytes that are no frames make the cutter blind: they pass, and no rule sees them.
 
-No sockets, no clocks: `links.py` carries out what is decided here.
+No sockets, no clocks: `relays.py` carries out what is decided here.
 """
 
 from collections.abc import Callable, Sequence

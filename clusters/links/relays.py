@@ -2,7 +2,7 @@
 
 Node N lives on 127.0.1.N and advertises its relay on 127.0.2.N, same port. Nodes bind their outgoing sockets
 to their own address too, so the relay of the called node knows the caller by its source address; any other
-source is a client (CONTRACT, "Where nodes live on loopback"). That gives every directed pair of nodes, and
+source is a client (docs/contract.md, "Where nodes live on loopback"). That gives every directed pair of nodes, and
 clients against each node, without privileges. The bytes of one link flow over two kinds of connection: those
 that its source opened (requests) and those that its target opened (answers).
 
@@ -263,7 +263,7 @@ class Links:
         return False  # here a cut keeps the bytes in front of the relay
 
     def told(self, head: Head) -> None:
-        """Tell whoever wants to know of a message, with its fate (CONTRACT, table requests)."""
+        """Tell whoever wants to know of a message, with its fate (docs/recording-format.md, requests)."""
         if head.source in self.zookeeper_nodes or head.target in self.zookeeper_nodes:
             return
         if head.rule is not None:

@@ -1,6 +1,6 @@
 """A process that keeps network namespaces and does in them what its harness asks; run as a script, standard library only.
 
-    unshare -U -r -n -m python -I -S namespace_keeper.py FD RUN_DIR
+    unshare -U -r -n -m python -I -S keeper.py FD RUN_DIR
 
 It sits in a user, a network (the *hub*) and a mount namespace of its own, so that it needs no privileges. Requests come
 over the socket FD, one JSON object a packet, and are answered one by one:

@@ -1,7 +1,7 @@
 """Harm done to the log files of a node that is down, and what the files are still worth afterwards.
 
 A log ends where its first batch is torn or fails its checksum: that is all that recovery can find again. What lies
-behind that offset is provably lost on this disk (VERDICTS, proven loss).
+behind that offset is provably lost on this disk (docs/verdicts.md, proven loss).
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Run a command that dies with the one who started it, also when that one is killed with -9.
 
-`python -I -S leash.py PARENT COMMAND...` asks the kernel to kill this process when its parent ends, and becomes
+`python -I -S parent_death.py PARENT COMMAND...` asks the kernel to kill this process when its parent ends, and becomes
 the command. Without Linux's parent-death signal a node could outlive a killed harness: then `tribunal heal`
 (which reads the pids written in the run's folder) ends it.
 """

@@ -1,7 +1,7 @@
 """The committed metadata, seen with the eye of a god: read from the disks, as far as any member of the quorum calls it committed.
 
 It is the state by which faults choose their targets and the source of the recording's table `metadata`; and every
-committed record is held against the invariants of SPEC 7 that speak of metadata alone.
+committed record is held against the invariants of docs/invariants.md that speak of metadata alone.
 """
 
 from collections.abc import Mapping

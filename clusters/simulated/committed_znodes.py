@@ -1,6 +1,6 @@
 """The committed state of a simulated cluster of ZooKeeper mode, with the eye of a god: every transaction of the model.
 
-Held against the same invariants as committed metadata (SPEC 7), after every transaction.
+Held against the same invariants as committed metadata (docs/invariants.md), after every transaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ class CommittedZnodes(CommittedMetadata):
             self._hold(NO_MARK)
 
     def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
-        """There is no ELR, and the high watermark does not heed min ISR (VERDICTS.md, facts)."""
+        """There is no ELR, and the high watermark does not heed min ISR (docs/verdicts.md, facts)."""
         return 1
 
     def _is_unclean(self, before: PartitionState | None, now: PartitionState) -> bool:

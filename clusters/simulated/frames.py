@@ -27,7 +27,7 @@ FLOWING: Final = frozenset({0, 1, 3, 18, -1})
 
 
 class Fate(StrEnum):
-    """What became of a frame (CONTRACT, table requests)."""
+    """What became of a frame (docs/recording-format.md, requests)."""
 
     DELIVERED = "delivered"
     DELAYED = "delayed"

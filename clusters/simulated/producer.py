@@ -3,7 +3,7 @@
 One sender a partition, one batch under way per sender: order is kept and sequences are plain. An idempotent producer
 retries a batch unchanged until its delivery time-out, with a producer id of its own for every partition; when it
 gives a batch up, whose fate nobody knows, it begins again with a fresh id. The others make one attempt a
-record. What an end proves is decided by `delivered` (VERDICTS, facts): in doubt it is `info`.
+record. What an end proves is decided by `delivered` (docs/verdicts.md, facts): in doubt it is `info`.
 """
 
 import asyncio
@@ -240,7 +240,7 @@ class PartitionSender:
 
 
 def delivered(attempt: Attempt, position: int, *, acks: int, may_have_left: bool, attempts: int | None) -> Delivery:
-    """Say what the end of a batch proves for its record at this position (VERDICTS, facts).
+    """Say what the end of a batch proves for its record at this position (docs/verdicts.md, facts).
 
     may_have_left:  whether any attempt reached the network.
     attempts:       1 for producers with a single attempt, None for those that retry.

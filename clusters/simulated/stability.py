@@ -1,4 +1,4 @@
-"""How calm the quorum is: I15 and I16 of SPEC section 7 as figures, because slowness is no violation.
+"""How calm the quorum is: I15 and I16 of docs/invariants.md as figures, because slowness is no violation.
 
 - *isolated epoch growth*: by how much followers raised their quorum epoch while they could hear no other voter. With
   pre-votes that is 0 (KIP-996). (A leader that resigns raises its own by one, and who hears others learns theirs.)

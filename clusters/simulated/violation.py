@@ -1,4 +1,4 @@
-"""What the watch raises: an invariant of SPEC section 7 does not hold."""
+"""What the watch raises: an invariant of docs/invariants.md does not hold."""
 
 
 class Violated(AssertionError):

@@ -1,11 +1,11 @@
-"""The invariants of SPEC section 7, kept while a simulation runs: the first violated one stops it there.
+"""The invariants of docs/invariants.md, kept while a simulation runs: the first violated one stops it there.
 
 The watch looks at what cannot lie: the files of every replica (`replica_logs.py`), the committed metadata
 (`committed.py`), and what nodes tell of themselves. It works after an event that changed one of these, and
 only on what changed. Nothing it does reaches the simulation.
 
 It knows less than the checkers about what a fault permits, so it claims only what no fault permits: the loss rules of
-VERDICTS.md need the whole recording and are applied after the run. In particular, once a replica has provably lost data or
+docs/verdicts.md need the whole recording and are applied after the run. In particular, once a replica has provably lost data or
 an unclean election was committed, the committed prefix of that partition begins anew with its next leader.
 
 | kept here | by |

@@ -66,7 +66,7 @@ WATCHED: Final = {
 
 
 class BoundHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Connects from the node's own address, so that links know who calls (CONTRACT, loopback)."""
+    """Connects from the node's own address, so that links know who calls (docs/contract.md, loopback)."""
 
     def __init__(self, source_host: str | None) -> None:
         super().__init__()

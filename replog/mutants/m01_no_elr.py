@@ -1,4 +1,4 @@
-"""M01: a controller without eligible leader replicas: the last ISR member leads again whatever it lost (PITFALLS M01, `elr=off`).
+"""M01: a controller without eligible leader replicas: the last ISR member leads again whatever it lost.
 
 Evidence: the last replica standing loses its unsynced tail, is elected again, and the others truncate to it. KIP-966.
 """

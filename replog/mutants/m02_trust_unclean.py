@@ -1,4 +1,4 @@
-"""M02: every registration counts as one after a clean shutdown (PITFALLS M02, `elr.trust_unclean`).
+"""M02: every registration counts as one after a clean shutdown.
 
 Evidence: a member of ISR or ELR that restarted with an emptied disk is elected as if it held everything. KIP-966.
 """

@@ -1,6 +1,6 @@
-"""M06: the high watermark moves although the ISR is smaller than min ISR (PITFALLS M06, `hwm.no_min_isr`).
+"""M06: the high watermark moves although the ISR is smaller than min ISR.
 
-Evidence: records are read from a lone leader and are gone after a clean election of an ELR member. KIP-966, "Strict min ISR".
+Evidence: records are read from a lone leader and are gone after a clean election of an ELR member. KIP-966, "Additional High Watermark advancement requirement".
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""M07: a proposed ISR counts towards min ISR before the controller has committed it (PITFALLS M07, `hwm.maximal_counts`).
+"""M07: a proposed ISR counts towards min ISR before the controller has committed it.
 
 Evidence: as M06; needs a leader whose proposal does not reach the controller. KIP-966, PartitionTest.
 """

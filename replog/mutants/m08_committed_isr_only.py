@@ -1,4 +1,4 @@
-"""M08: the high watermark waits for the committed ISR only, not for a proposed newcomer (PITFALLS M08, `hwm.committed_only`).
+"""M08: the high watermark waits for the committed ISR only, not for a proposed newcomer.
 
 Evidence: the controller has committed the larger ISR, its answer is under way, and what the newcomer lacks is acknowledged.
 """

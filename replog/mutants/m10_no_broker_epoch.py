@@ -1,4 +1,4 @@
-"""M10: an AlterPartition from before a follower's restart lets the restarted one in (PITFALLS M10, `ap.no_broker_epoch`).
+"""M10: an AlterPartition from before a follower's restart lets the restarted one in.
 
 Evidence: a replica that lost records is in the ISR and leads without them. KIP-903, KAFKA-14139. (One with a new disk is
 noticed in any case: the id of its directory raises the partition epoch.)

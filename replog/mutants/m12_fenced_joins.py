@@ -1,4 +1,4 @@
-"""M12: a fenced replica that still fetches is taken into the ISR (PITFALLS M12, `ap.fenced_ok`).
+"""M12: a fenced replica that still fetches is taken into the ISR.
 
 Evidence: the committed ISR names a fenced broker; it leaves and enters every few milliseconds. KIP-841, KAFKA-13916.
 """

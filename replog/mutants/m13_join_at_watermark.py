@@ -1,4 +1,4 @@
-"""M13: a follower joins the ISR at the high watermark, short of the epoch's start (PITFALLS M13, `isr.join_at_hwm`).
+"""M13: a follower joins the ISR at the high watermark, short of the epoch's start.
 
 Evidence: acknowledged records are lost after two fail-overs within one round of fetches. KAFKA-7128.
 """

@@ -1,4 +1,4 @@
-"""M15: the ELR keeps its members when the ISR is large enough again (PITFALLS M15, `elr.sticky`).
+"""M15: the ELR keeps its members when the ISR is large enough again.
 
 Evidence: the high watermark moves on without them; one of them, far behind, is elected as if it held everything.
 """

@@ -1,4 +1,4 @@
-"""M19: any living replica is elected although unclean elections are off (PITFALLS M19, `unclean.leak`).
+"""M19: any living replica is elected although unclean elections are off.
 
 Evidence: a leader that was in neither ISR nor ELR; acknowledged records are lost.
 """

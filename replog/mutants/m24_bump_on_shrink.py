@@ -1,4 +1,4 @@
-"""M24: the leader epoch is raised whenever the ISR shrinks (PITFALLS M24, `le.bump_on_shrink`).
+"""M24: the leader epoch is raised whenever the ISR shrinks.
 
 Evidence: followers begin anew and clients look for the leader again at every shrink. Slow, and right: this is a figure of
 stability, and must never be reported as a loss. KAFKA-15021.

@@ -1,4 +1,4 @@
-"""M28: a follower truncates to its high watermark when it starts to follow (PITFALLS M28, `trunc.hwm`).
+"""M28: a follower truncates to its high watermark when it starts to follow.
 
 Evidence: what is acknowledged and above the follower's late high watermark is lost when it leads next. KIP-101.
 """

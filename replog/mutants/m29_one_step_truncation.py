@@ -1,4 +1,4 @@
-"""M29: a follower cuts where the leader's answer says, without asking again for an epoch of its own (PITFALLS M29, `trunc.no_intermediate`).
+"""M29: a follower cuts where the leader's answer says, without asking again for an epoch of its own.
 
 Evidence: one offset has different batches on two replicas. KIP-279, KAFKA-6361.
 """

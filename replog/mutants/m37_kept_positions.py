@@ -1,4 +1,4 @@
-"""M37: followers' positions from an earlier leadership count in the next one (PITFALLS M37, `leader.keep_positions`).
+"""M37: followers' positions from an earlier leadership count in the next one.
 
 Evidence: a record is acknowledged that only the leader has: the follower was truncated in between.
 """

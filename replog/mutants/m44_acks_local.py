@@ -1,4 +1,4 @@
-"""M44: acks=all is answered at the local append, as if acks were 1 (PITFALLS M44, `acks.local`).
+"""M44: acks=all is answered at the local append, as if acks were 1.
 
 Evidence: acknowledged records are lost when the leader dies or is cut off before its followers have fetched them.
 The sanity mutant: a harness that does not find it within one run is blind.

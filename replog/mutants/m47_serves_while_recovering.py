@@ -1,4 +1,4 @@
-"""M47: a leader after an unclean election serves before it has recovered (PITFALLS M47, `recover.serve`).
+"""M47: a leader after an unclean election serves before it has recovered.
 
 Evidence: a produce or fetch succeeds between RECOVERING and RECOVERED. KIP-704.
 """

@@ -1,4 +1,4 @@
-"""M52: the controller compares ids, not epochs: a broker that bounced between two looks is overlooked (PITFALLS M52, `zk.no_bounce`).
+"""M52: the controller compares ids, not epochs: a broker that bounced between two looks is overlooked.
 
 Evidence: a living broker is never told what it hosts; it neither leads nor follows. KIP-380.
 """

@@ -1,4 +1,4 @@
-"""M53: the controller carries out a ControlledShutdown of a broker's former life (PITFALLS M53, `zk.shutdown_stale`).
+"""M53: the controller carries out a ControlledShutdown of a broker's former life.
 
 Evidence: leaders leave a healthy broker, its followers stop, and it is in no ISR any more. KIP-380.
 """

@@ -1,4 +1,4 @@
-"""M59: a voter that misses its leader stands for election at once (PITFALLS M59, `raft.no_prevote`).
+"""M59: a voter that misses its leader stands for election at once.
 
 Evidence: the quorum epoch jumps and the leader changes when a voter that was cut off comes back. No data is lost: this is a
 figure of stability, and must never be reported as a loss. KIP-996.

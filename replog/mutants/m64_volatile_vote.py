@@ -1,4 +1,4 @@
-"""M64: a voter forgets its vote when it restarts (PITFALLS M64, `raft.vote_volatile`).
+"""M64: a voter forgets its vote when it restarts.
 
 Evidence: two leaders in one quorum epoch; committed metadata differs between controllers.
 """

@@ -1,4 +1,4 @@
-"""M73: the sequences of producers are not built again after a truncation (PITFALLS M73, `idem.no_rebuild`).
+"""M73: the sequences of producers are not built again after a truncation.
 
 Evidence: a follower that was cut leads again and takes the retry of a batch it no longer has for a duplicate: an
 acknowledged record is lost. KAFKA-12153.

@@ -1,4 +1,4 @@
-"""M75: the retry of a batch that is not replicated yet is acknowledged at once (PITFALLS M75, `idem.dup_ack`).
+"""M75: the retry of a batch that is not replicated yet is acknowledged at once.
 
 Evidence: an acknowledged record is lost when the leader dies after the retry. Needs a lost first answer.
 """

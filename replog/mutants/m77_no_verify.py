@@ -1,4 +1,4 @@
-"""M77: a leader takes the first batch of a transaction without asking the coordinator (PITFALLS M77, `txn.no_verify`).
+"""M77: a leader takes the first batch of a transaction without asking the coordinator.
 
 Evidence: a produce that was delayed beyond its transaction's end opens one that nobody ends; the last stable offset
 stands still. KIP-890, KAFKA-14402.

@@ -1,4 +1,4 @@
-"""M78: a coordinator that has loaded its partition does not send markers again (PITFALLS M78, `txn.no_resume`).
+"""M78: a coordinator that has loaded its partition does not send markers again.
 
 Evidence: a transaction that was decided before the fail-over is visible on some partitions and never on others.
 KAFKA-16352.

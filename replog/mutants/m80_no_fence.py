@@ -1,4 +1,4 @@
-"""M80: InitProducerId of a known transactional id fences nobody (PITFALLS M80, `txn.no_fence`).
+"""M80: InitProducerId of a known transactional id fences nobody.
 
 Evidence: two producers with one transactional id both commit; their transactions are interleaved.
 """

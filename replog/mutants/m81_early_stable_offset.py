@@ -1,4 +1,4 @@
-"""M81: the last stable offset moves beyond a transaction whose end marker is not replicated (PITFALLS M81, `txn.lso_early`).
+"""M81: the last stable offset moves beyond a transaction whose end marker is not replicated.
 
 Evidence: after a fail-over the marker is gone, the transaction is open again, and the last stable offset goes back.
 """

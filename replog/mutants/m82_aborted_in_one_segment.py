@@ -1,4 +1,4 @@
-"""M82: the list of aborted transactions leaves out those that end in a later segment (PITFALLS M82, `txn.index`).
+"""M82: the list of aborted transactions leaves out those that end in a later segment.
 
 Evidence: a read_committed consumer receives what an aborted transaction wrote (G1a).
 """

@@ -1,4 +1,4 @@
-"""M84: offsets are committed whatever generation they come from (PITFALLS M84, `grp.no_generation`).
+"""M84: offsets are committed whatever generation they come from.
 
 Evidence: after a rebalance the former owner of a partition commits, too; the committed offset goes back.
 """

@@ -1,6 +1,6 @@
 """One member of the metadata quorum, voter or observer: one event in, ordered effects out.
 
-`Quorum` is the door; behind it `standing.py` holds epoch, vote, role and log outline and makes the transitions,
+`Quorum` is the door; behind it `quorum_state.py` holds epoch, vote, role and log outline and makes the transitions,
 `election.py` votes, `replication.py` copies. After every event the member makes whatever transition is due and asks
 whatever has to be asked; so nothing depends on an event being delivered at the right moment.
 """

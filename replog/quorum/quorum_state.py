@@ -75,7 +75,7 @@ class Standing:
         self.epoch = QuorumEpoch(0)
         self.voted: ReplicaKey | None = None
         self.role: Role = Unattached(leader_id=NO_NODE, election_deadline_ms=0)
-        # What the node applies: unlike a leader's own count it never goes back within a life (SPEC I3).
+        # What the node applies: unlike a leader's own count it never goes back within a life (I3, docs/invariants.md).
         # A snapshot holds committed state only.
         self.high_watermark = max([log.start_offset, *(snapshot.offset for snapshot in log.snapshots)])
         self.shutting_down = False

@@ -187,7 +187,9 @@ def state_at(changes: Sequence[Change], at_ns: int) -> State | None:
 
 def broker_lane(node: int) -> str:
     """Return the lane of a broker."""
-    return CONTROLLERS if node < 0 or node > 100 else f"broker {node}"  # CONTRACT: brokers 1..99, controllers 101..199
+    return (
+        CONTROLLERS if node < 0 or node > 100 else f"broker {node}"
+    )  # docs/contract.md: brokers 1..99, controllers 101..199
 
 
 def ids(nodes: Iterable[int]) -> str:

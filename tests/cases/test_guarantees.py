@@ -1,4 +1,4 @@
-"""Thin adapter: the worked rows of VERDICTS.md against `tribunal.checkers.guarantees`."""
+"""Thin adapter: the worked rows of docs/verdicts.md against `tribunal.checkers.guarantees`."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -331,7 +331,7 @@ def test_a_deposed_leader_that_came_back_to_the_isr_was_told(run: Run) -> None:
 def test_compaction_takes_only_what_a_newer_record_of_the_key_replaces(
     run: Run, policy: str, key: str, expected: set[object]
 ) -> None:
-    """A register per key: its newest write has to survive, older ones may go (VERDICTS, gone by order)."""
+    """A register per key: its newest write has to survive, older ones may go (docs/verdicts.md, gone by order)."""
     run.metadata("ConfigRecord", 1, resource_type=2, resource_name="t", name="cleanup.policy", value=policy)
     values = [run.send(sequence, 100 + sequence, key=name) for sequence, name in enumerate(("c", "a", key))]
     left = {0: values[0], 2: values[2]}

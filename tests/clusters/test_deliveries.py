@@ -1,4 +1,4 @@
-"""What a delivery report proves (VERDICTS, facts): guessing wrong here accuses the innocent."""
+"""What a delivery report proves (docs/verdicts.md, facts): guessing wrong here accuses the innocent."""
 
 import pytest
 from confluent_kafka import KafkaError

@@ -108,7 +108,7 @@ def test_nobody_is_no_last_known_leader() -> None:
 
 
 def test_a_registration_is_no_contact_and_unfencing_needs_its_own_record() -> None:
-    """SPEC 2.2.7, 2.3.2 (PITFALLS M58)."""
+    """SPEC 2.2.7, 2.3.2 (M58)."""
     box = cluster(2, 3).activate()
     answer = box.send(registration(1, incarnation_id=incarnation("a")))
 
@@ -157,7 +157,7 @@ def test_a_second_life_waits_for_the_first_ones_session() -> None:
 
 
 def test_silent_brokers_are_fenced_one_by_one_the_longest_silent_first() -> None:
-    """SPEC 2.3.8: the last one fenced is the last known leader (PITFALLS G12)."""
+    """SPEC 2.3.8: the last one fenced is the last known leader (docs/known-bugs.md, point 12)."""
     box = cluster().topic(partition({"replicas": [1, 2, 3]})).activate()
     for broker_id in (2, 1, 3):
         box.now_ms += 10
@@ -175,7 +175,7 @@ def test_silent_brokers_are_fenced_one_by_one_the_longest_silent_first() -> None
 
 
 def test_what_is_told_of_a_registration_names_both_epochs() -> None:
-    """VERDICTS: an unclean shutdown is a registration whose previous epoch is not the registered one."""
+    """docs/verdicts.md: an unclean shutdown is a registration whose previous epoch is not the registered one."""
     box = cluster(2, 3).activate()
 
     box.send(registration(1, incarnation_id=incarnation("z"), previous_epoch=77))
@@ -574,7 +574,7 @@ def test_the_longest_log_is_found_and_elected() -> None:
 
 
 def test_an_answer_of_a_fenced_replica_counts_no_more() -> None:
-    """SPEC 2.12.6."""
+    """SPEC 2.12.7."""
     box = recovering_cluster("Aggressive").activate()
     tell_log(box, 1, last_epoch=9, end=900)
     let_expire(box, 1)

@@ -46,7 +46,7 @@ UNLISTED = {
     ("la-internal-3", "repeatable-read"),
     ("rw-g1a-1", "read-uncommitted"),
 }
-# Known defects of jepsen.tests.kafka (COMPARISON.md): `unseen` of a key without an ok send that was polled once.
+# Known defects of jepsen.tests.kafka: `unseen` of a key without an ok send that was polled once.
 UNSEEN_DEFECT = {
     "g1a-1",
     "g1a-2-txn",

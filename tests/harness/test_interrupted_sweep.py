@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys, tempfile
 tempfile.tempdir = sys.argv.pop(1)
-from results import scratch
+from tribunal.results import scratch
 scratch.MEMORY = tempfile.tempdir
-from harness.cli.main import main
+from tribunal.harness.cli.main import main
 main()
 """
 

@@ -203,7 +203,7 @@ def test_no_reachable_state_of_three_brokers_may_lose_records(mode: LastKnownMod
 
 @pytest.mark.parametrize("forgotten", ["emptying", "unclean shutdowns"])
 def test_the_model_finds_what_it_looks_for(monkeypatch: pytest.MonkeyPatch, forgotten: str) -> None:
-    """PITFALLS M15 (the ELR outlives min ISR) and M02 (an unclean registration is ignored)."""
+    """M15 (the ELR outlives min ISR) and M02 (an unclean registration is ignored)."""
 
     def mutant(
         partition: Partition, *, target_isr: Ids, target_replicas: Ids, min_isr: int, unclean_shutdown: Ids

@@ -2,7 +2,7 @@
 
 One heap of happenings, one seeded `Random`: same seed, same run. A member's disk is a list of batches of which a
 prefix is synced, plus the quorum-state file; a crash keeps what was synced and, of the rest, as much as chance allows.
-After every event the world checks what must always hold (SPEC 7: I1, I3, I14, I15) and raises `Broken` if it does not.
+After every event the world checks what must always hold (docs/invariants.md: I1, I3, I14, I15) and raises `Broken` if it does not.
 """
 
 import heapq

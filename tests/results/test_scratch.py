@@ -13,7 +13,7 @@ from tribunal.results.scratch import Scratch, remove_abandoned
 
 HOLDER = """
 import os, sys, time
-from results.scratch import Scratch
+from tribunal.results.scratch import Scratch
 folder = Scratch("held")
 (folder.path / "run").write_bytes(bytes(1000))
 if sys.argv[1] == "forks" and os.fork() == 0:

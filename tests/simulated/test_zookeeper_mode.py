@@ -378,9 +378,9 @@ async def until(condition):
 PROGRAM = """
 import asyncio, importlib, sys
 importlib.import_module(f"replog.mutants.{sys.argv[1]}").install()
-from clusters.simulated.violation import Violated
-from clusters.spec import ClusterSpec
-from harness.catalog import faults
+from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.catalog import faults
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request
 from tests.simulated.cluster_program import Trial
