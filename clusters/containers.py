@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from clusters import zookeeper
 from clusters.api import CLIENTS, ClusterError, ClusterSpec, Proof
 from clusters.clock import RunClock
-from clusters.images.build import LABEL, engine, node_image
+from clusters.images.build import LABEL, NoClient, engine, node_image
 from clusters.leftovers import started_at
 from clusters.links import Links
 from clusters.mounts import below
@@ -47,6 +47,7 @@ REMEDY: Final = (
     "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables); a rootful Podman by "
     "DOCKER_HOST=unix:///run/podman/podman.sock; or --cluster processes"
 )
+CLIENT: Final = "pip install 'docker>=7' (the extra replog[containers])"
 FORBIDDEN: Final = "let your user talk to it: sudo usermod -aG docker $USER, then log in again; or --cluster processes"
 # What a container runs: its output goes to the run's log file, like any node's.
 ENTRY: Final = (
@@ -392,6 +393,8 @@ def obstacles() -> list[Obstacle]:
     """Return why containers cannot be run here."""
     try:
         engine().close()
+    except NoClient as problem:
+        return [Obstacle(reason=str(problem), remedy=CLIENT)]
     except ClusterError as problem:
         remedy = FORBIDDEN if os.strerror(errno.EACCES) in str(problem) else REMEDY
         return [Obstacle(reason=str(problem), remedy=remedy)]
