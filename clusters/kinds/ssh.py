@@ -41,6 +41,7 @@ from tribunal.clusters.obstacles import Obstacle
 
 CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_POWERS
 RECORD: Final = "ssh.json"
+CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
 NODE_PORT: Final = 29_092
 RELAY_PORT: Final = 30_000
 THREADS: Final = 64
@@ -404,7 +405,7 @@ def obstacles() -> list[Obstacle]:
     try:
         import paramiko  # noqa: F401
     except ImportError:
-        return [Obstacle(reason="the package 'paramiko' is not installed", remedy="pip install 'tribunal[ssh]'")]
+        return [Obstacle(reason="the package 'paramiko' is not installed", remedy=CLIENT)]
     try:
         read_hosts(Path(ClusterSpec().hosts))
     except ClusterError as problem:
