@@ -113,6 +113,13 @@ def test_texts_are_what_kafka_would_write() -> None:
     assert set(texts) == set(DEFINITIONS)
 
 
+def test_a_node_has_every_area() -> None:
+    """What is in no area of a node's configuration would be accepted and forgotten."""
+    parts = {type(value) for value in vars(NodeConfig(BROKER)).values()}
+
+    assert parts >= set(AREAS.values())
+
+
 def test_every_default_is_a_value_that_a_file_may_have() -> None:
     given = {name: each.default for name, each in DEFINITIONS.items() if each.default is not None}
 
