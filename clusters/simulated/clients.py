@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
-from replog.client.client import EARLIEST, LATEST, Client, Unreachable
-from replog.client.connection import ConnectionLost, UnsupportedVersion
+from replog.client.client import EARLIEST, LATEST, NO_ANSWER, Client
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import World
@@ -18,13 +17,10 @@ from replog.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tribunal.clusters.api import ClusterError, ClusterState, GroupSettings, Offsets, ProducerSettings, TopicPartition
-from tribunal.clusters.simulated.consumer import SimulatedConsumer
-from tribunal.clusters.simulated.member import SimulatedMember
+from tribunal.clusters.simulated.consumers import SimulatedConsumer, SimulatedMember
 from tribunal.clusters.simulated.operator import SimulatedOperator
-from tribunal.clusters.simulated.producer import SimulatedProducer
-from tribunal.clusters.simulated.transactions import SimulatedTransactions
+from tribunal.clusters.simulated.producers import SimulatedProducer, SimulatedTransactions
 
-NO_ANSWER = (Unreachable, ConnectionLost, UnsupportedVersion)
 REQUEST_TIMEOUT_MS = 2_500
 RETRY_MS = 100
 
