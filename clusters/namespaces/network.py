@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link
 from tribunal.clusters.capabilities import Shape
+from tribunal.clusters.frame_rules import Rules
 from tribunal.clusters.host_environment import NodeLife
 from tribunal.clusters.links.addresses import open_on_free_port
-from tribunal.clusters.links.frames import Head, Rule
+from tribunal.clusters.links.frames import Head
 from tribunal.clusters.links.probing import ProbeAnswer
 from tribunal.clusters.links.relay import Relay, Side, Traffic
 from tribunal.clusters.links.relays import Links, LoopbackAddresses, node_host
@@ -101,7 +102,7 @@ class SideDoors:
     """Ways into the namespaces that no fault touches, for the harness alone (a `relay.Wires` that hinders nothing)."""
 
     def __init__(self, links: "NamespaceLinks") -> None:
-        self.rules: list[Rule] = []
+        self.rules = Rules()
         self.relays: dict[Relay, None] = {}
         self._links = links
         self._traffic = Traffic()
