@@ -104,7 +104,3 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         from replog.config import DEFAULTS
 
         return int(self.node_settings().get(setting, DEFAULTS[setting]))
-
-
-class UnknownProfile(ValueError):
-    """The profile's name is not one of ours."""

@@ -66,6 +66,19 @@ def caller_of(host: str) -> int:
     return int(host.removeprefix(NODE_NET)) if host.startswith(NODE_NET) else CLIENTS
 
 
+async def connected(sock: socket.socket, endpoint: tuple[str, int], *, bound_to: str | None) -> socket.socket:
+    """Connect a socket; it is closed when that cannot be."""
+    sock.settimeout(0)
+    try:
+        if bound_to is not None:
+            sock.bind((bound_to, 0))
+        await asyncio.get_running_loop().sock_connect(sock, endpoint)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 class Addresses(Protocol):
     """Where nodes and their relays live."""
 
@@ -109,15 +122,9 @@ class LoopbackAddresses:
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own address."""
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        sock.settimeout(0)
-        try:
-            sock.bind((CLIENT_HOST if source == CLIENTS else node_host(source), 0))
-            await asyncio.get_running_loop().sock_connect(sock, endpoint)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+        return await connected(
+            socket.socket(), endpoint, bound_to=CLIENT_HOST if source == CLIENTS else node_host(source)
+        )
 
 
 class Links:
