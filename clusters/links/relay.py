@@ -1,7 +1,7 @@
 """One connection through a node's relay: two sockets, and what becomes of the bytes between them.
 
 Bytes read on one side are held while their link is cut, then cut into messages, which rules may stop, and put on a
-road (`road.py`) that keeps order and, where the link is slow, time; what leaves the road is written to the other side.
+road (`send_queue.py`) that keeps order and, where the link is slow, time; what leaves the road is written to the other side.
 """
 
 import asyncio

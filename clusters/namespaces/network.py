@@ -2,7 +2,7 @@
 
 Every node has a namespace with one address, 10.213.0.N; the clients together have another. All of them hang on the hub,
 a namespace that forwards packets, and that is where packets are dropped, refused, lost and held to a bandwidth
-(`firewall.py`). None of it needs root (`namespaces.py`).
+(`firewall.py`). None of it needs root (`spaces.py`).
 
 The relays stay, because only something that reads frames can delay, drop, hold or double single messages, and because
 clients live outside. A node reaches node M at 127.0.2.M as on plain loopback: in its own namespace a relay listens there,

@@ -1,7 +1,7 @@
 """Network and mount namespaces of one run, without root: a keeper process makes them, and hands out sockets of theirs.
 
 Making a user namespace is what the system may forbid; `obstacle()` really tries. Everything lives as long as the keeper
-(`namespace_keeper.py`) and ends with it, also when the harness is killed with -9.
+(`keeper.py`) and ends with it, also when the harness is killed with -9.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """One node as a process of this machine: started on a leash, watched, hurt by signals, proven dead or alive.
 
 The node's process has a session of its own, so that Ctrl-C reaches the harness alone, and dies with the harness
-(`leash.py`). Whoever ends a node says so before: a process that ends unasked is a failure of the node, and
+(`parent_death.py`). Whoever ends a node says so before: a process that ends unasked is a failure of the node, and
 what its log said last is the first thing one wants to read.
 """
 

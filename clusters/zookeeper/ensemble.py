@@ -1,7 +1,7 @@
 """A real ZooKeeper beside the brokers: its servers are nodes like any other, started, cut, paused and killed by the same faults.
 
 A server is a Java process on the address of its node (101, 102, ...); brokers reach it through its relay. What its znodes say is
-followed by an observer that reaches the servers themselves, so that no cut blinds it. Jars: `zookeeper_jars.py`.
+followed by an observer that reaches the servers themselves, so that no cut blinds it. Jars: `jars.py`.
 """
 
 import asyncio

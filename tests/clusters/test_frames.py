@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tribunal.clusters.capabilities import Fate, FrameRule
-from tribunal.clusters.frame_rules import Rules
+from tribunal.clusters.frame_rules import Questions, Rules
 from tribunal.clusters.links.frames import REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, Conversation, Cutter
 from tribunal.clusters.links.send_queue import Road
 
@@ -159,3 +159,26 @@ def test_a_road_can_be_lost():
 
     assert road.clear() == len(request(FETCH, 1))
     assert road.is_empty
+
+
+@pytest.mark.parametrize(("its_time_came", "released"), [(False, 1), (True, 0)])
+def test_what_has_gone_on_is_not_let_go_again(its_time_came, released):
+    rules, moves = Rules(), []
+    rule = rules.add(FrameRule(fate=Fate.DELAYED))
+    gate = rule.gate(lambda: moves.append("on"))
+    if its_time_came:
+        gate.open()
+
+    assert rules.remove(rule) == released
+    assert (moves, rule.held_count) == (["on"], 0)
+
+
+@pytest.mark.parametrize(("doubled", "swallowed"), [(False, [False, False]), (True, [True, False])])
+def test_one_answer_is_swallowed_for_each_doubled_request(doubled, swallowed):
+    questions = Questions()
+    questions.ask(7, (FETCH, 1))
+    if doubled:
+        questions.double(7)
+
+    assert questions.answer(7) == (FETCH, 1)
+    assert [questions.swallows(7), questions.swallows(7)] == swallowed
