@@ -11,7 +11,7 @@ facts, with the one bit that follows from it: a fault without effect must never 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -425,9 +425,6 @@ class Cluster(Protocol):
 
     async def close(self) -> None:
         """Leave nothing behind: no process, port, cut. Safe at any moment, also twice."""
-
-
-Launch = Callable[..., Awaitable[Cluster]]  # every kind's module has `launch(spec, directory, clock)`
 
 
 async def until(

@@ -31,6 +31,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 class Fate(StrEnum):
     """What becomes of a message (docs/recording-format.md, requests)."""
 
+    DELIVERED = "delivered"
     DELAYED = "delayed"
     DROPPED = "dropped"
     HELD = "held"

@@ -106,7 +106,3 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         value = self.node_settings().get(setting, DEFINITIONS[setting].default)
         assert isinstance(value, int), setting
         return value
-
-
-class UnknownProfile(ValueError):
-    """The profile's name is not one of ours."""

@@ -6,18 +6,16 @@ recovery (which Kafka does not have). What only costs memory or time in a small 
 
 import asyncio
 import base64
-import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.nodes.node_process import PARENT_DEATH, POLL_MS, NodeProcess, answers, last_lines
+from tribunal.clusters.nodes.node_process import NodeProcess, start_process
 
 # replog's names, or such as Kafka keeps elsewhere or does not have.
 OURS_ALONE: Final = (
@@ -38,12 +36,14 @@ HEAP: Final = "256m"
 JAVA: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 FORMAT_TIMEOUT_S: Final = 120
-SERVING_TIMEOUT_MS: Final = 90_000  # a JVM on a machine that has other things to do
 META_PROPERTIES: Final = "meta.properties"
 
 
 class KafkaProcess(NodeProcess):
     """One life after another of one node: a JVM where replog's nodes are Python."""
+
+    serving_timeout_ms = 90_000  # a JVM on a machine that has other things to do
+    answer_wait_ms = 2_000
 
     def __init__(
         self,
@@ -59,37 +59,15 @@ class KafkaProcess(NodeProcess):
         self.before_start: Callable[[], None] = lambda: None
         self._jars = jars
 
-    async def spawn(self) -> None:
-        """Start the process; it may not serve yet."""
-        assert not self.alive, f"node {self.node} runs already"
-        self.before_start()
-        self._ending = False
-        command = [*self._into(), sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid())]
-        command += java(self._jars, "kafka.Kafka", str(self.config.resolve()), heap=HEAP)
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as output:
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        self.pid = self._process.pid
-        self._watch = asyncio.create_task(self._wait_for_end(self._process), name=f"watch node {self.node}")
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return f"node {self.node} (Apache Kafka, {self.role})"
 
-    async def serving(self) -> None:
-        """Wait until the node answers requests; `ClusterError` with its last log lines if it does not."""
-        deadline = asyncio.get_running_loop().time() + SERVING_TIMEOUT_MS / 1000
-        while not await answers(self.endpoint, wait_ms=2_000):
-            if self._process is None or self._process.returncode is not None:
-                raise ClusterError(self.obituary(self._process.returncode if self._process else None))
-            if asyncio.get_running_loop().time() > deadline:
-                raise ClusterError(
-                    f"node {self.node} (Apache Kafka, {self.role}) does not serve after {SERVING_TIMEOUT_MS} ms; "
-                    f"its log {self.log} ends:\n{last_lines(self.log)}"
-                )
-            await asyncio.sleep(POLL_MS / 1000)
+    async def _begin(self) -> asyncio.subprocess.Process:
+        self.before_start()
+        words = java(self._jars, "kafka.Kafka", str(self.config.resolve()), heap=HEAP)
+        return await start_process(words, self.log, into=self._into(), environment=None)
 
 
 def java(jars: Path, *arguments: str, heap: str) -> list[str]:

@@ -5,7 +5,6 @@ own tools. Methods block, because what is compared runs in threads of librdkafka
 127.0.3.N, its controller role, where one process has both, on 127.0.3.(N+100) and another port; every process dies with whoever started it.
 """
 
-import os
 import signal
 import socket
 import struct
@@ -16,13 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from replog.types import METADATA_TOPIC, NO_NODE
-from replog.wire.apis import Api
-from replog.wire.codec import decode_response, encode_request
-from replog.wire.messages import describe_quorum as dq
 from tribunal.clusters.api import ClusterError, Unsettled
 from tribunal.clusters.links.addresses import candidate_ports
-from tribunal.clusters.nodes.node_process import PARENT_DEATH, last_lines, node_environment, toml
+from tribunal.clusters.nodes.node_process import dying_with_us, last_lines, node_environment, toml
 
 NET: Final = "127.0.3."
 CONTROLLER_OFFSET: Final = 100
@@ -250,10 +245,6 @@ class SideBySide:
             SERVING_TIMEOUT_S,
         )
 
-    def active_controller(self) -> int:
-        """Return the node that leads the quorum, as the first broker says; -1 when it knows nobody."""
-        return _leader_of_quorum(self.places[self.broker_ids[0]].endpoint)
-
     def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Wait for something; a node that died unasked ends the wait."""
         deadline = time.monotonic() + timeout_s
@@ -266,27 +257,17 @@ class SideBySide:
             time.sleep(POLL_S)  # noqa: TID251 - real processes, real time
 
 
-def _leader_of_quorum(endpoint: tuple[str, int]) -> int:
-    """Ask one broker by DescribeQuorum."""
-    partition = dq.DescribeQuorumRequestPartitionData(partition_index=0)
-    topic = dq.DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    request = dq.DescribeQuorumRequest(topics=[topic])
-    answer = _asked(endpoint, encode_request(Api.DESCRIBE_QUORUM, 0, 7, "t", request))
-    described: dq.DescribeQuorumResponse = decode_response(Api.DESCRIBE_QUORUM, 0, answer)[1]
-    return next((found.leader_id for topic in described.topics for found in topic.partitions), NO_NODE)
-
-
 def alive_brokers(endpoint: tuple[str, int]) -> list[int]:
     """Ask one broker, by Metadata version 1 without topics, whom it believes alive; none when it does not answer."""
     body = struct.pack(">hhih1si", 3, 1, 7, 1, b"t", 0)
     try:
-        answer = _asked(endpoint, struct.pack(">i", len(body)) + body)
+        answer = asked(endpoint, struct.pack(">i", len(body)) + body)
     except (OSError, struct.error):
         return []
     return sorted(_broker_ids(answer))
 
 
-def _asked(endpoint: tuple[str, int], frame: bytes) -> bytes:
+def asked(endpoint: tuple[str, int], frame: bytes) -> bytes:
     """Send one request over a connection of its own; return the answer without its length."""
     with socket.create_connection(endpoint, timeout=1) as connection:
         connection.settimeout(2)
@@ -308,7 +289,7 @@ def _broker_ids(answer: bytes) -> list[int]:
 
 
 def _spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    leashed = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *_with_path(command)]
+    leashed = dying_with_us(_with_path(command))
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own command, no shell
             leashed,

@@ -25,7 +25,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
 from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
 from tribunal.clusters.kinds.processes import ProcessCluster, opened
-from tribunal.clusters.links.relays import Links
+from tribunal.clusters.links.relays import Links, connected
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.mounts import below
 from tribunal.clusters.nodes.node_process import (
@@ -96,13 +96,7 @@ class ContainerAddresses:
         if source != CLIENTS and pid is None:
             raise OSError(f"node {source} is down")
         sock = socket.socket() if pid is None else await asyncio.to_thread(socket_in_namespace_of, pid)
-        sock.settimeout(0)
-        try:
-            await asyncio.get_running_loop().sock_connect(sock, endpoint)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+        return await connected(sock, endpoint, bound_to=None)
 
 
 def socket_in_namespace_of(pid: int) -> socket.socket:

@@ -1,6 +1,6 @@
 """The embedded default: every node a process of this machine, on loopback addresses of its own.
 
-Node N binds 127.0.1.N and is reached by everybody through its relay on 127.0.2.N (`relays.py`). Nodes' data
+Node N binds 127.0.1.N and is reached by everybody through its relay on 127.0.2.N (`clusters/links/relays.py`). Nodes' data
 lies in the run's folder, or where `data_dir` says; what nodes print goes to `logs/<node>.log`. Everything that
 lives outside the files ends with the harness: relays are its own sockets, processes are on a leash.
 """

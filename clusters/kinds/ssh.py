@@ -32,7 +32,7 @@ from tribunal.clusters.host_environment import NodeLife
 from tribunal.clusters.images.interpreter_base import PACKAGES
 from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
 from tribunal.clusters.kinds.processes import MOUNT_POWERS, ProcessCluster, opened
-from tribunal.clusters.links.relays import Links
+from tribunal.clusters.links.relays import Links, connected
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_process import toml
 from tribunal.clusters.nodes.remote_node import RemoteNode
@@ -88,14 +88,7 @@ class SshAddresses:
             sock: socket.socket = await self._aside(self._shells[source].forwarded, endpoint)
             sock.settimeout(0)
             return sock
-        sock = socket.socket()
-        sock.settimeout(0)
-        try:
-            await asyncio.get_running_loop().sock_connect(sock, endpoint)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+        return await connected(socket.socket(), endpoint, bound_to=None)
 
 
 class OnHosts:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tribunal.clusters.api import CutMode, Link
-from tribunal.clusters.capabilities import Shape
 from tribunal.clusters.namespaces.spaces import Namespaces
 
 TABLE: Final = "ip tribunal"
@@ -152,11 +151,6 @@ class Firewall:
     async def _commit(self, lines: Sequence[str]) -> None:
         if lines:
             await self._spaces.run_aside(["nft", "-f", "-"], stdin="\n".join(lines) + "\n")
-
-
-def kernel_part(shape: Shape) -> bool:
-    """Tell whether the kernel has a part in this shape: loss and bandwidth; delays are the relay's, precise to 1 ms."""
-    return bool(shape.loss or shape.bytes_per_s)
 
 
 def _counters(told: dict[str, Any]) -> dict[str, int]:

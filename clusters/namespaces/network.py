@@ -19,12 +19,13 @@ from typing import Any, Final
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link
 from tribunal.clusters.capabilities import Shape
+from tribunal.clusters.frame_rules import Rules
 from tribunal.clusters.host_environment import NodeLife
 from tribunal.clusters.links.addresses import open_on_free_port
-from tribunal.clusters.links.frames import Head, Rule
+from tribunal.clusters.links.frames import Head
 from tribunal.clusters.links.probing import ProbeAnswer
 from tribunal.clusters.links.relay import Relay, Side, Traffic
-from tribunal.clusters.links.relays import Links, LoopbackAddresses, node_host
+from tribunal.clusters.links.relays import Links, LoopbackAddresses, connected, node_host
 from tribunal.clusters.namespaces.firewall import Firewall
 from tribunal.clusters.namespaces.spaces import Namespaces
 from tribunal.clusters.nodes.node_process import NodeProcess
@@ -85,23 +86,11 @@ class NamespaceAddresses(LoopbackAddresses):
         return await connected(self._spaces.outgoing(str(source)), endpoint, bound_to=node_host(source))
 
 
-async def connected(sock: socket.socket, endpoint: tuple[str, int], *, bound_to: str | None = None) -> socket.socket:
-    """Connect a socket; it is closed when that cannot be."""
-    try:
-        if bound_to is not None:
-            sock.bind((bound_to, 0))
-        await asyncio.get_running_loop().sock_connect(sock, endpoint)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
 class SideDoors:
     """Ways into the namespaces that no fault touches, for the harness alone (a `relay.Wires` that hinders nothing)."""
 
     def __init__(self, links: "NamespaceLinks") -> None:
-        self.rules: list[Rule] = []
+        self.rules = Rules()
         self.relays: dict[Relay, None] = {}
         self._links = links
         self._traffic = Traffic()
@@ -169,7 +158,7 @@ class NamespaceLinks(Links):
 
     async def connect_from(self, space: int, target: int, far: Side) -> None:
         """Connect to a node from this namespace."""
-        sock = await connected(self._spaces.outgoing(str(space)), (address(target), self.ports[target]))
+        sock = await connected(self._spaces.outgoing(str(space)), (address(target), self.ports[target]), bound_to=None)
         await asyncio.get_running_loop().create_connection(lambda: far, sock=sock)
 
     async def close(self) -> None:

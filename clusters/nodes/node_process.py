@@ -30,6 +30,9 @@ SIGNAL_WAIT_MS: Final = 2_000
 class NodeProcess:
     """One life after another of one node."""
 
+    serving_timeout_ms = SERVING_TIMEOUT_MS
+    answer_wait_ms = 500
+
     def __init__(
         self,
         node: int,
@@ -56,6 +59,11 @@ class NodeProcess:
         """Whether the process exists and was not reaped."""
         return self._process is not None and self._process.returncode is None
 
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return f"node {self.node} ({self.role})"
+
     async def spawn(self) -> None:
         """Start the process; it may not serve yet."""
         assert not self.alive, f"node {self.node} runs already"
@@ -65,7 +73,8 @@ class NodeProcess:
         self._watch = asyncio.create_task(self._wait_for_end(self._process), name=f"watch node {self.node}")
 
     async def _begin(self) -> asyncio.subprocess.Process:
-        return await on_leash([self.role], self.config, self.log, self._into())
+        words = [sys.executable, "-m", "replog", self.role, "--config", str(self.config)]
+        return await start_process(words, self.log, into=self._into(), environment=node_environment())
 
     async def answers(self, *, wait_ms: int) -> bool:
         """Tell whether it answers."""
@@ -79,17 +88,17 @@ class NodeProcess:
     def obituary(self, code: int | None) -> str:
         """Say how the process ended and what its log said last."""
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-        return f"node {self.node} ({self.role}) ended with {how}; its log {self.log} ends:\n{last_lines(self.log)}"
+        return f"{self.title} ended with {how}; its log {self.log} ends:\n{last_lines(self.log)}"
 
     async def serving(self) -> None:
         """Wait until the node answers requests; `ClusterError` with its last log lines if it does not."""
-        deadline = asyncio.get_running_loop().time() + SERVING_TIMEOUT_MS / 1000
-        while not await self.answers(wait_ms=500):
+        deadline = asyncio.get_running_loop().time() + self.serving_timeout_ms / 1000
+        while not await self.answers(wait_ms=self.answer_wait_ms):
             if self._process is None or self._process.returncode is not None:
                 raise ClusterError(self.obituary(self._process.returncode if self._process else None))
             if asyncio.get_running_loop().time() > deadline:
                 raise ClusterError(
-                    f"node {self.node} ({self.role}) does not serve after {SERVING_TIMEOUT_MS} ms; "
+                    f"{self.title} does not serve after {self.serving_timeout_ms} ms; "
                     f"its log {self.log} ends:\n{last_lines(self.log)}"
                 )
             await asyncio.sleep(POLL_MS / 1000)
@@ -153,17 +162,23 @@ class NodeProcess:
         return False
 
 
-async def on_leash(
-    arguments: list[str], config: Path, log: Path, into: Sequence[str] = ()
+def dying_with_us(words: Sequence[str]) -> list[str]:
+    """Return the command that runs these words as a process that dies with this one."""
+    return [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *words]
+
+
+async def start_process(
+    words: Sequence[str], log: Path, *, into: Sequence[str], environment: dict[str, str] | None
 ) -> asyncio.subprocess.Process:
-    """Start `python -m replog ARGUMENTS --config CONFIG`, its output appended to the log, tied to our life."""
-    command = [*into, sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid())]
-    command += [sys.executable, "-m", "replog", *arguments, "--config", str(config)]
-    environment = node_environment()
+    """Start a program that dies with us, in a session of its own, its output appended to the log.
+
+    environment:  None for our own.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
-            *command,
+            *into,
+            *dying_with_us(words),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,

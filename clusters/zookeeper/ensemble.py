@@ -6,9 +6,7 @@ followed by an observer that reaches the servers themselves, so that no cut blin
 
 import asyncio
 import contextlib
-import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -27,7 +25,7 @@ from replog.zookeeper.operations import (
 )
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.maven_jars import NoJars
-from tribunal.clusters.nodes.node_process import PARENT_DEATH, NodeProcess
+from tribunal.clusters.nodes.node_process import NodeProcess, start_process
 from tribunal.clusters.zookeeper.jars import class_path
 from tribunal.clusters.zookeeper.znode_view import ZnodeView
 
@@ -116,17 +114,7 @@ class ZooKeeperProcess(NodeProcess):
     async def _begin(self) -> asyncio.subprocess.Process:
         java = shutil.which("java") or "java"
         words = await asyncio.to_thread(command, self.config, java=java)
-        leashed = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *words]
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as output:
-            return await asyncio.create_subprocess_exec(
-                *self._into(),
-                *leashed,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        return await start_process(words, self.log, into=self._into(), environment=None)
 
     async def answers(self, *, wait_ms: int) -> bool:
         """Tell whether it serves."""

@@ -20,7 +20,7 @@ from tribunal.clusters.links.addresses import free_port, taken_address
 from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.nodes.final_logs import log_bytes, log_entries
 from tribunal.clusters.nodes.node_events import EventFile
-from tribunal.clusters.nodes.node_process import LEASH, is_stopped, last_lines, process_exists, refuses, toml
+from tribunal.clusters.nodes.node_process import PARENT_DEATH, is_stopped, last_lines, process_exists, refuses, toml
 
 
 def test_events_come_whole_and_once(tmp_path):
@@ -148,7 +148,7 @@ time.sleep(60)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_a_node_dies_with_its_harness():
-    with subprocess.Popen([sys.executable, "-c", HARNESS, str(LEASH)], stdout=subprocess.PIPE) as harness:
+    with subprocess.Popen([sys.executable, "-c", HARNESS, str(PARENT_DEATH)], stdout=subprocess.PIPE) as harness:
         node = int(harness.stdout.readline())
         watched = os.pidfd_open(node)
         harness.kill()
@@ -163,4 +163,4 @@ def test_a_node_dies_with_its_harness():
 
 
 def test_the_leash_is_a_file_of_its_own():
-    assert Path(LEASH).is_file()
+    assert Path(PARENT_DEATH).is_file()
