@@ -4,14 +4,15 @@ A kind of cluster is asked for its obstacles by really trying (binding its addre
 where the kind is able to do what it needs.
 """
 
-from types import ModuleType
 from typing import Final
 
 import msgspec
 
+from tribunal.clusters.api import Kind
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.harness.catalog import all_clusters, faults, nearest
 from tribunal.harness.plan import refusal
+from tribunal.nemesis.api import AnyFault
 
 MOST_ROWS: Final = 200
 
@@ -45,25 +46,24 @@ def examined(fault: str | None = None) -> Health:
     known = faults()
     if fault is not None and fault.replace("_", "-") not in known:
         raise nearest("fault", fault, known)
-    kinds = {name: (module, _kind(name, module)) for name, module in all_clusters().items()}
+    kinds = {name: (kind, _kind(name, kind)) for name, kind in all_clusters().items()}
     wanted = known if fault is None else {fault.replace("_", "-"): known[fault.replace("_", "-")]}
     return Health(
         clusters=tuple(health for _, health in kinds.values()),
-        faults=tuple(_fault(name, module, kinds) for name, module in wanted.items()),
+        faults=tuple(_fault(name, one, kinds) for name, one in wanted.items()),
     )
 
 
-def _kind(name: str, module: ModuleType) -> KindHealth:
-    found: tuple[Obstacle, ...] = tuple(module.obstacles()) if hasattr(module, "obstacles") else ()
+def _kind(name: str, kind: Kind) -> KindHealth:
+    found = tuple(kind.obstacles())
     works = not any(obstacle.blocks for obstacle in found)
-    place = module.places() if works and hasattr(module, "places") else ""
-    return KindHealth(kind=name, works=works, place=place, obstacles=found)
+    return KindHealth(kind=name, works=works, place=kind.places() if works else "", obstacles=found)
 
 
-def _fault(name: str, module: ModuleType, kinds: dict[str, tuple[ModuleType, KindHealth]]) -> FaultHealth:
+def _fault(name: str, fault: AnyFault, kinds: dict[str, tuple[Kind, KindHealth]]) -> FaultHealth:
     works, refused = [], {}
     for kind, (cluster, health) in kinds.items():
-        lacking = refusal(module, cluster)
+        lacking = refusal(fault, cluster)
         if lacking:
             refused[kind] = f"cannot {lacking}"
         elif not health.works:

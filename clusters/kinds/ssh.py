@@ -25,13 +25,13 @@ from typing import Any, Final
 import msgspec
 
 from tribunal import PACKAGE, ROOT
-from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Proof, Unsupported
-from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof, Unsupported
+from tribunal.clusters.capabilities import Capability, ClockSkew, Damage, DiskTrouble
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.host_environment import NodeLife
 from tribunal.clusters.images.interpreter_base import PACKAGES
-from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
-from tribunal.clusters.kinds.processes import MOUNT_POWERS, ProcessCluster, opened
+from tribunal.clusters.kinds.processes import CAPABILITIES as OF_PROCESSES
+from tribunal.clusters.kinds.processes import ProcessCluster, opened
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_process import toml
@@ -39,7 +39,7 @@ from tribunal.clusters.nodes.remote_node import RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell, read_hosts
 from tribunal.clusters.obstacles import Obstacle
 
-CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_POWERS
+CAPABILITIES: Final = OF_PROCESSES - {Capability.MOUNT_DISK, Capability.RECONFIGURE}
 RECORD: Final = "ssh.json"
 NODE_PORT: Final = 29_092
 RELAY_PORT: Final = 30_000
@@ -417,3 +417,6 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     if missing := [obstacle for obstacle in obstacles() if "paramiko" in obstacle.reason]:
         raise ClusterError(f"{missing[0].reason}: {missing[0].remedy}")
     return await opened(SshCluster(spec, directory, clock, cluster_id))
+
+
+KIND: Final = Kind(launch=launch, capabilities=CAPABILITIES, obstacles=obstacles, leftovers=leftovers, sweep=sweep)

@@ -13,16 +13,16 @@ from tribunal.harness.plan import refusal
 
 
 def test_a_fault_that_a_kind_cannot_do_at_all_is_refused():
-    assert refusal(faults()["mount-full"], apache_kafka) == "mount_disk"
+    assert refusal(faults()["mount-full"], apache_kafka.KIND) == "mount_disk"
 
 
 def test_a_fault_that_this_machine_cannot_do_is_refused_with_the_reason(monkeypatch):
     monkeypatch.setattr(processes, "way_in", lambda: "no network namespaces: forbidden")
     monkeypatch.setattr(containers.os, "geteuid", lambda: 1000)
 
-    assert refusal(faults()["mount-full"], processes) == "mount_disk (no network namespaces: forbidden)"
-    assert refusal(faults()["mount-full"], containers) == "mount_disk (mounting into containers takes root)"
-    assert refusal(faults()["kill"], processes) == ""
+    assert refusal(faults()["mount-full"], processes.KIND) == "mount_disk (no network namespaces: forbidden)"
+    assert refusal(faults()["mount-full"], containers.KIND) == "mount_disk (mounting into containers takes root)"
+    assert refusal(faults()["kill"], processes.KIND) == ""
 
 
 def test_runs_of_one_name_in_two_folders_share_no_container(tmp_path):
@@ -47,4 +47,4 @@ def test_an_engine_that_this_user_may_not_talk_to_is_told_from_one_that_is_not_t
 
 @pytest.mark.parametrize("kind", [processes, containers], ids=["processes", "containers"])
 def test_a_fault_that_works_is_not_refused(kind):
-    assert refusal(faults()["isolate"], kind) == ""
+    assert refusal(faults()["isolate"], kind.KIND) == ""
