@@ -205,9 +205,9 @@ def test_clients_can_be_cut_from_a_broker_that_stays_in_service(tmp_path):
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
-from clusters.clock import RunClock
-from clusters.processes import launch
-from clusters.spec import ClusterSpec
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.processes import launch
+from tribunal.clusters.spec import ClusterSpec
 
 async def main():
     cluster = await launch(ClusterSpec(controllers=1), Path(sys.argv[1]), RunClock(), "AAAAAAAAAAAAAAAAAAAAAA")
