@@ -1,6 +1,7 @@
 """Plugins: what ships is what is listed; a user's own and an installed distribution's are found; what cannot be used is one clear line."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.harness.catalog import all_clusters, faults, listing
 from tribunal.harness.cli.main import exit_code
 
+ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = {
     "faults": tribunal.nemesis.faults,
     "workloads": tribunal.workloads.kinds,
@@ -102,6 +104,23 @@ def test_every_capability_has_a_protocol_and_every_kind_the_methods_that_it_clai
             wanted = {name for name in dir(PROTOCOLS[capability]) if not name.startswith("_")} - looked_at
             assert capability.value in wanted
             assert all(callable(getattr(cluster, name)) for name in wanted), f"{kind}: {capability}"
+
+
+def test_the_walk_to_a_new_capability_names_the_files_that_one_is_named_in():
+    walk = (ROOT / "docs" / "contributing" / "a-new-fault.md").read_text()
+    listed = set(re.findall(r"^\| `([\w/.]+)` \|", walk, re.MULTILINE)) - {"nemesis/faults/jam.py"}
+    differing = {f"clusters/kinds/{kind}.py" for kind in ("apache_kafka", "containers", "ssh")}  # from what they share
+    shared = {"clusters/links/link_faults.py"}  # what of `ProcessCluster` is about links
+
+    naming = set()
+    for room in ("clusters", "harness", "workloads", "results", "checkers"):
+        for path in (ROOT / room).rglob("*.py"):
+            if re.search(r"\bCapability\.[A-Z]|\bCan[A-Z]\w+\(FaultTarget", path.read_text()):
+                naming.add(str(path.relative_to(ROOT)))
+
+    assert len(listed) == 3
+    assert all((ROOT / path).is_file() for path in listed)
+    assert naming == listed - {"clusters/simulated/capabilities.py"} | differing | shared  # (there: the methods alone)
 
 
 @pytest.mark.parametrize(("package", "text", "kind", "_"), SORTS)
