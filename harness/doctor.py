@@ -10,6 +10,7 @@ import msgspec
 
 from tribunal.clusters.api import Kind
 from tribunal.clusters.obstacles import Obstacle
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import all_clusters, faults, nearest
 from tribunal.harness.plan import refusal
 from tribunal.nemesis.api import AnyFault
@@ -64,8 +65,11 @@ def _fault(name: str, fault: AnyFault, kinds: dict[str, tuple[Kind, KindHealth]]
     works, refused = [], {}
     for kind, (cluster, health) in kinds.items():
         lacking = refusal(fault, cluster)
+        reasons = [cluster.refused(ClusterSpec(mode=mode)) for mode in fault.modes]
         if lacking:
             refused[kind] = f"cannot {lacking}"
+        elif all(reasons):  # it has no mode in which there is what the fault hurts
+            refused[kind] = reasons[0]
         elif not health.works:
             refused[kind] = health.obstacles[0].reason
         else:

@@ -40,6 +40,7 @@ from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell, read_host
 from tribunal.clusters.obstacles import Obstacle
 
 CAPABILITIES: Final = OF_PROCESSES - {Capability.MOUNT_DISK, Capability.RECONFIGURE}
+NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
 RECORD: Final = "ssh.json"
 NODE_PORT: Final = 29_092
 RELAY_PORT: Final = 30_000
@@ -161,7 +162,7 @@ class OnHosts:
 
     def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
         """Refuse: servers of ZooKeeper are not brought to hosts."""
-        raise Unsupported("ZooKeeper mode runs on processes, containers and in the simulator")
+        raise Unsupported(NO_ZOOKEEPER)
 
     def bind_host(self, node: int) -> str:
         """Return the address that the links know the node by."""
@@ -399,6 +400,11 @@ def sweep(run_dir: Path) -> list[str]:
     return [done for shell in _recorded(run_dir) for done in _emptied(shell, run_name(run_dir))]
 
 
+def refused(spec: ClusterSpec) -> str:
+    """Return why nodes on hosts cannot be what is asked for; empty: they can."""
+    return NO_ZOOKEEPER if spec.is_zookeeper_mode else ""
+
+
 def obstacles() -> list[Obstacle]:
     """Return why there can be no nodes on hosts here."""
     try:
@@ -419,4 +425,11 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     return await opened(SshCluster(spec, directory, clock, cluster_id))
 
 
-KIND: Final = Kind(launch=launch, capabilities=CAPABILITIES, obstacles=obstacles, leftovers=leftovers, sweep=sweep)
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    obstacles=obstacles,
+    refused=refused,
+    leftovers=leftovers,
+    sweep=sweep,
+)

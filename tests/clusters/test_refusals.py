@@ -9,6 +9,7 @@ import pytest
 from tribunal.clusters.images import build
 from tribunal.clusters.kinds import apache_kafka, containers, processes
 from tribunal.harness.catalog import faults
+from tribunal.harness.doctor import examined
 from tribunal.harness.plan import refusal
 
 
@@ -23,6 +24,14 @@ def test_a_fault_that_this_machine_cannot_do_is_refused_with_the_reason(monkeypa
     assert refusal(faults()["mount-full"], processes.KIND) == "mount_disk (no network namespaces: forbidden)"
     assert refusal(faults()["mount-full"], containers.KIND) == "mount_disk (mounting into containers takes root)"
     assert refusal(faults()["kill"], processes.KIND) == ""
+
+
+@pytest.mark.parametrize(("fault", "kinds"), [("late-leave", {"ssh", "apache-kafka"}), ("stop", set())])
+def test_a_fault_of_zookeeper_mode_works_on_no_kind_without_that_mode(fault, kinds):
+    (health,) = examined(fault).faults
+
+    assert {kind for kind, reason in health.refused.items() if "ZooKeeper mode" in reason} == kinds
+    assert "simulated" in health.works_on
 
 
 def test_runs_of_one_name_in_two_folders_share_no_container(tmp_path):

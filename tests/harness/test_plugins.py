@@ -16,6 +16,7 @@ from tribunal.clusters.kinds.processes import ProcessCluster
 from tribunal.clusters.kinds.ssh import SshCluster
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.harness.catalog import all_clusters, faults, listing
+from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.main import exit_code
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -190,6 +191,19 @@ def test_a_plugin_that_cannot_be_used_is_one_line_with_file_and_reason(folder, c
     assert line.startswith("tribunal: plugin tribunal_plugins/nemesis/jam.py: ")
     assert reason in line
     assert exit_code(["list", "workloads"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        pytest.param("from tribunal.nemesis.faults.kill import FAULT\n", ["jam"], id="whole"),
+        pytest.param("x = 1 / 0\n", [], id="broken"),
+    ],
+)
+def test_a_tab_offers_nothing_where_a_plugin_is_broken(folder, text, offered):
+    own(folder, "nemesis/jam.py", text)
+
+    assert list(dict(named("faults")("ja"))) == offered
 
 
 def test_a_distributions_broken_plugin_names_the_distribution(folder, monkeypatch, capsys):
