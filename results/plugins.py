@@ -25,6 +25,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from tribunal import PACKAGE
+
 FOLDER: Final = Path("tribunal_plugins")
 SHIPPED: Final = "tribunal itself"
 
@@ -120,9 +122,8 @@ def _installed(seam: Seam) -> Iterator[Found]:
         attribute = entry.attr or _exported(module, seam)
         if attribute is None or not hasattr(module, attribute):
             raise BadPlugin(f"plugin {origin}: it has no {attribute or seam.attributes[0]}")
-        yield Found(
-            name=entry.name.replace("-", "_"), module=module, value=getattr(module, attribute), origin=origin
-        )  # fmt: skip
+        name = entry.name.replace("-", "_")
+        yield Found(name=name, module=module, value=getattr(module, attribute), origin=origin)
 
 
 def _words(entry: EntryPoint) -> str:
@@ -168,11 +169,15 @@ def _imported(name: str, origin: str) -> ModuleType:
 
 
 def _line(problem: Exception) -> str:
-    """Return where it was raised; a syntax error says it itself."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    last = next((frame for frame in reversed(frames) if "importlib" not in frame.filename), None)
-    here = last is None or isinstance(problem, SyntaxError) or last.filename == __file__
-    return "" if here or last is None else f" ({Path(last.filename).name}, line {last.lineno})"
+    """Return where in foreign code it was raised; a syntax error says it itself."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(problem.__traceback__)
+        if "importlib" not in frame.filename and not Path(frame.filename).is_relative_to(PACKAGE)
+    ]
+    if isinstance(problem, SyntaxError) or not frames:
+        return ""
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
 
 
 def _exported(module: ModuleType, seam: Seam) -> str | None:

@@ -171,7 +171,7 @@ def test_another_working_directory_has_other_plugins(folder, monkeypatch):
             "import msgspec\nfrom tribunal.nemesis.api import Fault\n"
             "def inject(cluster, node, options): ...\n"
             "FAULT = Fault(options=msgspec.Struct, inject=inject)\n",
-            "inject: annotate its first parameter with what it asks of a cluster",
+            "inject: annotate its first parameter with what it asks of a cluster (jam.py, line 4)",
             id="asks for nothing",
         ),
         pytest.param(
