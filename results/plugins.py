@@ -71,8 +71,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Plugin(msgspec.Struct, Generic[Value], frozen=True, kw_only=True):
     """A plugin whose value is what it has to be."""
 
+    name: str  # as in Python, with underscores
     value: Value
-    about: str
+    document: str  # its module's docstring
+
+    @property
+    def about(self) -> str:
+        """What it is: the docstring's first line."""
+        return first_line(self.document)
 
 
 def of_type(seam: Seam, wanted: type[Value]) -> dict[str, Plugin[Value]]:
@@ -82,7 +88,8 @@ def of_type(seam: Seam, wanted: type[Value]) -> dict[str, Plugin[Value]]:
         if not isinstance(one.value, wanted):
             kind = type(one.value).__name__
             raise BadPlugin(f"plugin {one.origin}: {seam.attributes[0]} is a {kind}, not a {wanted.__name__}")
-        plugins[one.name.replace("_", "-")] = Plugin(value=one.value, about=one.about)
+        plugin = Plugin(name=one.name, value=one.value, document=one.module.__doc__ or "")
+        plugins[one.name.replace("_", "-")] = plugin
     return plugins
 
 
