@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from replog.host.world import RealEntropy
-from tribunal.clusters.api import ClusterError, ClusterSpec, MetadataEntry, NodeEvent, Proof, until
+from tribunal.clusters.api import ClusterError, ClusterSpec, Kind, MetadataEntry, NodeEvent, Proof, until
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clients.confluent import ConfluentClients
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.host_environment import NodeLife
@@ -23,10 +24,16 @@ from tribunal.clusters.kafka.disk import lose_unflushed, previous_broker_epoch
 from tribunal.clusters.kafka.jars import VERSION, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
 from tribunal.clusters.kafka.node import FRUGAL, KafkaProcess, copy_formatted, formatted_by_kafka, properties
-from tribunal.clusters.kinds.processes import ADMIN_POWERS, NODE_POWERS, Loopback, ProcessCluster, opened
-from tribunal.clusters.kinds.processes import leftovers as leftovers
-from tribunal.clusters.kinds.processes import sweep as sweep
-from tribunal.clusters.links.link_faults import LINK_POWERS
+from tribunal.clusters.kinds.processes import (
+    ADMIN_CAPABILITIES,
+    NODE_CAPABILITIES,
+    Loopback,
+    ProcessCluster,
+    leftovers,
+    opened,
+    sweep,
+)
+from tribunal.clusters.links.link_faults import LINK_CAPABILITIES
 from tribunal.clusters.links.relays import LINK_NET, Links, node_host
 from tribunal.clusters.maven_jars import NoJars
 from tribunal.clusters.metadata import MetadataObserver
@@ -35,7 +42,7 @@ from tribunal.clusters.namespaces.spaces import obstacle, way_in
 from tribunal.clusters.nodes.log_damage import log_ends
 from tribunal.clusters.obstacles import Obstacle
 
-CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | ADMIN_POWERS | {"unregister"}
+CAPABILITIES: Final = NODE_CAPABILITIES | LINK_CAPABILITIES | ADMIN_CAPABILITIES | {Capability.UNREGISTER}
 UP_TIMEOUT_MS: Final = 120_000
 STOP_TIMEOUT_MS: Final = 40_000
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
@@ -269,10 +276,10 @@ def refused(spec: ClusterSpec) -> str:
     return f"Apache Kafka {VERSION} has no ZooKeeper mode" if spec.is_zookeeper_mode else ""
 
 
-def lacking() -> dict[str, str]:
+def lacking() -> dict[Capability, str]:
     """Return which of the kind's capabilities this machine does not give, and why."""
     found = way_in()
-    return dict.fromkeys(sorted(LINK_POWERS), NO_PAIRS.format(found)) if isinstance(found, str) else {}
+    return dict.fromkeys(sorted(LINK_CAPABILITIES), NO_PAIRS.format(found)) if isinstance(found, str) else {}
 
 
 def places() -> str:
@@ -284,3 +291,16 @@ def obstacles() -> list[Obstacle]:
     """Return why Apache Kafka cannot be run here."""
     comfort = obstacle()
     return [*obstacles_to_kafka(), *([] if comfort is None else [comfort])]
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    least=LEAST,
+    places=places,
+    obstacles=obstacles,
+    lacking=lacking,
+    refused=refused,
+    leftovers=leftovers,
+    sweep=sweep,
+)

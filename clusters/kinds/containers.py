@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Proof
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
-from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
-from tribunal.clusters.kinds.processes import ProcessCluster, opened
+from tribunal.clusters.kinds.processes import CAPABILITIES, ProcessCluster, opened
 from tribunal.clusters.links.relays import Links, connected
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.mounts import below
@@ -42,7 +42,6 @@ from tribunal.clusters.zookeeper import ensemble as zookeeper
 if TYPE_CHECKING:
     from docker import DockerClient
 
-CAPABILITIES: Final = PROCESS_CAPABILITIES
 NODE_PORT: Final = 9092
 RELAY_PORT: Final = 30_000
 GATEWAY: Final = 254
@@ -418,11 +417,21 @@ def sweep(run_dir: Path) -> list[str]:
         return _remove_all(client, run_dir) + unmount_all(run_dir)
 
 
-def lacking() -> dict[str, str]:
+def lacking() -> dict[Capability, str]:
     """Return which of the kind's capabilities this machine does not give, and why."""
-    return {} if os.geteuid() == 0 else {"mount_disk": "mounting into containers takes root"}
+    return {} if os.geteuid() == 0 else {Capability.MOUNT_DISK: "mounting into containers takes root"}
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:
     """Start a cluster of containers; whatever goes wrong, nothing of it stays."""
     return await opened(ProcessCluster(spec, directory, clock, cluster_id, Containers()))
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    obstacles=obstacles,
+    lacking=lacking,
+    leftovers=leftovers,
+    sweep=sweep,
+)

@@ -18,15 +18,17 @@ from tribunal.clusters.api import (
     ClusterError,
     ClusterSpec,
     ClusterState,
+    Kind,
     LogEntry,
     MetadataEntry,
     NodeEvent,
     Proof,
+    RequestSeen,
     TopicPartition,
     Unsupported,
     until,
 )
-from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
+from tribunal.clusters.capabilities import Capability, ClockSkew, Damage, DiskTrouble
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.confluent import ConfluentClients
 from tribunal.clusters.clients.list_offsets import Leader
@@ -34,9 +36,9 @@ from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.host_environment import Housing, NodeLife
 from tribunal.clusters.links.addresses import open_on_free_port, taken_address
-from tribunal.clusters.links.link_faults import LINK_POWERS, LinkPowers
+from tribunal.clusters.links.link_faults import LINK_CAPABILITIES, LinkFaults
 from tribunal.clusters.links.relays import Links, node_host
-from tribunal.clusters.links.requests import RequestLog, RequestSeen
+from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
 from tribunal.clusters.namespaces.network import InNamespaces
 from tribunal.clusters.namespaces.spaces import obstacle, way_in
@@ -53,12 +55,20 @@ from tribunal.clusters.zookeeper import ensemble as zookeeper
 from tribunal.clusters.zookeeper.ensemble import ZnodeObserver, ZooKeeperProcess
 from tribunal.clusters.zookeeper.znode_view import ZnodeView
 
-NODE_POWERS: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "power_fail", "damage"})
-MOUNT_POWERS: Final = frozenset({"mount_disk"})
-PORT_POWERS: Final = frozenset({"set_clock", "trouble_disk"})  # through the node's clock and disk ports
-ADMIN_POWERS: Final = frozenset({"reassign", "set_topic_config", "elect_preferred"})
-MEMBER_POWERS: Final = frozenset({"unregister", "remove_voter"})
-CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | MOUNT_POWERS | PORT_POWERS | ADMIN_POWERS | MEMBER_POWERS
+NODE_CAPABILITIES: Final = frozenset(
+    {
+        *(Capability.START, Capability.STOP, Capability.KILL, Capability.PAUSE),
+        *(Capability.WIPE, Capability.POWER_FAIL, Capability.DAMAGE),
+    }
+)
+ADMIN_CAPABILITIES: Final = frozenset({Capability.REASSIGN, Capability.SET_TOPIC_CONFIG, Capability.ELECT_PREFERRED})
+CAPABILITIES: Final = (
+    NODE_CAPABILITIES
+    | LINK_CAPABILITIES
+    | ADMIN_CAPABILITIES
+    | {Capability.RECONFIGURE, Capability.MOUNT_DISK, Capability.UNREGISTER, Capability.REMOVE_VOTER}
+    | {Capability.SET_CLOCK, Capability.TROUBLE_DISK}  # through the node's clock and disk ports
+)
 REGISTERED_TIMEOUT_MS: Final = 40_000
 STOP_TIMEOUT_MS: Final = 8_000
 
@@ -103,7 +113,7 @@ class Loopback:
         await self._links.close()
 
 
-class ProcessCluster(LinkPowers):
+class ProcessCluster(LinkFaults):
     """A cluster whose nodes are processes that see the same files as the harness; see `tribunal.clusters.api.Cluster`."""
 
     capabilities = CAPABILITIES
@@ -141,6 +151,10 @@ class ProcessCluster(LinkPowers):
     def now_ns(self) -> int:
         """Return the run's clock."""
         return self.clock.now_ns()
+
+    def clock_offset_ns(self, node: int) -> int:
+        """Say that nodes and harness read one clock: this machine's."""
+        return 0
 
     # --- begin and end ---------------------------------------------------------------------
 
@@ -498,10 +512,10 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     return await opened(ProcessCluster(spec, directory, clock, cluster_id, housing_for(spec)))
 
 
-def lacking() -> dict[str, str]:
+def lacking() -> dict[Capability, str]:
     """Return which of the kind's capabilities this machine does not give, and why."""
     found = way_in()
-    return {"mount_disk": found} if isinstance(found, str) else {}
+    return {Capability.MOUNT_DISK: found} if isinstance(found, str) else {}
 
 
 def places() -> str:
@@ -527,3 +541,14 @@ def leftovers(run_dir: Path) -> list[str]:
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left; return what was done."""
     return end_processes(node_processes(run_dir))
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    places=places,
+    obstacles=obstacles,
+    lacking=lacking,
+    leftovers=leftovers,
+    sweep=sweep,
+)

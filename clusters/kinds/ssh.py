@@ -25,13 +25,13 @@ from typing import Any, Final
 import msgspec
 
 from tribunal import PACKAGE, ROOT
-from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Proof, Unsupported
-from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof, Unsupported
+from tribunal.clusters.capabilities import Capability, ClockSkew, Damage, DiskTrouble
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.host_environment import NodeLife
 from tribunal.clusters.images.interpreter_base import PACKAGES
-from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
-from tribunal.clusters.kinds.processes import MOUNT_POWERS, ProcessCluster, opened
+from tribunal.clusters.kinds.processes import CAPABILITIES as OF_PROCESSES
+from tribunal.clusters.kinds.processes import ProcessCluster, opened
 from tribunal.clusters.links.relays import Links, connected
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_process import toml
@@ -39,7 +39,8 @@ from tribunal.clusters.nodes.remote_node import RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell, read_hosts
 from tribunal.clusters.obstacles import Obstacle
 
-CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_POWERS
+CAPABILITIES: Final = OF_PROCESSES - {Capability.MOUNT_DISK, Capability.RECONFIGURE}
+NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
 RECORD: Final = "ssh.json"
 CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
 NODE_PORT: Final = 29_092
@@ -155,7 +156,7 @@ class OnHosts:
 
     def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
         """Refuse: servers of ZooKeeper are not brought to hosts."""
-        raise Unsupported("ZooKeeper mode runs on processes, containers and in the simulator")
+        raise Unsupported(NO_ZOOKEEPER)
 
     def bind_host(self, node: int) -> str:
         """Return the address that the links know the node by."""
@@ -393,6 +394,11 @@ def sweep(run_dir: Path) -> list[str]:
     return [done for shell in _recorded(run_dir) for done in _emptied(shell, run_name(run_dir))]
 
 
+def refused(spec: ClusterSpec) -> str:
+    """Return why nodes on hosts cannot be what is asked for; empty: they can."""
+    return NO_ZOOKEEPER if spec.is_zookeeper_mode else ""
+
+
 def obstacles() -> list[Obstacle]:
     """Return why there can be no nodes on hosts here."""
     try:
@@ -411,3 +417,13 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     if missing := [obstacle for obstacle in obstacles() if "paramiko" in obstacle.reason]:
         raise ClusterError(f"{missing[0].reason}: {missing[0].remedy}")
     return await opened(SshCluster(spec, directory, clock, cluster_id))
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    obstacles=obstacles,
+    refused=refused,
+    leftovers=leftovers,
+    sweep=sweep,
+)

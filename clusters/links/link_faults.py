@@ -1,6 +1,6 @@
 """What a cluster with relays can do to its links besides cutting them; shared by every kind that has relays.
 
-Each power proves itself: a slow, lossy or narrow link by timed probes, a reset or a half-open connection by what
+Each of them proves itself: a slow, lossy or narrow link by timed probes, a reset or a half-open connection by what
 became of the sockets, a rule by the messages it met (which only the fault that set it can wait for).
 """
 
@@ -11,13 +11,15 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import CutMode, Link, Proof
-from tribunal.clusters.capabilities import FrameRule, RuleInForce, Shape
+from tribunal.clusters.capabilities import Capability, FrameRule, RuleInForce, Shape
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.links.probing import Channel
 from tribunal.clusters.links.relay import Relay, Side
 from tribunal.clusters.links.relays import Links
 
-LINK_POWERS: Final = frozenset({"cut", "shape", "reset", "half_open", "add_rule"})
+LINK_CAPABILITIES: Final = frozenset(
+    {Capability.CUT, Capability.SHAPE, Capability.RESET, Capability.HALF_OPEN, Capability.ADD_RULE}
+)
 SAMPLES: Final = 5
 SAMPLE_WAIT_MS: Final = 4_000
 PROBE_BYTES: Final = 40
@@ -36,7 +38,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     most_ms: float
 
 
-class LinkPowers:
+class LinkFaults:
     """Hurts links through their relays."""
 
     links: Links

@@ -7,10 +7,8 @@ flows all the time (fetches, produces, metadata) is left out unless it met a rul
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from replog.wire.apis import Api
-from tribunal.clusters.api import CLIENTS
+from tribunal.clusters.api import CLIENTS, RequestSeen
 from tribunal.clusters.capabilities import Fate
 from tribunal.clusters.frame_rules import UNKNOWN, Message
 
@@ -18,20 +16,6 @@ from tribunal.clusters.frame_rules import UNKNOWN, Message
 FLOWING: Final = frozenset({int(Api.FETCH), int(Api.PRODUCE), int(Api.METADATA), int(Api.API_VERSIONS), UNKNOWN})
 NAMES: Final = {int(api): api.name.lower() for api in Api}
 KEPT_MAX: Final = 200_000  # between two looks of the collector
-
-
-class RequestSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One message."""
-
-    source: int
-    target: int
-    api_key: int
-    api_version: int
-    correlation_id: int
-    direction: str
-    fate: str
-    at_ns: int
-    summary: str
 
 
 class RequestLog:

@@ -1,4 +1,4 @@
-"""What a simulated cluster can do to itself beyond `tribunal.clusters.api`: every power of `tribunal.clusters.capabilities`.
+"""What a simulated cluster can do to itself beyond `tribunal.clusters.api`: every capability of `tribunal.clusters.capabilities`.
 
 Nothing has to be measured here: the world is told to be so, and says in the proof that it is.
 """
@@ -27,7 +27,7 @@ KIB: Final = 1_024
 
 
 class Body(Protocol):
-    """What the powers need of their cluster."""
+    """What these faults need of their cluster."""
 
     simulation: Simulation
     nodes: Mapping[int, SimulatedNode]
@@ -47,8 +47,8 @@ class Body(Protocol):
         """Return where a node listens."""
 
 
-class Powers(Body, Protocol):
-    """The powers themselves, for `SimulatedCluster` to inherit."""
+class SimulatedFaults(Body, Protocol):
+    """What can be done to it, for `SimulatedCluster` to inherit."""
 
     # links
 

@@ -25,13 +25,14 @@ from tribunal.clusters.api import (
     MetadataEntry,
     NodeEvent,
     Proof,
+    RequestSeen,
     until,
 )
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.links.requests import RequestLog, RequestSeen
+from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import segment_entries
-from tribunal.clusters.simulated import CAPABILITIES
-from tribunal.clusters.simulated.capabilities import Powers
+from tribunal.clusters.simulated.capabilities import SimulatedFaults
 from tribunal.clusters.simulated.clients import SimulatedClients
 from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from tribunal.clusters.simulated.committed_znodes import CommittedZnodes
@@ -55,11 +56,12 @@ STOP_TIMEOUT_MS: Final = 30_000
 CLIENTS_RANK: Final = 1_000
 
 
-class SimulatedCluster(Powers):
+class SimulatedCluster(SimulatedFaults):
     """A cluster of simulated machines; see `tribunal.clusters.api.Cluster`."""
 
     kind = "simulated"
-    capabilities = CAPABILITIES
+    capabilities = frozenset(Capability)  # all there are
+    place = None
 
     def __init__(self, spec: ClusterSpec, simulation: Simulation, clock: RunClock, cluster_id: str) -> None:
         self.spec = spec
@@ -105,6 +107,10 @@ class SimulatedCluster(Powers):
     def now_ns(self) -> int:
         """Return the run's clock."""
         return self.clock.now_ns()
+
+    def clock_offset_ns(self, node: int) -> int:
+        """Say that what nodes tell is on the run's clock."""
+        return 0
 
     def machine(self, node: int) -> Machine:
         """Return the machine of a node, to be hurt in ways only simulated ones can be."""
