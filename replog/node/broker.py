@@ -7,7 +7,7 @@ leave and closes in order. Dropping a broker without `stop` is what a crash is.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from replog.broker import lifecycle as life
@@ -23,7 +23,7 @@ from replog.metadata.record_versions import RecordWriter
 from replog.metadata.records import MetadataRecord
 from replog.node.api.cluster import ClusterApi
 from replog.node.api.fetch import FetchApi
-from replog.node.api.forwarding import FAILED, Forwarding
+from replog.node.api.forwarding import Forwarding
 from replog.node.api.log_directories import DirectoryApi
 from replog.node.api.offsets import OffsetsApi
 from replog.node.api.produce import ProduceApi
@@ -33,7 +33,8 @@ from replog.node.directories.failures import DirectoryFailures
 from replog.node.directories.log_directories import LogDirectories
 from replog.node.directories.moves import DirectoryMoves
 from replog.node.net.controller_link import ControllerLink, NoController
-from replog.node.net.server import Server, ServerLimits, ServerRequest
+from replog.node.net.handlers import Handlers
+from replog.node.net.server import AnyRequest, Server, ServerLimits
 from replog.node.quorum.member import QuorumNode, SnapshotReader
 from replog.node.quorum.metadata_log import open_metadata_log
 from replog.node.replication.compaction import Compaction
@@ -44,8 +45,10 @@ from replog.node.replication.proposals import ProposalChannel
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.ports import World
-from replog.types import NodeId, QuorumEpoch
-from replog.wire.apis import BROKER_APIS, Api
+from replog.types import BrokerEpoch, NodeId, QuorumEpoch
+from replog.wire import exchanges
+from replog.wire.apis import BROKER_APIS
+from replog.wire.exchanges import Exchange, Q
 from replog.wire.messages import broker_heartbeat as hb
 from replog.wire.messages import broker_registration as reg
 from replog.wire.records.metadata import decode_metadata_record
@@ -54,7 +57,8 @@ LISTENER: Final = "PLAINTEXT"
 LIFE_RETRY_MS: Final = 200
 REQUEST_TIMEOUT_MS: Final = 5_000
 
-Handle = Callable[[ServerRequest], None]
+
+Told = TypeVar("Told", reg.BrokerRegistrationResponse, hb.BrokerHeartbeatResponse)
 
 
 class BrokerFailed(Exception):
@@ -210,14 +214,14 @@ class Broker:
             log_dirs=self.directories.online_ids,
             previous_broker_epoch=effect.previous_broker_epoch,
         )
-        answer = await self._ask(Api.BROKER_REGISTRATION, body)
+        answer = await self._ask(exchanges.BROKER_REGISTRATION, body)
         if answer is None:
             effects = self.lifecycle.on_no_answer(self.world.clock.now_ms())
         else:
             if answer.error_code not in (Error.NONE, Error.NOT_CONTROLLER):
                 self.world.journal.log("warning", f"registration: {answer.error_code.name}")
             effects = self.lifecycle.on_registration_answer(
-                answer.error_code, answer.broker_epoch, self.world.clock.now_ms()
+                answer.error_code, BrokerEpoch(answer.broker_epoch), self.world.clock.now_ms()
             )
         for following in effects:
             await self._perform(following)
@@ -234,7 +238,7 @@ class Broker:
             want_shut_down=effect.want_shutdown,
             offline_log_dirs=list(effect.offline_directories),
         )
-        answer = await self._ask(Api.BROKER_HEARTBEAT, body)
+        answer = await self._ask(exchanges.BROKER_HEARTBEAT, body)
         if answer is None:
             effects = self.lifecycle.on_no_answer(self.world.clock.now_ms())
         else:
@@ -248,11 +252,11 @@ class Broker:
         for following in effects:
             await self._perform(following)
 
-    async def _ask(self, api: Api, body: Any) -> Any | None:
+    async def _ask(self, exchange: Exchange[Q, Told], body: Q) -> Told | None:
         """Ask the active controller; None when it cannot be had or is no longer active."""
         timeout_ms = max(self.config.integer("broker.heartbeat.interval.ms"), 1000)
         try:
-            answer = await self.link.send(api, body, timeout_ms=min(timeout_ms, REQUEST_TIMEOUT_MS))
+            answer = await self.link.send(exchange, body, timeout_ms=min(timeout_ms, REQUEST_TIMEOUT_MS))
         except NoController:
             return None
         if answer.error_code is Error.NOT_CONTROLLER:
@@ -323,30 +327,30 @@ class Broker:
 
     # --- requests ------------------------------------------------------------------------
 
-    def _handlers(self, cluster: ClusterApi) -> dict[Api, Handle]:
+    def _handlers(self, cluster: ClusterApi) -> Handlers:
         fetch = FetchApi(self.replicas, self.config, lambda: self.server.unsent_bytes, cluster.gate)
         offsets = OffsetsApi(self.replicas, self.tasks, lambda: self.hosting.broker_epoch)
         forwarding = Forwarding(self.world, self.link, self.tasks)
         directories = DirectoryApi(self.replicas, self.directories, self.moves)
-        return {
-            **dict.fromkeys(FAILED, forwarding.handle),
-            Api.PRODUCE: ProduceApi(self.replicas, self.coordinators.verifier).handle,
-            Api.FETCH: fetch.handle,
-            Api.LIST_OFFSETS: offsets.list_offsets,
-            Api.OFFSET_FOR_LEADER_EPOCH: offsets.end_of_epochs,
-            Api.DELETE_RECORDS: offsets.delete_records,
-            Api.GET_REPLICA_LOG_INFO: offsets.log_info,
-            Api.METADATA: cluster.metadata,
-            Api.DESCRIBE_CLUSTER: cluster.describe_cluster,
-            Api.DESCRIBE_TOPIC_PARTITIONS: cluster.describe_topic_partitions,
-            Api.DESCRIBE_CONFIGS: cluster.describe_configs,
-            Api.ALTER_REPLICA_LOG_DIRS: directories.alter,
-            Api.DESCRIBE_LOG_DIRS: directories.describe,
-            **self.coordinators.handlers(),
-        }
+        handlers = Handlers()
+        forwarding.answer(handlers)
+        handlers.on(exchanges.PRODUCE, ProduceApi(self.replicas, self.coordinators.verifier).handle)
+        handlers.on(exchanges.FETCH, fetch.handle)
+        handlers.on(exchanges.LIST_OFFSETS, offsets.list_offsets)
+        handlers.on(exchanges.OFFSET_FOR_LEADER_EPOCH, offsets.end_of_epochs)
+        handlers.on(exchanges.DELETE_RECORDS, offsets.delete_records)
+        handlers.on(exchanges.GET_REPLICA_LOG_INFO, offsets.log_info)
+        handlers.on(exchanges.METADATA, cluster.metadata)
+        handlers.on(exchanges.DESCRIBE_CLUSTER, cluster.describe_cluster)
+        handlers.on(exchanges.DESCRIBE_TOPIC_PARTITIONS, cluster.describe_topic_partitions)
+        handlers.on(exchanges.DESCRIBE_CONFIGS, cluster.describe_configs)
+        handlers.on(exchanges.ALTER_REPLICA_LOG_DIRS, directories.alter)
+        handlers.on(exchanges.DESCRIBE_LOG_DIRS, directories.describe)
+        self.coordinators.answer(handlers)
+        return handlers
 
-    def _handle(self, request: ServerRequest) -> None:
-        handler = self.handlers.get(request.api)
+    def _handle(self, request: AnyRequest) -> None:
+        handler = self.handlers.by_api.get(request.api)
         if handler is None:
             request.close(f"{request.api.name} is not answered by brokers")
             return

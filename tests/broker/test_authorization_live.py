@@ -9,10 +9,10 @@ from replog.config import Endpoint
 from replog.controller.authorization import CLUSTER, FREE, WHERE_ANSWERED, Operation, Resource, topic
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
-from replog.node.api.forwarding import errors_in
 from replog.node.broker import Broker
 from replog.node.net.broker_links import OwnRequest
 from replog.wire.apis import BROKER_APIS, FEATURE_OF, ZOOKEEPER_BROKER_APIS, Api, api_of, known_versions
+from replog.wire.error_codes import errors_in
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import fetch as fe
 from replog.wire.messages import list_groups as ls

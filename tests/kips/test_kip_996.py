@@ -331,7 +331,7 @@ class TestPreVote:
         assert known_versions(Api.VOTE).last == 2
         for version, carried in [(0, False), (1, False), (2, True)]:
             frame = encode_request(Api.VOTE, version, 1, "test", body)
-            read = from_wire(Api.VOTE, version, decode_request(frame[4:]).body)
+            read = from_wire(version, decode_request(frame[4:]).body)
             assert isinstance(read, VoteRequest)
             assert read.pre_vote is carried
 

@@ -21,8 +21,9 @@ from replog.controller.authorization import (
 )
 from replog.metadata.image import Image
 from replog.node.api.refusals import refusal
-from replog.node.net.server import ServerRequest
+from replog.node.net.server import AnyRequest
 from replog.wire.apis import Api
+from replog.wire.messages.produce import ProduceRequest
 
 
 class Gate:
@@ -40,7 +41,7 @@ class Gate:
         self.is_open = may is allow_all
         self._ask = self._ask._replace(hook=may)
 
-    def admits(self, request: ServerRequest) -> bool:
+    def admits(self, request: AnyRequest) -> bool:
         """Tell whether anything of a request is to be carried out; what is not allowed is answered with its errors."""
         if self.is_open or (self._serves_records and request.api is Api.FETCH):
             return True
@@ -55,7 +56,7 @@ class Gate:
 
         if decision.body is None:
             first, *others = refusals
-            if api is Api.PRODUCE and not asked.acks:
+            if isinstance(asked, ProduceRequest) and not asked.acks:
                 request.close("acks=0 produce was not authorized")  # nobody listens for an error (SPEC 3.7.2)
             else:
                 request.reply(decision.with_refusals(api, first, others) if others else first)

@@ -22,7 +22,7 @@ from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.types import METADATA_TOPIC, NO_NODE, ZERO_UUID
-from replog.wire.apis import Api
+from replog.wire.exchanges import CREATE_TOPICS
 from replog.wire.messages import api_versions as av
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_cluster as dc
@@ -77,9 +77,9 @@ class ClusterApi:
 
     # Metadata
 
-    def metadata(self, request: ServerRequest) -> None:
+    def metadata(self, request: ServerRequest[md.MetadataRequest, md.MetadataResponse]) -> None:
         """Answer with brokers and topics; ask for the creation of missing topics where the client may."""
-        body: md.MetadataRequest = request.body
+        body = request.body
         wants_all = body.topics is None or (not body.topics and request.version < FIRST_VERSION_WITH_EMPTY_FOR_NONE)
         if wants_all:
             names = [name for name in sorted(self.image.topics_by_name) if self.gate.may_describe(name)]
@@ -152,7 +152,7 @@ class ClusterApi:
             timeout_ms=CREATION_TIMEOUT_MS,
         )
         try:
-            answer = await self.link.send(Api.CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
+            answer = await self.link.send(CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
         except NoController:
             return
         finally:
@@ -186,9 +186,9 @@ class ClusterApi:
 
     # Descriptions
 
-    def describe_cluster(self, request: ServerRequest) -> None:
+    def describe_cluster(self, request: ServerRequest[dc.DescribeClusterRequest, dc.DescribeClusterResponse]) -> None:
         """Answer who the brokers are."""
-        body: dc.DescribeClusterRequest = request.body
+        body = request.body
         if body.endpoint_type != BROKERS:
             request.reply(
                 dc.DescribeClusterResponse(
@@ -216,14 +216,17 @@ class ClusterApi:
             )
         )
 
-    def describe_topic_partitions(self, request: ServerRequest) -> None:
+    def describe_topic_partitions(
+        self, request: ServerRequest[dtp.DescribeTopicPartitionsRequest, dtp.DescribeTopicPartitionsResponse]
+    ) -> None:
         """Answer with one page of topics (KIP-966)."""
         limit = self.config.integer("max.request.partition.size.limit")
         try:
             request.reply(page(self.image, request.body, limit, self.gate.may_describe))
         except InvalidCursor as problem:
             # The answer has no error code at its top: each topic asked for carries it.
-            names = [topic.name for topic in request.body.topics] or [request.body.cursor.topic_name]
+            cursor = request.body.cursor
+            names = [topic.name for topic in request.body.topics] or ([] if cursor is None else [cursor.topic_name])
             journal = self.replicas.world.journal
             journal.log("debug", f"DescribeTopicPartitions: {problem}")
             request.reply(
@@ -235,9 +238,11 @@ class ClusterApi:
                 )
             )
 
-    def describe_configs(self, request: ServerRequest) -> None:
+    def describe_configs(
+        self, request: ServerRequest[dconf.DescribeConfigsRequest, dconf.DescribeConfigsResponse]
+    ) -> None:
         """Answer with the effective configs of topics and brokers."""
-        body: dconf.DescribeConfigsRequest = request.body
+        body = request.body
         results = [configs.describe(self.image, self.config.values, resource) for resource in body.resources]
         request.reply(dconf.DescribeConfigsResponse(results=results))
 

@@ -75,8 +75,8 @@ class Fetch:
         "uses_topic_ids",
     )
 
-    def __init__(self, api: "FetchApi", request: ServerRequest, now_ms: int) -> None:
-        body: FetchRequest = request.body
+    def __init__(self, api: "FetchApi", request: ServerRequest[FetchRequest, FetchResponse], now_ms: int) -> None:
+        body = request.body
         self.api = api
         self.request = request
         self.body = body
@@ -307,7 +307,7 @@ class FetchApi:
         slots = config.integer("max.incremental.fetch.session.cache.slots")
         self.sessions = FetchSessions(slots, replicas.world.entropy.random("fetch sessions"))
 
-    def handle(self, request: ServerRequest) -> None:
+    def handle(self, request: ServerRequest[FetchRequest, FetchResponse]) -> None:
         """Answer now or let the fetch wait."""
         now_ms = self.clock.now_ms()
         fetch = Fetch(self, request, now_ms)

@@ -9,14 +9,25 @@ committed may not be shown to anyone.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
 from replog.broker.purgatory import DelayedProduce, ProduceResult
 from replog.coordinators.coordinated_partitions import Seat, Seats
-from replog.coordinators.events import Effect, NotWritten, Now, Reply, Request, SendMarkers, Token, Write, Written
+from replog.coordinators.events import (
+    AnyRequest,
+    Effect,
+    NotWritten,
+    Now,
+    Reply,
+    Request,
+    SendMarkers,
+    Token,
+    Write,
+    Written,
+)
 from replog.coordinators.placement import partition_for
 from replog.errors import Error
 from replog.log.batch import (
@@ -31,12 +42,12 @@ from replog.log.batch import (
 )
 from replog.log.log import Appended
 from replog.log.validation import Origin
-from replog.node.api.forwarding import errors_in
-from replog.node.net.server import ServerRequest
+from replog.node.net.server import AwaitedRequest, Caller, Q, R
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.ports import Buffer
 from replog.wire.decoder import MalformedMessage
+from replog.wire.error_codes import errors_in
 from replog.wire.messages.produce import TopicProduceData
 
 LOAD_BYTES: Final = 1 << 20
@@ -55,8 +66,7 @@ NAMED: Final = (
     *("instance_id", "member_epoch", "transactional_id", "producer_id", "producer_epoch"),
 )
 
-Respond = Callable[[Any], None]
-Failed = Callable[[Any, Error], msgspec.Struct]
+Asked = TypeVar("Asked", bound=msgspec.Struct | str)  # a request, a part of one, or the name of a group
 
 
 class Core(Protocol):
@@ -75,7 +85,7 @@ class Core(Protocol):
     def on_loaded(self, now: Now) -> list[Effect]:
         """Begin."""
 
-    def handle(self, request: Request, now: Now) -> list[Effect]:
+    def handle(self, request: AnyRequest, now: Now) -> list[Effect]:
         """Answer a request."""
 
     def on_tick(self, now: Now) -> list[Effect]:
@@ -87,30 +97,42 @@ class Core(Protocol):
     def on_not_written(self, refused: NotWritten, now: Now) -> list[Effect]:
         """Go on without it."""
 
+    def on_topics_deleted(self, names: Mapping[str, None]) -> list[Effect]:
+        """Forget what is known of these topics."""
 
-class Waiting:
+
+AnyCore = TypeVar("AnyCore", bound=Core)
+
+
+class Waiting(Generic[Asked, R]):
     """Who waits for a reply, and what to say when there will be none."""
 
     __slots__ = ("body", "failed", "respond", "who")
 
-    def __init__(self, body: Any, respond: Respond, failed: Failed, who: str) -> None:
+    def __init__(
+        self, body: Asked, respond: Callable[[R], None], failed: Callable[[Asked, Error], R], who: str
+    ) -> None:
         self.body = body
         self.respond = respond
         self.failed = failed
         self.who = who
 
+    def fail(self, error: Error) -> None:
+        """Answer with this error."""
+        self.respond(self.failed(self.body, error))
 
-class Coordinator:
+
+class Coordinator(Generic[AnyCore]):
     """One core on its partition."""
 
-    def __init__(self, shards: "Shards", replica: Replica, core: Any) -> None:
+    def __init__(self, shards: "Shards[AnyCore]", replica: Replica, core: AnyCore) -> None:
         self.shards = shards
         self.replica = replica
         self.core = core
         self.leader_epoch = replica.partition.leader_epoch
         self.is_ended = False
         self.deleted: dict[str, None] = {}  # topics, while this is being loaded
-        self.waiting: dict[Token, Waiting] = {}
+        self.waiting: dict[Token, Waiting[msgspec.Struct | str, msgspec.Struct]] = {}
         self._gathered: list[Write] = []  # of this turn of the loop
         self._last_token = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -118,25 +140,36 @@ class Coordinator:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def ask(self, request: ServerRequest, failed: Failed) -> None:
+    def ask(self, request: AwaitedRequest[Q, R], failed: Callable[[Q, Error], R]) -> None:
         """Let the core answer a request."""
-        self.ask_as(request.body, version=request.version, request=request, respond=request.reply, failed=failed)
+        self.ask_as(request.body, version=request.version, caller=request, respond=request.reply, failed=failed)
 
-    def ask_as(self, body: Any, *, version: int, request: ServerRequest, respond: Respond, failed: Failed) -> None:
+    def ask_as(
+        self,
+        body: Q,
+        *,
+        version: int,
+        caller: Caller,
+        respond: Callable[[R], None],
+        failed: Callable[[Q, Error], R],
+    ) -> None:
         """Let the core answer something else in a request's name: its part for one id, or what it comes down to."""
-        asked = Request(
-            token=self.expect(body, respond, failed, who=f"{request.client_id} at {request.peer_host}"),
+        asked: AnyRequest = Request(
+            token=self.expect(body, respond, failed, who=f"{caller.client_id} at {caller.peer_host}"),
             version=version,
-            client_id=request.client_id or "",
-            client_host=f"/{request.peer_host}",
+            client_id=caller.client_id or "",
+            client_host=f"/{caller.peer_host}",
             body=body,
         )
         self.perform(self.core.handle(asked, self.now()))
 
-    def expect(self, body: Any, respond: Respond, failed: Failed, *, who: str) -> Token:
+    def expect(
+        self, body: Asked, respond: Callable[[R], None], failed: Callable[[Asked, Error], R], *, who: str
+    ) -> Token:
         """Return a token for a reply to come."""
         self._last_token += 1
-        self.waiting[self._last_token] = Waiting(body, respond, failed, who)
+        waiting = Waiting(body, respond, failed, who)
+        self.waiting[self._last_token] = cast("Waiting[msgspec.Struct | str, msgspec.Struct]", waiting)
         return self._last_token
 
     def now(self) -> Now:
@@ -151,7 +184,7 @@ class Coordinator:
             self._timer.cancel()
         waiting, self.waiting = self.waiting, {}
         for one in waiting.values():
-            one.respond(one.failed(one.body, Error.NOT_COORDINATOR))
+            one.fail(Error.NOT_COORDINATOR)
 
     # --- effects -----------------------------------------------------------------------------
 
@@ -171,7 +204,7 @@ class Coordinator:
                     self.shards.send_markers(self, effect)
         self._arm()
 
-    def _reply(self, waiting: Waiting, answer: msgspec.Struct) -> None:
+    def _reply(self, waiting: Waiting[msgspec.Struct | str, msgspec.Struct], answer: msgspec.Struct) -> None:
         error = next((error for error in errors_in(answer) if error not in ROUTINE), None)
         if error is not None:
             what = f"{self.replica.name}: {waiting.who}: {asked(waiting.body)}"
@@ -305,7 +338,7 @@ class Coordinator:
                 self.shards.replicas.world.journal.log("error", f"{where}: not a coordinator's record: {problem}")
 
 
-class Shards:
+class Shards(Generic[AnyCore]):
     """The coordinators of one internal topic's partitions that are led here."""
 
     def __init__(
@@ -313,8 +346,8 @@ class Shards:
         topic: str,
         replicas: Replicas,
         tasks: Tasks,
-        new_core: Callable[[int, int], Any],
-        send_markers: Callable[[Coordinator, SendMarkers], None],
+        new_core: Callable[[int, int], AnyCore],
+        send_markers: Callable[[Coordinator[AnyCore], SendMarkers], None],
         *,
         gathers: bool,
     ) -> None:
@@ -329,14 +362,14 @@ class Shards:
         self.tasks = tasks
         self.new_core = new_core
         self.send_markers = send_markers
-        self.seats: Seats[Coordinator] = Seats()
+        self.seats: Seats[Coordinator[AnyCore]] = Seats()
 
     def partition_of(self, key: str) -> int | None:
         """Return the partition that a key belongs to, None while the topic is not there."""
         topic = self.replicas.metadata.image.topics_by_name.get(self.topic)
         return partition_for(key, len(topic.partitions)) if topic is not None else None
 
-    def find(self, key: str) -> Coordinator | Error:
+    def find(self, key: str) -> Coordinator[AnyCore] | Error:
         """Return the coordinator of a group or transactional id, if that is here."""
         partition = self.partition_of(key)
         if partition is None:
@@ -344,7 +377,7 @@ class Shards:
         seat = self.seats.find(partition)
         return seat if isinstance(seat, Error) else seat.core
 
-    def ask(self, key: str, request: ServerRequest, failed: Failed) -> None:
+    def ask(self, key: str, request: AwaitedRequest[Q, R], failed: Callable[[Q, Error], R]) -> None:
         """Let the key's coordinator answer, or say why it cannot."""
         coordinator = self.find(key)
         if isinstance(coordinator, Error):
@@ -368,7 +401,7 @@ class Shards:
             seat.core.end()
             self.replicas.world.journal.log("info", f"no longer coordinates {replica.name}")
 
-    async def _load(self, seat: Seat[Coordinator]) -> None:
+    async def _load(self, seat: Seat[Coordinator[AnyCore]]) -> None:
         coordinator = seat.core
         if await coordinator.load():
             seat.is_loaded = True
@@ -412,7 +445,7 @@ class Shards:
         replica.produces.add(DelayedProduce([result], NEVER_MS, respond), result)
 
 
-def asked(body: Any) -> str:
+def asked(body: msgspec.Struct | str) -> str:
     """Return what was asked, and in whose name, for people."""
     if isinstance(body, str):  # a group, of several that one request is about
         return f"group {body!r}"

@@ -22,13 +22,12 @@ from replog.node.coordinators.runtime import Coordinator, Shards
 from replog.node.coordinators.verifier import Verifier
 from replog.node.net.broker_links import BrokerLinks
 from replog.node.net.controller_link import ControllerLink
-from replog.node.net.server import ServerRequest
+from replog.node.net.handlers import Handlers
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import BrokerEpoch, TopicPartition
-from replog.wire.apis import Api
+from replog.wire import exchanges
 
-Handle = Callable[[ServerRequest], None]
 MINUTE_MS: Final = 60_000
 
 
@@ -88,39 +87,41 @@ class Coordinators:
             retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
             patience_ms=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
         )
-        self.by_topic = {OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions}
+        self.by_topic: dict[str, Shards[GroupCoordinator] | Shards[TransactionCoordinator]] = {
+            OFFSETS_TOPIC: self.groups,
+            TRANSACTIONS_TOPIC: self.transactions,
+        }
         replicas.coordination = self
 
-    def handlers(self) -> dict[Api, Handle]:
-        """Return who answers what."""
+    def answer(self, handlers: Handlers) -> None:
+        """Let requests come to the coordinators."""
         groups = GroupApi(self.groups, self.verifier, lambda: self.permits_consumer_groups)
         transactions = self.transaction_api
         markers = MarkerApi(self.replicas, self.groups)
-        self.links.own = {Api.WRITE_TXN_MARKERS: markers.write, Api.ADD_PARTITIONS_TO_TXN: transactions.add_partitions}
-        return {
-            Api.FIND_COORDINATOR: self.internal_topics.find_coordinator,
-            Api.JOIN_GROUP: groups.join,
-            Api.SYNC_GROUP: groups.sync,
-            Api.HEARTBEAT: groups.heartbeat,
-            Api.LEAVE_GROUP: groups.leave,
-            Api.OFFSET_COMMIT: groups.commit,
-            Api.OFFSET_FETCH: groups.fetch,
-            Api.OFFSET_DELETE: groups.delete_offsets,
-            Api.LIST_GROUPS: groups.list_groups,
-            Api.DESCRIBE_GROUPS: groups.describe,
-            Api.DELETE_GROUPS: groups.delete,
-            Api.CONSUMER_GROUP_HEARTBEAT: groups.consumer_heartbeat,
-            Api.CONSUMER_GROUP_DESCRIBE: groups.describe_consumer_groups,
-            Api.INIT_PRODUCER_ID: transactions.init,
-            Api.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
-            Api.ADD_OFFSETS_TO_TXN: transactions.add_offsets,
-            Api.END_TXN: transactions.end,
-            Api.TXN_OFFSET_COMMIT: groups.commit_in_transaction,
-            Api.WRITE_TXN_MARKERS: markers.write,
-            Api.LIST_TRANSACTIONS: transactions.list_transactions,
-            Api.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
-            Api.DESCRIBE_PRODUCERS: transactions.describe_producers,
-        }
+        self.links.answer_ourselves(exchanges.WRITE_TXN_MARKERS, markers.write)
+        self.links.answer_ourselves(exchanges.ADD_PARTITIONS_TO_TXN, transactions.add_partitions)
+        handlers.on(exchanges.FIND_COORDINATOR, self.internal_topics.find_coordinator)
+        handlers.on(exchanges.JOIN_GROUP, groups.join)
+        handlers.on(exchanges.SYNC_GROUP, groups.sync)
+        handlers.on(exchanges.HEARTBEAT, groups.heartbeat)
+        handlers.on(exchanges.LEAVE_GROUP, groups.leave)
+        handlers.on(exchanges.OFFSET_COMMIT, groups.commit)
+        handlers.on(exchanges.OFFSET_FETCH, groups.fetch)
+        handlers.on(exchanges.OFFSET_DELETE, groups.delete_offsets)
+        handlers.on(exchanges.LIST_GROUPS, groups.list_groups)
+        handlers.on(exchanges.DESCRIBE_GROUPS, groups.describe)
+        handlers.on(exchanges.DELETE_GROUPS, groups.delete)
+        handlers.on(exchanges.CONSUMER_GROUP_HEARTBEAT, groups.consumer_heartbeat)
+        handlers.on(exchanges.CONSUMER_GROUP_DESCRIBE, groups.describe_consumer_groups)
+        handlers.on(exchanges.INIT_PRODUCER_ID, transactions.init)
+        handlers.on(exchanges.ADD_PARTITIONS_TO_TXN, transactions.add_partitions)
+        handlers.on(exchanges.ADD_OFFSETS_TO_TXN, transactions.add_offsets)
+        handlers.on(exchanges.END_TXN, transactions.end)
+        handlers.on(exchanges.TXN_OFFSET_COMMIT, groups.commit_in_transaction)
+        handlers.on(exchanges.WRITE_TXN_MARKERS, markers.write)
+        handlers.on(exchanges.LIST_TRANSACTIONS, transactions.list_transactions)
+        handlers.on(exchanges.DESCRIBE_TRANSACTIONS, transactions.describe_transactions)
+        handlers.on(exchanges.DESCRIBE_PRODUCERS, transactions.describe_producers)
 
     def elected(self, replica: Replica) -> None:
         """Coordinate what this partition is for."""
@@ -182,5 +183,5 @@ class Coordinators:
         return TransactionCoordinator(settings, self.producer_ids.take)
 
 
-def _no_markers(_: Coordinator, effect: SendMarkers) -> None:
+def _no_markers(_: Coordinator[GroupCoordinator], effect: SendMarkers) -> None:
     raise AssertionError(f"groups send no markers: {effect}")

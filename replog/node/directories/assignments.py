@@ -16,7 +16,7 @@ from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicIdPartition
-from replog.wire.apis import Api
+from replog.wire.exchanges import ASSIGN_REPLICAS_TO_DIRS
 from replog.wire.messages import assign_replicas_to_dirs as m
 
 LOOK_MS: Final = 200
@@ -86,7 +86,7 @@ class DirectoryAssignments:
         while untold := self._untold():
             try:
                 answer = await self.link.send(
-                    Api.ASSIGN_REPLICAS_TO_DIRS, self._request(untold[:PARTITIONS_MAX]), timeout_ms=TIMEOUT_MS
+                    ASSIGN_REPLICAS_TO_DIRS, self._request(untold[:PARTITIONS_MAX]), timeout_ms=TIMEOUT_MS
                 )
             except NoController:
                 pass

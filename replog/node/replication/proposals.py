@@ -15,7 +15,7 @@ from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch, TopicIdPartition
-from replog.wire.apis import Api
+from replog.wire.exchanges import ALTER_PARTITION
 from replog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -72,7 +72,7 @@ class ProposalChannel:
         await linger(self.replicas.world, "proposal is sent late")
         try:
             response = await self.link.send(
-                Api.ALTER_PARTITION, request, version=self.version, timeout_ms=REQUEST_TIMEOUT_MS
+                ALTER_PARTITION, request, version=self.version, timeout_ms=REQUEST_TIMEOUT_MS
             )
             await linger(self.replicas.world, "proposal's answer is heard late")
         except NoController:

@@ -26,14 +26,16 @@ from replog.node.api.cluster import ClusterApi
 from replog.node.broker import Broker, BrokerFailed
 from replog.node.directories.log_directories import NoDirectory
 from replog.node.net.controller_link import NoController
-from replog.node.net.server import Server, ServerLimits, ServerRequest
+from replog.node.net.server import AnyRequest, Server, ServerLimits
 from replog.node.zookeeper.controller import ControllerSeat, persistent_nodes, read_all, read_configs
 from replog.node.zookeeper.hosting import AssignedHosting
 from replog.ports import World, ZooKeeper, ZooKeeperListener
 from replog.types import BrokerEpoch, NodeId, TopicPartition
 from replog.wire.apis import ZOOKEEPER_BROKER_APIS, Api
+from replog.wire.exchanges import CONTROLLED_SHUTDOWN
 from replog.wire.messages import controlled_shutdown as cs
 from replog.wire.messages import leader_and_isr as li
+from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
 from replog.zookeeper import paths, registration, znodes
 from replog.zookeeper.broker import Answer, Assign, ControlledBroker, GiveUp, KeepOnly, Rename, topics_without_id
@@ -54,7 +56,7 @@ from replog.zookeeper.znodes import BrokerZnode, ClusterIdZnode, encoded
 OpenZooKeeper = Callable[[World, NodeConfig, ZooKeeperListener], ZooKeeper]
 
 RETRY_MS: Final = 100
-CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
+ControlRequest = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetadataRequest
 CONTROLLER_APIS: Final = frozenset({Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN, Api.ALLOCATE_PRODUCER_IDS})
 PEERS: Final = ("broker-", "controller-")  # how nodes call themselves
 LOST_SESSIONS_OF_OTHERS: Final = 2  # so many session time-outs may a former life's registration outlive it
@@ -89,8 +91,8 @@ class ZooKeeperBroker(Broker):
         self.server = Server(
             world, ZOOKEEPER_BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features
         )
-        self._early: list[ServerRequest] = []
-        self._control_requests: deque[ServerRequest] = deque()
+        self._early: list[AnyRequest] = []
+        self._control_requests: deque[tuple[AnyRequest, ControlRequest]] = deque()
         self._control_came = asyncio.Event()
         self._configured: dict[str, None] = {}
         self._configs_changed = False
@@ -160,7 +162,7 @@ class ZooKeeperBroker(Broker):
             )
             with contextlib.suppress(NoController):
                 timeout_ms = min(left_ms, max(1_000, self.config.integer("controlled.shutdown.timeout.ms") // 3))
-                answer = await self.link.send(Api.CONTROLLED_SHUTDOWN, body, version=version, timeout_ms=timeout_ms)
+                answer = await self.link.send(CONTROLLED_SHUTDOWN, body, version=version, timeout_ms=timeout_ms)
                 if answer.error_code is Error.NONE and not answer.remaining_partitions:
                     return
                 if answer.error_code is Error.NOT_CONTROLLER:
@@ -323,9 +325,8 @@ class ZooKeeperBroker(Broker):
         self.metadata.replay(list(enumerate(records, start=image.last_offset + 1)))
         self.hosting.update()
 
-    async def _configure(self, request: ServerRequest) -> None:
+    async def _configure(self, body: ControlRequest) -> None:
         """Know the settings of topics before the first of their partitions is hosted."""
-        body = request.body
         topics: list[str] = []
         if isinstance(body, li.LeaderAndIsrRequest):
             topics = [each.topic_name for each in body.ungrouped_partition_states]
@@ -362,10 +363,11 @@ class ZooKeeperBroker(Broker):
 
     # --- requests ------------------------------------------------------------------------
 
-    def _handle(self, request: ServerRequest) -> None:
-        if request.api in CONTROL_APIS:
+    def _handle(self, request: AnyRequest) -> None:
+        body = request.body
+        if isinstance(body, ControlRequest):
             if self.gate.admits(request):
-                self._control_requests.append(request)
+                self._control_requests.append((request, body))
                 self._control_came.set()
         elif self.seat.handles(request) and self._is_for_controller(request):
             if self.gate.admits(request):
@@ -375,7 +377,7 @@ class ZooKeeperBroker(Broker):
         else:
             super()._handle(request)
 
-    def _is_for_controller(self, request: ServerRequest) -> bool:
+    def _is_for_controller(self, request: AnyRequest) -> bool:
         """Tell who decides here: the controller itself; others pass on what clients ask, never what brokers do."""
         from_peer = (request.client_id or "").startswith(PEERS)
         return self.seat.is_active or from_peer or request.api in CONTROLLER_APIS
@@ -386,11 +388,11 @@ class ZooKeeperBroker(Broker):
         while True:
             self._control_came.clear()
             while self._control_requests:
-                request = self._control_requests.popleft()
+                request, body = self._control_requests.popleft()
                 if not request.is_answered:  # its connection may be gone
-                    await self._configure(request)
+                    await self._configure(body)
                 if not request.is_answered:
-                    self._carry_out(request)
+                    self._carry_out(request, body)
             if self._configs_changed:
                 with contextlib.suppress(ConnectionLoss, SessionExpired):
                     await self._read_configs()
@@ -406,8 +408,7 @@ class ZooKeeperBroker(Broker):
             for topic in [topic for topic in of_topics if topic not in known]:
                 del of_topics[topic]
 
-    def _carry_out(self, request: ServerRequest) -> None:
-        body = request.body  # the request lets it go with its answer
+    def _carry_out(self, request: AnyRequest, body: ControlRequest) -> None:
         for effect in self.control.handle(body):
             match effect:
                 case Assign():
