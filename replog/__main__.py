@@ -22,8 +22,9 @@ import replog.mutants
 from replog.client import admin
 from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
-from replog.node.broker import Broker, BrokerFailed
+from replog.node.broker import Broker
 from replog.node.controller import ControllerNode, listener_of
+from replog.node.data_plane import BrokerFailed
 from replog.node.directories import meta_properties
 from replog.node.directories.log_directories import NoDirectory
 from replog.node.directories.meta_properties import ForeignDirectory

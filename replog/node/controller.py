@@ -35,7 +35,7 @@ from replog.errors import Error
 from replog.log.log import Log
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.metadata.record_versions import NEWEST, RecordWriter
-from replog.node.api.authorizer import Gate
+from replog.node.api.authorizer import Authorizer
 from replog.node.api.refusals import refusal
 from replog.node.metrics import MetricsServer, exposition
 from replog.node.net.broker_links import OwnRequest
@@ -77,7 +77,7 @@ class ControllerNode:
         self.controller = Controller(
             settings_of(config), config.values, world.entropy.uuid, world.entropy.random("replica placement")
         )
-        self.gate = Gate(may, lambda: self.controller.image)
+        self.authorizer = Authorizer(may, lambda: self.controller.image)
         self.tasks = Tasks()
         self.server = Server(world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config), features=self._features)
         self.metrics = MetricsServer(world, lambda: exposition(self.controller))
@@ -234,7 +234,7 @@ class ControllerNode:
 
     def _handle(self, request: AnyRequest) -> None:
         assert self.quorum is not None
-        if not self.gate.admits(request):
+        if not self.authorizer.admits(request):
             return
         body = request.body
         fixed = self.controller.is_active and not self.controller.image.features.get(KRAFT_VERSION)

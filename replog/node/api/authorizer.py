@@ -26,7 +26,7 @@ from replog.wire.apis import Api
 from replog.wire.messages.produce import ProduceRequest
 
 
-class Gate:
+class Authorizer:
     """One listener's authorization."""
 
     def __init__(self, may: May, image: Callable[[], Image], *, serves_records: bool = False) -> None:

@@ -16,7 +16,7 @@ from replog.errors import Error
 from replog.metadata.features import SUPPORTED
 from replog.metadata.image import Image
 from replog.metadata.state import Broker, Partition, Topic
-from replog.node.api.authorizer import Gate
+from replog.node.api.authorizer import Authorizer
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replicas
@@ -53,7 +53,7 @@ class ClusterApi:
         self.link = link
         self.tasks = tasks
         self.settings = TopicSettings(config.values)
-        self.gate = Gate(may, lambda: self.image, serves_records=True)
+        self.authorizer = Authorizer(may, lambda: self.image, serves_records=True)
         self._creating: dict[str, None] = {}
 
     @property
@@ -82,7 +82,7 @@ class ClusterApi:
         body = request.body
         wants_all = body.topics is None or (not body.topics and request.version < FIRST_VERSION_WITH_EMPTY_FOR_NONE)
         if wants_all:
-            names = [name for name in sorted(self.image.topics_by_name) if self.gate.may_describe(name)]
+            names = [name for name in sorted(self.image.topics_by_name) if self.authorizer.may_describe(name)]
             topics = [self._topic(self.image.topics_by_name[name]) for name in names]
         elif request.version < FIRST_VERSION_WITH_IDS and not all(map(_is_by_name, body.topics or [])):
             topics = [
@@ -116,12 +116,12 @@ class ClusterApi:
             topic = self.image.topics.get(wanted.topic_id)
             if topic is None:
                 return md.MetadataResponseTopic(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
-            if not self.gate.may_describe(topic.name):
+            if not self.authorizer.may_describe(topic.name):
                 error = Error.TOPIC_AUTHORIZATION_FAILED  # without its name: that is not the caller's to know
                 return md.MetadataResponseTopic(error_code=error, name=None, topic_id=wanted.topic_id)
             return self._topic(topic)
         name = wanted.name or ""
-        if not self.gate.may_describe(name):
+        if not self.authorizer.may_describe(name):
             return md.MetadataResponseTopic(error_code=Error.TOPIC_AUTHORIZATION_FAILED, name=name)
         topic = self.image.topics_by_name.get(name)
         if topic is not None:
@@ -133,7 +133,7 @@ class ClusterApi:
             return Error.INVALID_TOPIC_EXCEPTION
         if not may_create or name in INTERNAL_TOPICS or name == METADATA_TOPIC:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        if not self.gate.may_create(name):
+        if not self.authorizer.may_create(name):
             return Error.TOPIC_AUTHORIZATION_FAILED
         if name not in self._creating:
             self._creating[name] = None
@@ -222,7 +222,7 @@ class ClusterApi:
         """Answer with one page of topics (KIP-966)."""
         limit = self.config.integer("max.request.partition.size.limit")
         try:
-            request.reply(page(self.image, request.body, limit, self.gate.may_describe))
+            request.reply(page(self.image, request.body, limit, self.authorizer.may_describe))
         except InvalidCursor as problem:
             # The answer has no error code at its top: each topic asked for carries it.
             cursor = request.body.cursor

@@ -1,16 +1,16 @@
 """Offsets for clients and replicas: ListOffsets, OffsetForLeaderEpoch, DeleteRecords, GetReplicaLogInfo."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from replog.broker.identity import BrokerIdentity
 from replog.controller.describe import INTERNAL_TOPICS
 from replog.errors import Error
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
-from replog.types import ZERO_UUID, BrokerEpoch, TopicIdPartition
+from replog.types import ZERO_UUID, TopicIdPartition
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import get_replica_log_info as li
 from replog.wire.messages import list_offsets as lo
@@ -26,11 +26,11 @@ LOW_WATERMARK_POLL_MS: Final = 20
 class OffsetsApi:
     """Answers about where logs begin and end."""
 
-    def __init__(self, replicas: Replicas, tasks: Tasks, broker_epoch: Callable[[], BrokerEpoch]) -> None:
+    def __init__(self, replicas: Replicas, tasks: Tasks, identity: BrokerIdentity) -> None:
         self.replicas = replicas
         self.tasks = tasks
         self.clock = replicas.world.clock
-        self.broker_epoch = broker_epoch
+        self.identity = identity
 
     # ListOffsets
 
@@ -187,7 +187,7 @@ class OffsetsApi:
             )
         request.reply(
             li.GetReplicaLogInfoResponse(
-                broker_epoch=self.broker_epoch(),
+                broker_epoch=self.identity.broker_epoch,
                 truncated=len(keys) > LOG_INFO_PARTITIONS_MAX,
                 topic_partition_log_info_list=list(topics.values()),
             )

@@ -1,14 +1,13 @@
 """Producer ids, taken from the controller in blocks and given out one by one (InitProducerId)."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
+from replog.broker.identity import BrokerIdentity
 from replog.errors import Error
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.server import ServerRequest
 from replog.node.tasks import Tasks
-from replog.types import BrokerEpoch, NodeId
 from replog.wire.exchanges import ALLOCATE_PRODUCER_IDS
 from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -19,13 +18,10 @@ REQUEST_TIMEOUT_MS: Final = 5_000
 class ProducerIds:
     """The block of ids in use and the request for the next."""
 
-    def __init__(
-        self, link: ControllerLink, tasks: Tasks, node_id: NodeId, broker_epoch: Callable[[], BrokerEpoch]
-    ) -> None:
+    def __init__(self, link: ControllerLink, tasks: Tasks, identity: BrokerIdentity) -> None:
         self.link = link
         self.tasks = tasks
-        self.node_id = node_id
-        self.broker_epoch = broker_epoch
+        self.identity = identity
         self._next = 0
         self._end = 0
         self._allocating = asyncio.Lock()
@@ -61,7 +57,7 @@ class ProducerIds:
         return taken
 
     async def _allocate(self) -> None:
-        body = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch())
+        body = AllocateProducerIdsRequest(broker_id=self.identity.node_id, broker_epoch=self.identity.broker_epoch)
         try:
             answer = await self.link.send(ALLOCATE_PRODUCER_IDS, body, timeout_ms=REQUEST_TIMEOUT_MS)
         except NoController:

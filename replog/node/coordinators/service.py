@@ -1,9 +1,10 @@
 """A broker's part in coordinating groups and transactions: which requests go where, and who is told of elections."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
+from replog.broker.identity import BrokerIdentity
 from replog.config import NodeConfig
 from replog.controller.describe import INTERNAL_TOPICS
 from replog.coordinators.classic_group import GroupSettings
@@ -13,20 +14,16 @@ from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replog.coordinators.transaction_coordinator import TransactionCoordinator, TransactionSettings
 from replog.metadata.features import GROUP_VERSION
-from replog.node.api.groups import GroupApi
-from replog.node.api.transactions import TransactionApi
 from replog.node.coordinators.internal_topics import InternalTopics
-from replog.node.coordinators.markers import MarkerApi, MarkerSender
+from replog.node.coordinators.markers import MarkerSender
 from replog.node.coordinators.producer_ids import ProducerIds
 from replog.node.coordinators.runtime import Coordinator, Shards
 from replog.node.coordinators.verifier import Verifier
 from replog.node.net.broker_links import BrokerLinks
 from replog.node.net.controller_link import ControllerLink
-from replog.node.net.handlers import Handlers
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
-from replog.types import BrokerEpoch, TopicPartition
-from replog.wire import exchanges
+from replog.types import TopicPartition
 
 MINUTE_MS: Final = 60_000
 
@@ -66,20 +63,19 @@ class Coordinators:
         replicas: Replicas,
         link: ControllerLink,
         tasks: Tasks,
-        broker_epoch: Callable[[], BrokerEpoch],
+        identity: BrokerIdentity,
     ) -> None:
         self.config = config
         self.replicas = replicas
         self.topics = ImageTopics(replicas)
         self.internal_topics = InternalTopics(config, replicas, link, tasks)
-        self.links = BrokerLinks(replicas)
-        self.producer_ids = ProducerIds(link, tasks, config.node_id, broker_epoch)
+        self.links = BrokerLinks(replicas.world, replicas.metadata)
+        self.producer_ids = ProducerIds(link, tasks, identity)
         self.groups = Shards(OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers, gathers=False)
         sender = MarkerSender(replicas, self.links, self.internal_topics, tasks)
         self.transactions = Shards(
             TRANSACTIONS_TOPIC, replicas, tasks, self._new_transaction_core, sender.send, gathers=True
         )
-        self.transaction_api = TransactionApi(self.transactions, self.groups, self.producer_ids, tasks)
         self.verifier = Verifier(
             self.links,
             self.internal_topics,
@@ -91,37 +87,6 @@ class Coordinators:
             OFFSETS_TOPIC: self.groups,
             TRANSACTIONS_TOPIC: self.transactions,
         }
-        replicas.coordination = self
-
-    def answer(self, handlers: Handlers) -> None:
-        """Let requests come to the coordinators."""
-        groups = GroupApi(self.groups, self.verifier, lambda: self.permits_consumer_groups)
-        transactions = self.transaction_api
-        markers = MarkerApi(self.replicas, self.groups)
-        self.links.answer_ourselves(exchanges.WRITE_TXN_MARKERS, markers.write)
-        self.links.answer_ourselves(exchanges.ADD_PARTITIONS_TO_TXN, transactions.add_partitions)
-        handlers.on(exchanges.FIND_COORDINATOR, self.internal_topics.find_coordinator)
-        handlers.on(exchanges.JOIN_GROUP, groups.join)
-        handlers.on(exchanges.SYNC_GROUP, groups.sync)
-        handlers.on(exchanges.HEARTBEAT, groups.heartbeat)
-        handlers.on(exchanges.LEAVE_GROUP, groups.leave)
-        handlers.on(exchanges.OFFSET_COMMIT, groups.commit)
-        handlers.on(exchanges.OFFSET_FETCH, groups.fetch)
-        handlers.on(exchanges.OFFSET_DELETE, groups.delete_offsets)
-        handlers.on(exchanges.LIST_GROUPS, groups.list_groups)
-        handlers.on(exchanges.DESCRIBE_GROUPS, groups.describe)
-        handlers.on(exchanges.DELETE_GROUPS, groups.delete)
-        handlers.on(exchanges.CONSUMER_GROUP_HEARTBEAT, groups.consumer_heartbeat)
-        handlers.on(exchanges.CONSUMER_GROUP_DESCRIBE, groups.describe_consumer_groups)
-        handlers.on(exchanges.INIT_PRODUCER_ID, transactions.init)
-        handlers.on(exchanges.ADD_PARTITIONS_TO_TXN, transactions.add_partitions)
-        handlers.on(exchanges.ADD_OFFSETS_TO_TXN, transactions.add_offsets)
-        handlers.on(exchanges.END_TXN, transactions.end)
-        handlers.on(exchanges.TXN_OFFSET_COMMIT, groups.commit_in_transaction)
-        handlers.on(exchanges.WRITE_TXN_MARKERS, markers.write)
-        handlers.on(exchanges.LIST_TRANSACTIONS, transactions.list_transactions)
-        handlers.on(exchanges.DESCRIBE_TRANSACTIONS, transactions.describe_transactions)
-        handlers.on(exchanges.DESCRIBE_PRODUCERS, transactions.describe_producers)
 
     def elected(self, replica: Replica) -> None:
         """Coordinate what this partition is for."""

@@ -11,8 +11,9 @@ from typing import Final, Generic, cast
 
 import msgspec
 
+from replog.broker.metadata import BrokerMetadata
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
-from replog.node.replication.replicas import Replicas
+from replog.ports import World
 from replog.types import NodeId
 from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.exchanges import Exchange, Q, R
@@ -49,8 +50,9 @@ class OwnRequest(Generic[Q, R]):
 class BrokerLinks:
     """Ways to the other brokers, and to ourselves."""
 
-    def __init__(self, replicas: Replicas) -> None:
-        self.replicas = replicas
+    def __init__(self, world: World, metadata: BrokerMetadata) -> None:
+        self.world = world
+        self.metadata = metadata
         self._own: dict[Api, Callable[[OwnRequest[msgspec.Struct, msgspec.Struct]], None]] = {}
         self._connections: dict[NodeId, Connection] = {}
         self._opening: dict[NodeId, asyncio.Lock] = {}
@@ -61,7 +63,7 @@ class BrokerLinks:
 
     async def send(self, node: NodeId, exchange: Exchange[Q, R], body: Q, *, version: int | None = None) -> R | None:
         """Ask a broker; None when it cannot be had or does not answer."""
-        if node == self.replicas.node_id and exchange.api in self._own:
+        if node == self.metadata.node_id and exchange.api in self._own:
             return await self._ask_ourselves(exchange, body, version)
         try:
             connection = await self._open(node)
@@ -76,13 +78,13 @@ class BrokerLinks:
                     connection.close()  # it will not answer: somebody else leads by now, and requests wait behind this
             return await answer
         except (ConnectionLost, UnsupportedVersion) as problem:
-            self.replicas.world.journal.log("debug", f"{exchange} to broker {node}: {problem}")
+            self.world.journal.log("debug", f"{exchange} to broker {node}: {problem}")
             return None
 
     async def _ask_ourselves(self, exchange: Exchange[Q, R], body: Q, version: int | None) -> R | None:
         newest = BROKER_APIS[exchange.api].last if version is None else version
         request: OwnRequest[Q, R] = OwnRequest(
-            exchange.api, newest, body, f"broker-{self.replicas.node_id}-coordinator"
+            exchange.api, newest, body, f"broker-{self.metadata.node_id}-coordinator"
         )
         self._own[exchange.api](cast("OwnRequest[msgspec.Struct, msgspec.Struct]", request))
         if request.answer.done():
@@ -94,8 +96,8 @@ class BrokerLinks:
             return None
 
     def _is_gone(self, node: NodeId, connection: Connection) -> bool:
-        broker = self.replicas.metadata.image.brokers.get(node)
-        return broker is None or broker.fenced or self.replicas.metadata.endpoint_of(node) != connection.endpoint
+        broker = self.metadata.image.brokers.get(node)
+        return broker is None or broker.fenced or self.metadata.endpoint_of(node) != connection.endpoint
 
     def close(self) -> None:
         """Close them all."""
@@ -104,7 +106,7 @@ class BrokerLinks:
 
     async def _open(self, node: NodeId) -> Connection | None:
         async with self._opening.setdefault(node, asyncio.Lock()):
-            endpoint = self.replicas.metadata.endpoint_of(node)
+            endpoint = self.metadata.endpoint_of(node)
             known = self._connections.get(node)
             if known is not None and known.is_open and known.endpoint == endpoint:
                 return known
@@ -113,7 +115,7 @@ class BrokerLinks:
                 del self._connections[node]
             if endpoint is None:
                 return None
-            connection = Connection(self.replicas.world, endpoint, f"broker-{self.replicas.node_id}-coordinator")
+            connection = Connection(self.world, endpoint, f"broker-{self.metadata.node_id}-coordinator")
             await connection.open(timeout_ms=OPEN_TIMEOUT_MS)
             self._connections[node] = connection
             return connection
