@@ -86,7 +86,7 @@ class EmptyStored(msgspec.Struct, frozen=True):
     group_id: str
 
 
-class Group:
+class ClassicGroup:
     """A group and its members, in the order they came."""
 
     def __init__(

@@ -165,7 +165,7 @@ class Turn:
             self.put(key, None)
 
 
-class ConsumerGroups:
+class ConsumerGroupCoordinator:
     """All groups of the new protocol on one partition of `__consumer_offsets`."""
 
     def __init__(

@@ -14,8 +14,8 @@ import msgspec
 
 from replog.coordinators.classic_group import (
     AssignmentStored,
+    ClassicGroup,
     EmptyStored,
-    Group,
     GroupSettings,
     GroupState,
     MemberReplaced,
@@ -26,7 +26,7 @@ from replog.coordinators.consumer_group_coordinator import (
     CONSUMER_TYPE,
     REVOCATION,
     SESSION,
-    ConsumerGroups,
+    ConsumerGroupCoordinator,
     ConsumerGroupSettings,
     GroupChanged,
     KnownTopics,
@@ -142,11 +142,13 @@ class GroupCoordinator:
         self.topics = topics
         self.new_id = new_id
         self.expiry_interval_ms = expiry_interval_ms
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ClassicGroup] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         self.timers: Timers[Timer] = Timers()
-        self.consumer = ConsumerGroups(consumer_settings or ConsumerGroupSettings(), topics, self.timers, new_id)
-        self._converted: dict[str, Group] = {}  # classic groups that make way, until that is certain
+        self.consumer = ConsumerGroupCoordinator(
+            consumer_settings or ConsumerGroupSettings(), topics, self.timers, new_id
+        )
+        self._converted: dict[str, ClassicGroup] = {}  # classic groups that make way, until that is certain
         self._in_transaction: dict[int, dict[str, None]] = {}  # producer id -> groups it holds offsets of
 
     @property
@@ -290,7 +292,7 @@ class GroupCoordinator:
             case _:
                 assert_never(ticket)
 
-    def _in_group(self, group_id: str, act: Callable[[Group], None]) -> list[Effect]:
+    def _in_group(self, group_id: str, act: Callable[[ClassicGroup], None]) -> list[Effect]:
         group = self.groups.get(group_id)
         if group is None:
             return []
@@ -375,14 +377,14 @@ class GroupCoordinator:
         ]
         return [*group.take_effects(), Reply(request.token, lg.LeaveGroupResponse(members=members))]
 
-    def _existing(self, group_id: str) -> tuple[Group | None, Error]:
+    def _existing(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
         if not group_id:
             return None, Error.INVALID_GROUP_ID
         group = self.groups.get(group_id)
         return group, Error.NONE if group is not None else Error.UNKNOWN_MEMBER_ID
 
-    def _new_group(self, group_id: str) -> Group:
-        group = Group(group_id, self.settings, self.timers, self._new_member_id)
+    def _new_group(self, group_id: str) -> ClassicGroup:
+        group = ClassicGroup(group_id, self.settings, self.timers, self._new_member_id)
         self.groups[group_id] = group
         return group
 
@@ -618,7 +620,9 @@ class GroupCoordinator:
                 effects.append(Write(entries=entries, ticket=OffsetsForgotten(group_id, tuple(gone), None, None)))
         return effects
 
-    def _expired(self, group_id: str, group: Group | None, offsets: GroupOffsets, now: Now) -> list[TopicPartition]:
+    def _expired(
+        self, group_id: str, group: ClassicGroup | None, offsets: GroupOffsets, now: Now
+    ) -> list[TopicPartition]:
         retention_ms = self.settings.offsets_retention_ms
         consumer_group = self.consumer.groups.get(group_id)
         if consumer_group is not None:
@@ -656,7 +660,7 @@ class GroupCoordinator:
             return [Reply(token, DeletableGroupResult(group_id=group_id, error_code=error))]
         return [self._ending(group_id, group, offsets, token)]
 
-    def _ending(self, group_id: str, group: Group | None, offsets: GroupOffsets, token: Token | None) -> Write:
+    def _ending(self, group_id: str, group: ClassicGroup | None, offsets: GroupOffsets, token: Token | None) -> Write:
         """Return the write that ends a group; nobody may join it meanwhile."""
         gone = offsets.partitions
         entries: list[Entry] = [offset_tombstone(group_id, partition) for partition in gone]

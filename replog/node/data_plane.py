@@ -27,7 +27,7 @@ from replog.node.api.offsets import OffsetsApi
 from replog.node.api.produce import ProduceApi
 from replog.node.api.transactions import TransactionApi
 from replog.node.coordinators.markers import MarkerApi
-from replog.node.coordinators.service import Coordinators
+from replog.node.coordinators.service import CoordinatorService
 from replog.node.directories.assignments import LOOK_MS
 from replog.node.directories.failures import DirectoryFailures
 from replog.node.directories.log_directories import LogDirectories
@@ -133,7 +133,7 @@ class DataPlane:
         self.fetching = ReplicaFetching(
             replicas, self.flushing, _limits(config), self.tasks, self.identity, tells_epoch=mode.fetches_tell_epoch
         )
-        self.coordinators = Coordinators(config, replicas, self.link, self.tasks, self.identity)
+        self.coordinators = CoordinatorService(config, replicas, self.link, self.tasks, self.identity)
         return ReplicaPorts(
             replication=self.fetching,
             proposals=self.proposals,

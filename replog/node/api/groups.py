@@ -9,7 +9,7 @@ from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.metadata.image import Image
 from replog.node.api.refusals import refused_commit, refused_commit_in_transaction
-from replog.node.coordinators.runtime import Coordinator, Shards, asked
+from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard, asked
 from replog.node.coordinators.verifier import Unverified, Verifier, offsets_error
 from replog.node.net.server import ServerRequest
 from replog.types import ZERO_UUID, TopicPartition
@@ -37,10 +37,13 @@ class GroupApi:
     """What consumers and their admins ask."""
 
     def __init__(
-        self, shards: Shards[GroupCoordinator], verifier: Verifier, permits_consumer_groups: Callable[[], bool]
+        self,
+        runtime: CoordinatorRuntime[GroupCoordinator],
+        verifier: Verifier,
+        permits_consumer_groups: Callable[[], bool],
     ) -> None:
         """`permits_consumer_groups` tells whether the new group protocol is on (feature `group.version`)."""
-        self.shards = shards
+        self.runtime = runtime
         self.verifier = verifier
         self.permits_consumer_groups = permits_consumer_groups
 
@@ -48,51 +51,51 @@ class GroupApi:
 
     def join(self, request: ServerRequest[jg.JoinGroupRequest, jg.JoinGroupResponse]) -> None:
         """JoinGroup."""
-        self.shards.ask(request.body.group_id, request, lambda body, error: refused_join(body.member_id, error))
+        self.runtime.ask(request.body.group_id, request, lambda body, error: refused_join(body.member_id, error))
 
     def sync(self, request: ServerRequest[sg.SyncGroupRequest, sg.SyncGroupResponse]) -> None:
         """SyncGroup."""
-        self.shards.ask(request.body.group_id, request, lambda _, error: sg.SyncGroupResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, lambda _, error: sg.SyncGroupResponse(error_code=error))
 
     def heartbeat(self, request: ServerRequest[hb.HeartbeatRequest, hb.HeartbeatResponse]) -> None:
         """Heartbeat."""
-        self.shards.ask(request.body.group_id, request, lambda _, error: hb.HeartbeatResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, lambda _, error: hb.HeartbeatResponse(error_code=error))
 
     def consumer_heartbeat(
         self, request: ServerRequest[cgh.ConsumerGroupHeartbeatRequest, cgh.ConsumerGroupHeartbeatResponse]
     ) -> None:
         """ConsumerGroupHeartbeat."""
         if self.permits_consumer_groups():
-            self.shards.ask(request.body.group_id, request, lambda _, error: refused_heartbeat(error))
+            self.runtime.ask(request.body.group_id, request, lambda _, error: refused_heartbeat(error))
         else:
             request.reply(refused_heartbeat(Error.UNSUPPORTED_VERSION))
 
     def leave(self, request: ServerRequest[lg.LeaveGroupRequest, lg.LeaveGroupResponse]) -> None:
         """LeaveGroup."""
-        self.shards.ask(request.body.group_id, request, lambda _, error: lg.LeaveGroupResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, lambda _, error: lg.LeaveGroupResponse(error_code=error))
 
     def commit(self, request: ServerRequest[oc.OffsetCommitRequest, oc.OffsetCommitResponse]) -> None:
         """OffsetCommit."""
-        self.shards.ask(request.body.group_id, request, refused_commit)
+        self.runtime.ask(request.body.group_id, request, refused_commit)
 
     def commit_in_transaction(
         self, request: ServerRequest[toc.TxnOffsetCommitRequest, toc.TxnOffsetCommitResponse]
     ) -> None:
         """TxnOffsetCommit: like a producer's first batch, it may open a transaction on its partition (KIP-890)."""
         body = request.body
-        coordinator = self.shards.find(body.group_id)
+        coordinator = self.runtime.find(body.group_id)
         if isinstance(coordinator, Error):
             request.reply(refused_commit_in_transaction(body, coordinator))
         elif coordinator.replica.partition.needs_verification(body.producer_id, body.producer_epoch):
             self.verifier.start(self._verify(request, body, coordinator))
         else:
-            self.shards.ask(request.body.group_id, request, refused_commit_in_transaction)
+            self.runtime.ask(request.body.group_id, request, refused_commit_in_transaction)
 
     async def _verify(
         self,
         request: ServerRequest[toc.TxnOffsetCommitRequest, toc.TxnOffsetCommitResponse],
         body: toc.TxnOffsetCommitRequest,
-        coordinator: Coordinator[GroupCoordinator],
+        coordinator: CoordinatorShard[GroupCoordinator],
     ) -> None:
         partition = coordinator.replica.partition
         async with self.verifier.turn(body.transactional_id):
@@ -109,17 +112,17 @@ class GroupApi:
             if error is Error.NONE and not is_open and not partition.verifications.holds(body.producer_id, guard):
                 error = Error.INVALID_TXN_STATE  # ended while we asked
             if error is Error.NONE:
-                self.shards.ask(request.body.group_id, request, refused_commit_in_transaction)
+                self.runtime.ask(request.body.group_id, request, refused_commit_in_transaction)
             else:
                 error = offsets_error(error, request.version)
                 who = f"{request.client_id} at {request.peer_host}"
-                journal = self.shards.replicas.world.journal
+                journal = self.runtime.replicas.world.journal
                 journal.log("info", f"{partition.name}: {who}: {asked(body)}: {error.name}")
                 request.reply(refused_commit_in_transaction(body, error))
 
     def delete_offsets(self, request: ServerRequest[od.OffsetDeleteRequest, od.OffsetDeleteResponse]) -> None:
         """OffsetDelete."""
-        self.shards.ask(request.body.group_id, request, lambda _, error: od.OffsetDeleteResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, lambda _, error: od.OffsetDeleteResponse(error_code=error))
 
     # --- several groups ----------------------------------------------------------------------
 
@@ -144,7 +147,7 @@ class GroupApi:
     def _fetch(
         self, asked: of.OffsetFetchRequestGroup, request: ServerRequest[of.OffsetFetchRequest, of.OffsetFetchResponse]
     ) -> of.OffsetFetchResponseGroup:
-        found = self.shards.find(asked.group_id)
+        found = self.runtime.find(asked.group_id)
         if isinstance(found, Error):
             return self._not_fetched(asked, found)
         core = found.core
@@ -176,7 +179,7 @@ class GroupApi:
     @property
     def image(self) -> Image:
         """The committed metadata, as far as it has come here."""
-        return self.shards.replicas.metadata.image
+        return self.runtime.replicas.metadata.image
 
     def _name_of(self, topic: of.OffsetFetchRequestTopics) -> str | None:
         known = self.image.topics.get(topic.topic_id)
@@ -199,12 +202,12 @@ class GroupApi:
     def list_groups(self, request: ServerRequest[ls.ListGroupsRequest, ls.ListGroupsResponse]) -> None:
         """ListGroups: those that are coordinated here."""
         body = request.body
-        if any(not seat.is_loaded for seat in self.shards.seats.taken.values()):
+        if any(not seat.is_loaded for seat in self.runtime.seats.taken.values()):
             error = Error.COORDINATOR_LOAD_IN_PROGRESS
             request.reply(ls.ListGroupsResponse(error_code=error))
             return
         found: list[ls.ListedGroup] = []
-        for seat in self.shards.seats.loaded():
+        for seat in self.runtime.seats.loaded():
             found += seat.core.core.listed(body.states_filter, body.types_filter)
         request.reply(ls.ListGroupsResponse(groups=found))
 
@@ -213,7 +216,7 @@ class GroupApi:
         body = request.body
         groups: list[desc.DescribedGroup] = []
         for group_id in body.groups:
-            found = self.shards.find(group_id)
+            found = self.runtime.find(group_id)
             if isinstance(found, Error):
                 groups.append(desc.DescribedGroup(error_code=found, group_id=group_id))
             else:
@@ -227,7 +230,7 @@ class GroupApi:
         body = request.body
         groups: list[cgd.DescribedGroup] = []
         for group_id in body.group_ids:
-            found = self.shards.find(group_id) if self.permits_consumer_groups() else Error.UNSUPPORTED_VERSION
+            found = self.runtime.find(group_id) if self.permits_consumer_groups() else Error.UNSUPPORTED_VERSION
             if isinstance(found, Error):
                 groups.append(cgd.DescribedGroup(error_code=found, group_id=group_id))
             elif not group_id:
@@ -252,7 +255,7 @@ class GroupApi:
                 request.reply(dg.DeleteGroupsResponse(results=[results[name] for name in names]))
 
         for group_id in names:
-            found = self.shards.find(group_id)
+            found = self.runtime.find(group_id)
             if isinstance(found, Error):
                 one_done(dg.DeletableGroupResult(group_id=group_id, error_code=found))
             else:
@@ -260,7 +263,10 @@ class GroupApi:
 
 
 def _delete(
-    coordinator: Coordinator[GroupCoordinator], group_id: str, done: Callable[[dg.DeletableGroupResult], None], who: str
+    coordinator: CoordinatorShard[GroupCoordinator],
+    group_id: str,
+    done: Callable[[dg.DeletableGroupResult], None],
+    who: str,
 ) -> None:
     token = coordinator.expect(
         group_id, done, lambda name, error: dg.DeletableGroupResult(group_id=name, error_code=error), who=who

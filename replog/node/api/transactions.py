@@ -12,7 +12,7 @@ from replog.coordinators.transaction import State
 from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, TransactionCoordinator, added
 from replog.errors import Error
 from replog.node.coordinators.producer_ids import ProducerIds
-from replog.node.coordinators.runtime import Shards
+from replog.node.coordinators.runtime import CoordinatorRuntime
 from replog.node.net.server import AwaitedRequest, Caller, ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
@@ -36,12 +36,12 @@ class TransactionApi:
 
     def __init__(
         self,
-        transactions: Shards[TransactionCoordinator],
-        groups: Shards[GroupCoordinator],
+        transactions: CoordinatorRuntime[TransactionCoordinator],
+        groups: CoordinatorRuntime[GroupCoordinator],
         producer_ids: ProducerIds,
         tasks: Tasks,
     ) -> None:
-        self.shards = transactions
+        self.runtime = transactions
         self.groups = groups
         self.producer_ids = producer_ids
         self.tasks = tasks
@@ -65,12 +65,12 @@ class TransactionApi:
             self._init(key, request)
 
     def _init(self, key: str, request: ServerRequest[ip.InitProducerIdRequest, ip.InitProducerIdResponse]) -> None:
-        self.shards.ask(key, request, lambda _, error: ip.InitProducerIdResponse(error_code=error))
+        self.runtime.ask(key, request, lambda _, error: ip.InitProducerIdResponse(error_code=error))
 
     def end(self, request: ServerRequest[et.EndTxnRequest, et.EndTxnResponse]) -> None:
         """EndTxn."""
         key = request.body.transactional_id
-        self.shards.ask(key, request, lambda _, error: et.EndTxnResponse(error_code=error))
+        self.runtime.ask(key, request, lambda _, error: et.EndTxnResponse(error_code=error))
 
     def add_partitions(
         self, request: AwaitedRequest[apt.AddPartitionsToTxnRequest, apt.AddPartitionsToTxnResponse]
@@ -149,7 +149,7 @@ class TransactionApi:
                 self._add(request, request.version, wanted, lambda result, index=index: done(index, result))  # type: ignore[misc]
 
     def _add(self, caller: Caller, version: int, wanted: Wanted, answer: Callable[[Result], None]) -> None:
-        found = self.shards.find(wanted.transactional_id)
+        found = self.runtime.find(wanted.transactional_id)
         if isinstance(found, Error):
             answer(added(wanted, found))
         else:
@@ -175,7 +175,7 @@ class TransactionApi:
             request.reply(aot.AddOffsetsToTxnResponse(error_code=error))
 
         # Its versions are others than those of AddPartitionsToTxn, and it only ever comes from clients.
-        found = self.shards.find(wanted.transactional_id)
+        found = self.runtime.find(wanted.transactional_id)
         if isinstance(found, Error):
             answer(added(wanted, found))
         else:
@@ -188,7 +188,7 @@ class TransactionApi:
     ) -> None:
         """ListTransactions: those that are coordinated here."""
         body = request.body
-        if any(not seat.is_loaded for seat in self.shards.seats.taken.values()):
+        if any(not seat.is_loaded for seat in self.runtime.seats.taken.values()):
             request.reply(lt.ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
             return
         try:
@@ -199,7 +199,7 @@ class TransactionApi:
         known = {state.words: None for state in State}
         wanted = [state for state in body.state_filters if state in known]
         states: list[lt.TransactionState] = []
-        for seat in self.shards.seats.loaded() if wanted or not body.state_filters else []:
+        for seat in self.runtime.seats.loaded() if wanted or not body.state_filters else []:
             coordinator = seat.core
             states += coordinator.core.listed(
                 wanted,
@@ -218,7 +218,7 @@ class TransactionApi:
         body = request.body
         states: list[dt.TransactionState] = []
         for transactional_id in body.transactional_ids:
-            found = self.shards.find(transactional_id)
+            found = self.runtime.find(transactional_id)
             if isinstance(found, Error):
                 states.append(dt.TransactionState(error_code=found, transactional_id=transactional_id))
             else:

@@ -17,7 +17,7 @@ from replog.log.batch import end_transaction_marker
 from replog.log.log import Appended
 from replog.log.validation import Origin
 from replog.node.coordinators.internal_topics import InternalTopics
-from replog.node.coordinators.runtime import Coordinator, Shards
+from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard
 from replog.node.net.broker_links import BrokerLinks
 from replog.node.net.server import AwaitedRequest
 from replog.node.replication.replicas import Replica, Replicas
@@ -41,11 +41,11 @@ class MarkerSender:
         self.topics = topics
         self.tasks = tasks
 
-    def send(self, coordinator: Coordinator[TransactionCoordinator], markers: SendMarkers) -> None:
+    def send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
         """Begin; the coordinator's core hears when all are written."""
         self.tasks.start(self._send(coordinator, markers))
 
-    async def _send(self, coordinator: Coordinator[TransactionCoordinator], markers: SendMarkers) -> None:
+    async def _send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
         missing = dict.fromkeys(markers.partitions)
         while missing and not coordinator.is_ended:
             by_leader = self._by_leader(missing)
@@ -81,7 +81,7 @@ class MarkerSender:
     async def _ask(
         self,
         node: NodeId,
-        coordinator: Coordinator[TransactionCoordinator],
+        coordinator: CoordinatorShard[TransactionCoordinator],
         markers: SendMarkers,
         partitions: list[TopicPartition],
     ) -> list[tuple[TopicPartition, Error]]:
@@ -116,7 +116,7 @@ class MarkerSender:
 class MarkerApi:
     """The partition leader's side."""
 
-    def __init__(self, replicas: Replicas, groups: Shards[GroupCoordinator]) -> None:
+    def __init__(self, replicas: Replicas, groups: CoordinatorRuntime[GroupCoordinator]) -> None:
         self.replicas = replicas
         self.groups = groups
 

@@ -122,11 +122,11 @@ class Waiting(Generic[Asked, R]):
         self.respond(self.failed(self.body, error))
 
 
-class Coordinator(Generic[AnyCore]):
+class CoordinatorShard(Generic[AnyCore]):
     """One core on its partition."""
 
-    def __init__(self, shards: "Shards[AnyCore]", replica: Replica, core: AnyCore) -> None:
-        self.shards = shards
+    def __init__(self, runtime: "CoordinatorRuntime[AnyCore]", replica: Replica, core: AnyCore) -> None:
+        self.runtime = runtime
         self.replica = replica
         self.core = core
         self.leader_epoch = replica.partition.leader_epoch
@@ -174,7 +174,7 @@ class Coordinator(Generic[AnyCore]):
 
     def now(self) -> Now:
         """Return the time of an event."""
-        clock = self.shards.replicas.world.clock
+        clock = self.runtime.replicas.world.clock
         return Now(clock.now_ms(), clock.wall_ms())
 
     def end(self) -> None:
@@ -196,19 +196,19 @@ class Coordinator(Generic[AnyCore]):
             match effect:
                 case Reply():
                     self._reply(self.waiting.pop(effect.token), effect.body)
-                case Write() if self.shards.gathers:
+                case Write() if self.runtime.gathers:
                     self._gather(effect)
                 case Write():
                     self._append([effect])
                 case SendMarkers():
-                    self.shards.send_markers(self, effect)
+                    self.runtime.send_markers(self, effect)
         self._arm()
 
     def _reply(self, waiting: Waiting[msgspec.Struct | str, msgspec.Struct], answer: msgspec.Struct) -> None:
         error = next((error for error in errors_in(answer) if error not in ROUTINE), None)
         if error is not None:
             what = f"{self.replica.name}: {waiting.who}: {asked(waiting.body)}"
-            self.shards.replicas.world.journal.log("info", f"{what}: {error.name}")
+            self.runtime.replicas.world.journal.log("info", f"{what}: {error.name}")
         waiting.respond(answer)
 
     def _gather(self, write: Write) -> None:
@@ -247,15 +247,15 @@ class Coordinator(Generic[AnyCore]):
             batch, acks=-1, now_ms=now.now_ms, wall_ms=now.wall_ms, origin=Origin.COORDINATOR
         )
         if not isinstance(appended, Appended):
-            world = self.shards.replicas.world
+            world = self.runtime.replicas.world
             world.journal.log("warning", f"{self.replica.name}: a coordinator's write was refused: {appended.name}")
             for write in writes:
                 self.perform(self.core.on_not_written(NotWritten(write.ticket, appended), now))
             return
         base_offset = appended.base_offset
-        self.shards.when_committed(self.replica, appended.last_offset, lambda: self._written(writes, base_offset))
-        self.shards.replicas.grew(self.replica)
-        self.shards.replicas.perform(self.replica, effects)
+        self.runtime.when_committed(self.replica, appended.last_offset, lambda: self._written(writes, base_offset))
+        self.runtime.replicas.grew(self.replica)
+        self.runtime.replicas.perform(self.replica, effects)
 
     def _written(self, writes: list[Write], base_offset: int) -> None:
         for write in writes:
@@ -320,7 +320,7 @@ class Coordinator(Generic[AnyCore]):
     async def _committed(self, end_offset: int) -> None:
         """Wait for the high watermark, or for the end of the leadership."""
         passed = asyncio.Event()
-        self.shards.when_committed(self.replica, end_offset - 1, passed.set, passed.set)
+        self.runtime.when_committed(self.replica, end_offset - 1, passed.set, passed.set)
         await passed.wait()
 
     def _replay(self, content: bytes, header: BatchHeader) -> None:
@@ -335,10 +335,10 @@ class Coordinator(Generic[AnyCore]):
                 self.core.replay(record.key or b"", record.value, record.offset, producer_id)
             except MalformedMessage as problem:
                 where = f"{self.replica.name} at {record.offset}"
-                self.shards.replicas.world.journal.log("error", f"{where}: not a coordinator's record: {problem}")
+                self.runtime.replicas.world.journal.log("error", f"{where}: not a coordinator's record: {problem}")
 
 
-class Shards(Generic[AnyCore]):
+class CoordinatorRuntime(Generic[AnyCore]):
     """The coordinators of one internal topic's partitions that are led here."""
 
     def __init__(
@@ -347,7 +347,7 @@ class Shards(Generic[AnyCore]):
         replicas: Replicas,
         tasks: Tasks,
         new_core: Callable[[int, int], AnyCore],
-        send_markers: Callable[[Coordinator[AnyCore], SendMarkers], None],
+        send_markers: Callable[[CoordinatorShard[AnyCore], SendMarkers], None],
         *,
         gathers: bool,
     ) -> None:
@@ -362,14 +362,14 @@ class Shards(Generic[AnyCore]):
         self.tasks = tasks
         self.new_core = new_core
         self.send_markers = send_markers
-        self.seats: Seats[Coordinator[AnyCore]] = Seats()
+        self.seats: Seats[CoordinatorShard[AnyCore]] = Seats()
 
     def partition_of(self, key: str) -> int | None:
         """Return the partition that a key belongs to, None while the topic is not there."""
         topic = self.replicas.metadata.image.topics_by_name.get(self.topic)
         return partition_for(key, len(topic.partitions)) if topic is not None else None
 
-    def find(self, key: str) -> Coordinator[AnyCore] | Error:
+    def find(self, key: str) -> CoordinatorShard[AnyCore] | Error:
         """Return the coordinator of a group or transactional id, if that is here."""
         partition = self.partition_of(key)
         if partition is None:
@@ -389,7 +389,7 @@ class Shards(Generic[AnyCore]):
         """Load the partition in its new leader epoch."""
         partition = replica.name.partition
         leader_epoch = replica.partition.leader_epoch
-        coordinator = Coordinator(self, replica, self.new_core(partition, leader_epoch))
+        coordinator = CoordinatorShard(self, replica, self.new_core(partition, leader_epoch))
         seat = Seat(partition, leader_epoch, coordinator)
         self.seats.take(seat)
         self.tasks.start(self._load(seat))
@@ -401,7 +401,7 @@ class Shards(Generic[AnyCore]):
             seat.core.end()
             self.replicas.world.journal.log("info", f"no longer coordinates {replica.name}")
 
-    async def _load(self, seat: Seat[Coordinator[AnyCore]]) -> None:
+    async def _load(self, seat: Seat[CoordinatorShard[AnyCore]]) -> None:
         coordinator = seat.core
         if await coordinator.load():
             seat.is_loaded = True

@@ -17,7 +17,7 @@ from replog.metadata.features import GROUP_VERSION
 from replog.node.coordinators.internal_topics import InternalTopics
 from replog.node.coordinators.markers import MarkerSender
 from replog.node.coordinators.producer_ids import ProducerIds
-from replog.node.coordinators.runtime import Coordinator, Shards
+from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard
 from replog.node.coordinators.verifier import Verifier
 from replog.node.net.broker_links import BrokerLinks
 from replog.node.net.controller_link import ControllerLink
@@ -54,7 +54,7 @@ class ImageTopics:
         return [name for name in sorted(self.replicas.metadata.image.topics_by_name) if name not in INTERNAL_TOPICS]
 
 
-class Coordinators:
+class CoordinatorService:
     """Both kinds of coordinators of one broker."""
 
     def __init__(
@@ -71,9 +71,11 @@ class Coordinators:
         self.internal_topics = InternalTopics(config, replicas, link, tasks)
         self.links = BrokerLinks(replicas.world, replicas.metadata)
         self.producer_ids = ProducerIds(link, tasks, identity)
-        self.groups = Shards(OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers, gathers=False)
+        self.groups = CoordinatorRuntime(
+            OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers, gathers=False
+        )
         sender = MarkerSender(replicas, self.links, self.internal_topics, tasks)
-        self.transactions = Shards(
+        self.transactions = CoordinatorRuntime(
             TRANSACTIONS_TOPIC, replicas, tasks, self._new_transaction_core, sender.send, gathers=True
         )
         self.verifier = Verifier(
@@ -83,22 +85,22 @@ class Coordinators:
             retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
             patience_ms=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
         )
-        self.by_topic: dict[str, Shards[GroupCoordinator] | Shards[TransactionCoordinator]] = {
+        self.by_topic: dict[str, CoordinatorRuntime[GroupCoordinator] | CoordinatorRuntime[TransactionCoordinator]] = {
             OFFSETS_TOPIC: self.groups,
             TRANSACTIONS_TOPIC: self.transactions,
         }
 
     def elected(self, replica: Replica) -> None:
         """Coordinate what this partition is for."""
-        shards = self.by_topic.get(replica.name.topic)
-        if shards is not None:
-            shards.elected(replica)
+        runtime = self.by_topic.get(replica.name.topic)
+        if runtime is not None:
+            runtime.elected(replica)
 
     def resigned(self, replica: Replica) -> None:
         """Leave it to the next leader."""
-        shards = self.by_topic.get(replica.name.topic)
-        if shards is not None:
-            shards.resigned(replica)
+        runtime = self.by_topic.get(replica.name.topic)
+        if runtime is not None:
+            runtime.resigned(replica)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Forget what groups have read of topics that are gone: others of these names begin anew."""
@@ -106,8 +108,8 @@ class Coordinators:
 
     def stop(self) -> None:
         """Stop all of it."""
-        for shards in self.by_topic.values():
-            shards.stop()
+        for runtime in self.by_topic.values():
+            runtime.stop()
         self.links.close()
 
     def _new_group_core(self, partition: int, leader_epoch: int) -> GroupCoordinator:
@@ -148,5 +150,5 @@ class Coordinators:
         return TransactionCoordinator(settings, self.producer_ids.take)
 
 
-def _no_markers(_: Coordinator[GroupCoordinator], effect: SendMarkers) -> None:
+def _no_markers(_: CoordinatorShard[GroupCoordinator], effect: SendMarkers) -> None:
     raise AssertionError(f"groups send no markers: {effect}")
