@@ -157,6 +157,7 @@ class Fetch:
         total_bytes = 0
         for asked, data in outcome.found:
             if data.records:
+                assert asked.hosted is not None, "its records were read"
                 partition, wanted = asked.hosted.partition, asked.wanted
                 end_offset = partition.log.log_end_offset
                 if self.replica_id < 0:
