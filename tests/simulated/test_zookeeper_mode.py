@@ -187,7 +187,7 @@ def test_a_setting_changed_after_a_short_loss_of_zookeeper_is_heard_of():
         resource = AlterConfigsResource(resource_type=2, resource_name="produce-consume", configs=[changed])
         await client.ask(Api.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
         await asyncio.sleep(2)
-        known.append(apart.metadata.image.topic_config("produce-consume", "min.insync.replicas"))
+        known.append(apart.plane.metadata.image.topic_config("produce-consume", "min.insync.replicas"))
         await client.close()
 
     Trial("zookeeper/setting", SPEC).run(change)
