@@ -4,6 +4,7 @@ Without an authorizer nothing is asked at all: that costs one look at a flag.
 """
 
 from collections.abc import Callable
+from uuid import UUID
 
 import msgspec
 
@@ -81,6 +82,6 @@ class Authorizer:
         return any(self._ask.may(Operation.CREATE, resource) for resource in (CLUSTER, topic(name)))
 
 
-def _name(image: Image, topic_id: object) -> str | None:
-    found = image.topics.get(topic_id)  # type: ignore[call-overload]
+def _name(image: Image, topic_id: UUID) -> str | None:
+    found = image.topics.get(topic_id)
     return found.name if found is not None else None
