@@ -15,15 +15,15 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import replog.mutants
 from replog.client import admin
 from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
-from replog.node.broker import Broker, BrokerFailed
+from replog.node.broker import Broker
 from replog.node.controller import ControllerNode, listener_of
+from replog.node.data_plane import BrokerFailed
 from replog.node.directories import meta_properties
 from replog.node.directories.log_directories import NoDirectory
 from replog.node.directories.meta_properties import ForeignDirectory
@@ -213,7 +213,7 @@ def install_mutants(config: NodeConfig) -> None:
 
 
 async def _live(
-    start: Callable[[RealWorld, NodeConfig], Awaitable[Callable[[], Coroutine[Any, Any, None]]]],
+    start: Callable[[RealWorld, NodeConfig], Awaitable[Callable[[], Coroutine[object, object, None]]]],
     world: RealWorld,
     config: NodeConfig,
     refused: list[Unusable],
@@ -247,7 +247,7 @@ def _foresee(loop: asyncio.AbstractEventLoop, refused: list[Unusable]) -> None:
     end = loop.get_exception_handler()
     assert end is not None, "`run` has set what ends the node"
 
-    def told(of: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def told(of: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         problem = context.get("exception")
         if isinstance(problem, DamagedZnode):
             refused.append(Unusable(Exit.DAMAGE, str(problem)))
@@ -274,7 +274,7 @@ async def _check_addresses(world: RealWorld, config: NodeConfig) -> None:
         listener.close()
 
 
-async def _start_broker(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+async def _start_broker(world: World, config: NodeConfig) -> Callable[[], Coroutine[object, object, None]]:
     if config.is_zookeeper_mode:
         return await _start_zookeeper_broker(world, config)
     broker = Broker(world, config)
@@ -282,7 +282,7 @@ async def _start_broker(world: World, config: NodeConfig) -> Callable[[], Corout
     return broker.stop
 
 
-async def _start_zookeeper_broker(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+async def _start_zookeeper_broker(world: World, config: NodeConfig) -> Callable[[], Coroutine[object, object, None]]:
     from replog.host.kazoo_zookeeper import open_zookeeper
     from replog.node.zookeeper.broker import ZooKeeperBroker, ZooKeeperUnreachable, ZooKeeperUnusable
 
@@ -298,13 +298,13 @@ async def _start_zookeeper_broker(world: World, config: NodeConfig) -> Callable[
     return in_zookeeper_mode.stop
 
 
-async def _start_controller(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+async def _start_controller(world: World, config: NodeConfig) -> Callable[[], Coroutine[object, object, None]]:
     controller = ControllerNode(world, config)
     await controller.start()
     return controller.stop
 
 
-async def _start_combined(world: World, config: NodeConfig) -> Callable[[], Coroutine[Any, Any, None]]:
+async def _start_combined(world: World, config: NodeConfig) -> Callable[[], Coroutine[object, object, None]]:
     controller = ControllerNode(world, config, also_tell=lambda: broker)
     broker = Broker(world, config, quorum=controller.prepare())
     await broker.start()

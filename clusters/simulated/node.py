@@ -26,10 +26,6 @@ LAST_LINES: Final = 12
 class Shell(Protocol):
     """A broker or a controller."""
 
-    @property
-    def quorum(self) -> QuorumSeat | None:
-        """Its seat in the quorum, None while it has none."""
-
     async def start(self) -> None:
         """Begin."""
 
@@ -61,7 +57,7 @@ class SimulatedNode:
     @property
     def quorum(self) -> QuorumSeat | None:
         """Its seat in the quorum, None while it has none."""
-        return self.shell.quorum if self.shell is not None else None
+        return self.shell.quorum if isinstance(self.shell, Broker | ControllerNode) else None
 
     @property
     def directory_id(self) -> UUID:

@@ -12,7 +12,7 @@ The asking side is `SessionClient`. A session that the server lost, or of which 
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from replog.wire.messages.fetch import FetchPartition
 
 if TYPE_CHECKING:
     from random import Random
+
+    from replog.node.api.fetch import Fetch
+    from replog.node.replication.replicas import Replica
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0  # a full fetch that would like a session
@@ -44,7 +47,7 @@ class SessionPartition:
         self.session = session
         self.key = key
         self.wanted = wanted
-        self.hosted: Any = None  # whoever hosts the partition keeps it here
+        self.hosted: Replica | None = None  # whoever hosts the partition keeps it here
         self.told_high_watermark = UNTOLD
         self.told_log_start_offset = UNTOLD
 
@@ -98,7 +101,7 @@ class FetchSession:
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
         self.partitions: dict[Key, SessionPartition] = {}
         self.due: dict[SessionPartition, None] = {}
-        self.waiting: Any = None  # the fetch that waits for one of the partitions to move
+        self.waiting: Fetch | None = None  # the fetch that waits for one of the partitions to move
         self.contact = Contact(now_ms) if replica >= 0 and session_id != NO_SESSION else None
 
     def ask(self, key: Key, wanted: FetchPartition) -> None:

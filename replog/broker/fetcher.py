@@ -9,7 +9,7 @@ knows any epoch (KIP-101): a follower's high watermark lags by one round, and wh
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
@@ -18,6 +18,9 @@ from replog.broker.fetch_sessions import Key, SessionClient
 from replog.errors import Error
 from replog.types import LeaderEpoch, TopicPartition
 from replog.wire.messages.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from replog.node.replication.replicas import Replica
 
 UNKNOWN_EPOCH: Final = -1
 UNKNOWN_OFFSET: Final = -1
@@ -110,7 +113,7 @@ class FetchState:
         self.topic_id = topic_id
         self.key: Key = (topic_id, name.partition)  # as fetch sessions name the partition
         self.leader_epoch = leader_epoch
-        self.hosted: Any = None  # whoever hosts the partition keeps it here
+        self.hosted: Replica | None = None  # whoever hosts the partition keeps it here
         self.delayed_until_ms = 0
         self.stopped = False
         self.stated: FetchPartition | None = None  # what the leader's session knows of this very state

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from replog.broker import watermark
+from replog.broker.identity import BrokerIdentity
 from replog.errors import Error
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch
 
@@ -162,7 +163,7 @@ class LeaderState:
         self,
         *,
         state: PartitionState,
-        broker_epoch: BrokerEpoch,
+        identity: BrokerIdentity,
         brokers: Mapping[NodeId, BrokerView],
         min_insync_replicas: int,
         log_end_offset: int,
@@ -175,7 +176,7 @@ class LeaderState:
         assert high_watermark <= log_end_offset
         self.node_id = state.leader
         self.state = state
-        self.broker_epoch = broker_epoch
+        self.identity = identity
         self.brokers = brokers
         self.min_insync_replicas = min_insync_replicas
         self.log_end_offset = log_end_offset
@@ -398,7 +399,7 @@ class LeaderState:
 
     def _epoch_of(self, member: NodeId) -> BrokerEpoch:
         if member == self.node_id:
-            return self.broker_epoch
+            return self.identity.broker_epoch
         follower = self.followers.get(member)
         if follower is None or follower.broker_epoch is None:
             return NO_BROKER_EPOCH

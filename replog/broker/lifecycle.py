@@ -14,8 +14,9 @@ from uuid import UUID
 
 import msgspec
 
+from replog.broker.identity import BrokerIdentity
 from replog.errors import Error
-from replog.types import NO_BROKER_EPOCH, BrokerEpoch
+from replog.types import BrokerEpoch
 
 
 class Phase(Enum):
@@ -81,7 +82,7 @@ class Lifecycle:
     def __init__(
         self,
         *,
-        incarnation: UUID,
+        identity: BrokerIdentity,
         previous_broker_epoch: BrokerEpoch,
         heartbeat_interval_ms: int,
         registration_timeout_ms: int,
@@ -89,13 +90,12 @@ class Lifecycle:
         retry_ms: int,
         now_ms: int,
     ) -> None:
-        self.incarnation = incarnation
+        self.identity = identity
         self.previous_broker_epoch = previous_broker_epoch
         self.heartbeat_interval_ms = heartbeat_interval_ms
         self.shutdown_timeout_ms = shutdown_timeout_ms
         self.retry_ms = retry_ms
         self.phase = Phase.REGISTERING
-        self.broker_epoch = NO_BROKER_EPOCH
         self.is_fenced = True
         self.metadata_offset = -1
         self.offline_directories: tuple[UUID, ...] = ()
@@ -117,7 +117,7 @@ class Lifecycle:
         self.in_flight = True
         self.next_ms = self.shutdown_deadline_ms
         if self.phase is Phase.REGISTERING:
-            return [Register(incarnation=self.incarnation, previous_broker_epoch=self.previous_broker_epoch)]
+            return [Register(incarnation=self.identity.incarnation, previous_broker_epoch=self.previous_broker_epoch)]
         return [self._beat()]
 
     def on_registration_answer(self, error: Error, broker_epoch: BrokerEpoch, now_ms: int) -> Sequence[Effect]:
@@ -133,7 +133,7 @@ class Lifecycle:
                 return [Give(reason=f"the controller refused registration: {error.name}")]
             self.next_ms = now_ms + self.retry_ms
             return []
-        previous, self.broker_epoch = self.broker_epoch, broker_epoch
+        previous, self.identity.broker_epoch = self.identity.broker_epoch, broker_epoch
         self.phase = Phase.CATCHING_UP
         self.next_ms = now_ms
         return [Registered(broker_epoch=broker_epoch, previous_broker_epoch=previous)]
@@ -162,7 +162,7 @@ class Lifecycle:
             if is_caught_up:
                 self.phase = Phase.READY
             # Or it has caught up while the question was on its way: then it asks again.
-            if is_caught_up or self.metadata_offset >= self.broker_epoch:
+            if is_caught_up or self.metadata_offset >= self.identity.broker_epoch:
                 self._wake(now_ms)
         return self._note_fence(is_fenced=is_fenced)
 
@@ -177,7 +177,7 @@ class Lifecycle:
 
     def on_metadata(self, metadata_offset: int, now_ms: int) -> None:
         """Note the last applied metadata offset; reaching our own registration is told at once."""
-        has_caught_up = self.metadata_offset < self.broker_epoch <= metadata_offset
+        has_caught_up = self.metadata_offset < self.identity.broker_epoch <= metadata_offset
         self.metadata_offset = metadata_offset
         if self.phase is Phase.CATCHING_UP and has_caught_up and not self.in_flight:
             self._wake(now_ms)
@@ -202,7 +202,7 @@ class Lifecycle:
     def _beat(self) -> Beat:
         self._told_directories = self.offline_directories
         return Beat(
-            broker_epoch=self.broker_epoch,
+            broker_epoch=self.identity.broker_epoch,
             metadata_offset=self.metadata_offset,
             want_fence=self.phase is Phase.CATCHING_UP,
             want_shutdown=self.phase is Phase.LEAVING,
@@ -214,7 +214,7 @@ class Lifecycle:
             return self._stop(agreed=False)
         self.phase = Phase.REGISTERING
         # Still the same process with all its data: what it names as its previous life is the one just ended.
-        self.previous_broker_epoch = self.broker_epoch
+        self.previous_broker_epoch = self.identity.broker_epoch
         self.registration_deadline_ms = now_ms + 60_000
         self.next_ms = now_ms
         return self._note_fence(is_fenced=True)

@@ -15,6 +15,7 @@ import msgspec
 
 from replog.broker import isr as leader
 from replog.broker.fetcher import Restart, Truncation, after_out_of_range, truncation_point
+from replog.broker.identity import BrokerIdentity
 from replog.broker.isr import (
     Advance,
     BrokerView,
@@ -174,7 +175,7 @@ class Partition:
     # --- metadata ------------------------------------------------------------------------
 
     def on_metadata(
-        self, state: PartitionState, *, broker_epoch: BrokerEpoch, now_ms: int, wall_ms: int
+        self, state: PartitionState, *, identity: BrokerIdentity, now_ms: int, wall_ms: int
     ) -> list[Effect]:
         """Take the role that committed metadata gives this broker (SPEC 3.1)."""
         known = self.state
@@ -185,7 +186,7 @@ class Partition:
             return self._become_follower(state) if is_new_epoch else self._stay_follower(state)
         if is_new_epoch or self.leadership is None:
             try:
-                return self._become_leader(state, broker_epoch=broker_epoch, now_ms=now_ms, wall_ms=wall_ms)
+                return self._become_leader(state, identity=identity, now_ms=now_ms, wall_ms=wall_ms)
             except OSError as problem:
                 self.go_offline(problem)
                 return []
@@ -207,7 +208,7 @@ class Partition:
         return [Unfollow(), StepDown()]
 
     def _become_leader(
-        self, state: PartitionState, *, broker_epoch: BrokerEpoch, now_ms: int, wall_ms: int
+        self, state: PartitionState, *, identity: BrokerIdentity, now_ms: int, wall_ms: int
     ) -> list[Effect]:
         high_watermark = self.high_watermark
         self._state = state
@@ -218,7 +219,7 @@ class Partition:
             self._abort_open_transactions(state.leader_epoch, wall_ms)
         self.leadership = LeaderState(
             state=state,
-            broker_epoch=broker_epoch,
+            identity=identity,
             brokers=self.brokers,
             min_insync_replicas=self.min_insync_replicas,
             log_end_offset=self.log.log_end_offset,

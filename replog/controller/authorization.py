@@ -14,7 +14,7 @@ from what was seen. ApiVersions and DescribeCluster are everybody's.
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -23,7 +23,29 @@ from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL
 from replog.metadata.state import TOPIC_RESOURCE
 from replog.types import ZERO_UUID
+from replog.wire import exchanges
 from replog.wire.apis import Api
+from replog.wire.exchanges import Exchange, Q, R
+from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from replog.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    Member,
+)
+from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from replog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest
+from replog.wire.messages.init_producer_id import InitProducerIdRequest
+from replog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from replog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from replog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from replog.wire.messages.produce import ProduceRequest
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 GROUP_RESOURCE: Final = 32  # of configs
@@ -108,28 +130,45 @@ class Asker(NamedTuple):
 
 # --- requests as a whole ---------------------------------------------------------------------------------
 
-Whole = Callable[[Asker, Any], Error]
+Question = Callable[[Asker, msgspec.Struct], Error]
+_replace = msgspec.structs.replace
 
 
-def _cluster(*operations: Operation) -> Whole:
+class OfGroup(Protocol):
+    """A request that concerns one group."""
+
+    @property
+    def group_id(self) -> str:
+        """Its name."""
+
+
+class OfTransaction(Protocol):
+    """A request in the name of a transactional id."""
+
+    @property
+    def transactional_id(self) -> str:
+        """Its name."""
+
+
+def _cluster(*operations: Operation) -> Callable[[Asker, object], Error]:
     """Return the question for the cluster: any of the operations will do."""
 
-    def check(ask: Asker, _: Any) -> Error:
+    def check(ask: Asker, _: object) -> Error:
         allowed = any(ask.may(operation, CLUSTER) for operation in operations)
         return Error.NONE if allowed else Error.CLUSTER_AUTHORIZATION_FAILED
 
     return check
 
 
-def _group(operation: Operation) -> Whole:
+def _group(operation: Operation) -> Callable[[Asker, OfGroup], Error]:
     return lambda ask, body: ask.error(operation, group(body.group_id))
 
 
-def _writes_as(ask: Asker, body: Any) -> Error:
+def _writes_as(ask: Asker, body: OfTransaction) -> Error:
     return ask.error(Operation.WRITE, transactional_id(body.transactional_id))
 
 
-def _produces_in_transaction(ask: Asker, body: Any) -> Error:
+def _produces_in_transaction(ask: Asker, body: ProduceRequest) -> Error:
     """Ask for the transactional id where batches are transactional: by their attributes, not by what the request says."""
     batches = (data.records for topic_data in body.topic_data for data in topic_data.partition_data)
     if not any(
@@ -138,45 +177,50 @@ def _produces_in_transaction(ask: Asker, body: Any) -> Error:
         return Error.NONE
     if body.transactional_id is None:
         return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return _writes_as(ask, body)
+    return ask.error(Operation.WRITE, transactional_id(body.transactional_id))
 
 
-def _gets_producer_id(ask: Asker, body: Any) -> Error:
+def _gets_producer_id(ask: Asker, body: InitProducerIdRequest) -> Error:
     """Ask for the transactional id; without one, whoever may write anywhere may be idempotent (KIP-679)."""
     if body.transactional_id is not None:
-        return _writes_as(ask, body)
+        return ask.error(Operation.WRITE, transactional_id(body.transactional_id))
     allowed = ask.may(Operation.IDEMPOTENT_WRITE, CLUSTER) or any(
         ask.may(Operation.WRITE, topic(name)) for name in ask.topics.names()
     )
     return Error.NONE if allowed else Error.CLUSTER_AUTHORIZATION_FAILED
 
 
-def _adds_partitions(ask: Asker, body: Any) -> Error:
+def _adds_partitions(ask: Asker, body: AddPartitionsToTxnRequest) -> Error:
     if body.transactions:  # from version 4 on only brokers ask
         return ask.error(Operation.CLUSTER_ACTION, CLUSTER)
     return ask.error(Operation.WRITE, transactional_id(body.v3_and_below_transactional_id))
 
 
-def _subscribes(ask: Asker, body: Any) -> Error:
+def _subscribes(ask: Asker, body: ConsumerGroupHeartbeatRequest) -> Error:
     names = dict.fromkeys(body.subscribed_topic_names or ())
     return next((error for name in names if (error := ask.error(Operation.DESCRIBE, topic(name)))), Error.NONE)
 
 
-def _fetches_offsets(ask: Asker, body: Any) -> Error:
+def _fetches_offsets(ask: Asker, body: OffsetFetchRequest) -> Error:
     """Ask for the one group of versions below 8; of several each is decided by itself."""
     return Error.NONE if body.groups else ask.error(Operation.DESCRIBE, group(body.group_id))
 
 
-def _finds_one(ask: Asker, body: Any) -> Error:
+def _finds_one(ask: Asker, body: FindCoordinatorRequest) -> Error:
     """Ask for the one key of versions below 4."""
     return ask.error(Operation.DESCRIBE, _coordinated(body, body.key)) if body.key else Error.NONE
 
 
-def _coordinated(body: Any, key: str) -> Resource:
+def _coordinated(body: FindCoordinatorRequest, key: str) -> Resource:
     return transactional_id(key) if body.key_type == TRANSACTIONS else group(key)
 
 
-WHOLE: Final[dict[Api, tuple[Whole, ...]]] = {
+def _asks(exchange: Exchange[Q, R], *checks: Callable[[Asker, Q], Error]) -> dict[Api, tuple[Question, ...]]:
+    """Return an entry of `WHOLE`: these questions, in order."""
+    return {exchange.api: cast("tuple[Question, ...]", checks)}
+
+
+WHOLE: Final[dict[Api, tuple[Question, ...]]] = {
     **dict.fromkeys(
         (
             Api.FETCH,  # of the metadata log
@@ -217,37 +261,49 @@ WHOLE: Final[dict[Api, tuple[Whole, ...]]] = {
         (Api.DESCRIBE_QUORUM, Api.LIST_PARTITION_REASSIGNMENTS, Api.DESCRIBE_LOG_DIRS),
         (_cluster(Operation.DESCRIBE),),
     ),
-    **dict.fromkeys(
-        (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.HEARTBEAT, Api.LEAVE_GROUP, Api.OFFSET_COMMIT), (_group(Operation.READ),)
-    ),
-    Api.CONSUMER_GROUP_HEARTBEAT: (_group(Operation.READ), _subscribes),
-    Api.OFFSET_DELETE: (_group(Operation.DELETE),),
-    Api.OFFSET_FETCH: (_fetches_offsets,),
-    Api.FIND_COORDINATOR: (_finds_one,),
-    Api.PRODUCE: (_produces_in_transaction,),
-    Api.INIT_PRODUCER_ID: (_gets_producer_id,),
-    Api.ADD_PARTITIONS_TO_TXN: (_adds_partitions,),
-    Api.ADD_OFFSETS_TO_TXN: (_writes_as, _group(Operation.READ)),
-    Api.END_TXN: (_writes_as,),
-    Api.TXN_OFFSET_COMMIT: (_writes_as, _group(Operation.READ)),
+    **_asks(exchanges.JOIN_GROUP, _group(Operation.READ)),
+    **_asks(exchanges.SYNC_GROUP, _group(Operation.READ)),
+    **_asks(exchanges.HEARTBEAT, _group(Operation.READ)),
+    **_asks(exchanges.LEAVE_GROUP, _group(Operation.READ)),
+    **_asks(exchanges.OFFSET_COMMIT, _group(Operation.READ)),
+    **_asks(exchanges.CONSUMER_GROUP_HEARTBEAT, _group(Operation.READ), _subscribes),
+    **_asks(exchanges.OFFSET_DELETE, _group(Operation.DELETE)),
+    **_asks(exchanges.OFFSET_FETCH, _fetches_offsets),
+    **_asks(exchanges.FIND_COORDINATOR, _finds_one),
+    **_asks(exchanges.PRODUCE, _produces_in_transaction),
+    **_asks(exchanges.INIT_PRODUCER_ID, _gets_producer_id),
+    **_asks(exchanges.ADD_PARTITIONS_TO_TXN, _adds_partitions),
+    **_asks(exchanges.ADD_OFFSETS_TO_TXN, _writes_as, _group(Operation.READ)),
+    **_asks(exchanges.END_TXN, _writes_as),
+    **_asks(exchanges.TXN_OFFSET_COMMIT, _writes_as, _group(Operation.READ)),
 }
 
 
 # --- requests in parts ----------------------------------------------------------------------------------
 
 
-def _resource(_: Any, part: Any, topics: Topics) -> Resource | None:
+def _resource(_: msgspec.Struct, part: object, topics: Topics) -> Resource | None:
     """Return what a part of a request is about; None where that is a topic that does not exist."""
     if isinstance(part, str):
         return topic(part)
-    if hasattr(part, "resource_type"):
+    resource_type = getattr(part, "resource_type", None)
+    if resource_type is not None:
         kinds = {TOPIC_RESOURCE: topic, GROUP_RESOURCE: group}
-        return kinds[part.resource_type](part.resource_name) if part.resource_type in kinds else CLUSTER
+        return kinds[resource_type](getattr(part, "resource_name", "")) if resource_type in kinds else CLUSTER
     name: str | None = getattr(part, "topic", None) or getattr(part, "name", None)
     topic_id: UUID = getattr(part, "topic_id", ZERO_UUID)
     if topic_id != ZERO_UUID and not name:
         name = topics.name_of(topic_id)
     return None if name is None else topic(name)
+
+
+def _coordinator(body: msgspec.Struct, key: object, _: Topics) -> Resource:
+    assert isinstance(body, FindCoordinatorRequest)
+    return _coordinated(body, str(key))
+
+
+def _named_group(_: msgspec.Struct, name: object, __: Topics) -> Resource:
+    return group(str(name))
 
 
 class _Parts(NamedTuple):
@@ -256,7 +312,7 @@ class _Parts(NamedTuple):
     asked: tuple[str, ...]
     answered: str
     operation: Operation
-    resource: Callable[[Any, Any, Topics], Resource | None] = _resource
+    resource: Callable[[msgspec.Struct, object, Topics], Resource | None] = _resource
     of_cluster: Operation | None = None  # who may do this in the cluster need not be told of each part
     together: bool = False  # if one part is refused nothing is attempted
 
@@ -279,54 +335,61 @@ PARTS: Final[dict[Api, _Parts]] = {
     Api.ADD_PARTITIONS_TO_TXN: _Parts(
         ("v3_and_below_topics",), "results_by_topic_v3_and_below", Operation.WRITE, together=True
     ),
-    Api.FIND_COORDINATOR: _Parts(
-        ("coordinator_keys",), "coordinators", Operation.DESCRIBE, lambda body, key, _: _coordinated(body, key)
-    ),
-    Api.DESCRIBE_GROUPS: _Parts(("groups",), "groups", Operation.DESCRIBE, lambda _, name, __: group(name)),
-    Api.CONSUMER_GROUP_DESCRIBE: _Parts(("group_ids",), "groups", Operation.DESCRIBE, lambda _, name, __: group(name)),
-    Api.DELETE_GROUPS: _Parts(("groups_names",), "results", Operation.DELETE, lambda _, name, __: group(name)),
+    Api.FIND_COORDINATOR: _Parts(("coordinator_keys",), "coordinators", Operation.DESCRIBE, _coordinator),
+    Api.DESCRIBE_GROUPS: _Parts(("groups",), "groups", Operation.DESCRIBE, _named_group),
+    Api.CONSUMER_GROUP_DESCRIBE: _Parts(("group_ids",), "groups", Operation.DESCRIBE, _named_group),
+    Api.DELETE_GROUPS: _Parts(("groups_names",), "results", Operation.DELETE, _named_group),
     Api.DESCRIBE_TRANSACTIONS: _Parts(
-        ("transactional_ids",), "transaction_states", Operation.DESCRIBE, lambda _, name, __: transactional_id(name)
+        ("transactional_ids",),
+        "transaction_states",
+        Operation.DESCRIBE,
+        lambda _, name, __: transactional_id(str(name)),
     ),
 }
 
 
 # --- answers --------------------------------------------------------------------------------------------
 
-Show = Callable[[Asker, Any, Any], msgspec.Struct]  # hook, request, answer: what the caller may see of the answer
+Show = Callable[[Asker, msgspec.Struct, msgspec.Struct], msgspec.Struct]
+ShownTopic = TypeVar("ShownTopic", OffsetFetchResponseTopic, OffsetFetchResponseTopics)
 
 
-def replace(value: Any, **fields: Any) -> msgspec.Struct:
-    """Return the value with other fields."""
-    replaced: msgspec.Struct = msgspec.structs.replace(value, **fields)
-    return replaced
+def _shows(exchange: Exchange[Q, R], show: Callable[[Asker, Q, R], R]) -> dict[Api, Show]:
+    """Return an entry of `SHOWN`: what of these answers the caller may see."""
+    return {exchange.api: cast(Show, show)}
 
 
-def _groups_shown(ask: Asker, _: Any, answer: Any) -> msgspec.Struct:
+def _groups_shown(ask: Asker, _: ListGroupsRequest, answer: ListGroupsResponse) -> ListGroupsResponse:
     if ask.may(Operation.DESCRIBE, CLUSTER):
-        return replace(answer)
-    return replace(answer, groups=[one for one in answer.groups if ask.may(Operation.DESCRIBE, group(one.group_id))])
+        return _replace(answer)
+    return _replace(answer, groups=[one for one in answer.groups if ask.may(Operation.DESCRIBE, group(one.group_id))])
 
 
-def _transactions_shown(ask: Asker, _: Any, answer: Any) -> msgspec.Struct:
+def _transactions_shown(
+    ask: Asker, _: ListTransactionsRequest, answer: ListTransactionsResponse
+) -> ListTransactionsResponse:
     states = answer.transaction_states
     shown = [one for one in states if ask.may(Operation.DESCRIBE, transactional_id(one.transactional_id))]
-    return replace(answer, transaction_states=shown)
+    return _replace(answer, transaction_states=shown)
 
 
-def _partitions_shown(ask: Asker, _: Any, answer: Any) -> msgspec.Struct:
+def _partitions_shown(
+    ask: Asker, _: DescribeTransactionsRequest, answer: DescribeTransactionsResponse
+) -> DescribeTransactionsResponse:
     """Tell of a transaction's partitions only those whose topics may be seen."""
     shown = [
-        replace(state, topics=[one for one in state.topics if ask.may(Operation.DESCRIBE, topic(one.topic))])
+        _replace(state, topics=[one for one in state.topics if ask.may(Operation.DESCRIBE, topic(one.topic))])
         for state in answer.transaction_states
     ]
-    return replace(answer, transaction_states=shown)
+    return _replace(answer, transaction_states=shown)
 
 
-def _members_shown(ask: Asker, _: Any, answer: Any) -> msgspec.Struct:
+def _members_shown(
+    ask: Asker, _: ConsumerGroupDescribeRequest, answer: ConsumerGroupDescribeResponse
+) -> ConsumerGroupDescribeResponse:
     """Tell nothing of a group whose members subscribe or are assigned what may not be seen."""
 
-    def is_visible(member: Any) -> bool:
+    def is_visible(member: Member) -> bool:
         assigned = (
             held.topic_name
             for assignment in (member.assignment, member.target_assignment)
@@ -339,64 +402,64 @@ def _members_shown(ask: Asker, _: Any, answer: Any) -> msgspec.Struct:
     shown = [
         one
         if all(map(is_visible, one.members))
-        else replace(one, error_code=Error.TOPIC_AUTHORIZATION_FAILED, error_message=words, members=[])
+        else _replace(one, error_code=Error.TOPIC_AUTHORIZATION_FAILED, error_message=words, members=[])
         for one in answer.groups
     ]
-    return replace(answer, groups=shown)
+    return _replace(answer, groups=shown)
 
 
-def _offsets_shown(ask: Asker, body: Any, answer: Any) -> msgspec.Struct:
+def _offsets_shown(ask: Asker, body: OffsetFetchRequest, answer: OffsetFetchResponse) -> OffsetFetchResponse:
     """Tell of each group what may be seen: of all topics those, of named ones an error for the others."""
     if not body.groups:
-        return replace(answer, topics=_topics_shown(ask, answer.topics, all_of_them=body.topics is None))
+        return _replace(answer, topics=_topics_shown(ask, answer.topics, all_of_them=body.topics is None))
     asked = {one.group_id: one for one in body.groups}
     shown = []
     for one in answer.groups:
         if error := ask.error(Operation.DESCRIBE, group(one.group_id)):
-            shown.append(replace(one, topics=[], error_code=error))
+            shown.append(_replace(one, topics=[], error_code=error))
         else:
             all_of_them = asked[one.group_id].topics is None
-            shown.append(replace(one, topics=_topics_shown(ask, one.topics, all_of_them=all_of_them)))
-    return replace(answer, groups=shown)
+            shown.append(_replace(one, topics=_topics_shown(ask, one.topics, all_of_them=all_of_them)))
+    return _replace(answer, groups=shown)
 
 
-def _topics_shown(ask: Asker, topics: list[Any], *, all_of_them: bool) -> list[Any]:
-    shown = []
+def _topics_shown(ask: Asker, topics: list[ShownTopic], *, all_of_them: bool) -> list[ShownTopic]:
+    shown: list[ShownTopic] = []
     for one in topics:
-        resource = _resource(None, one, ask.topics)
+        resource = _resource(one, one, ask.topics)
         error = ask.error(Operation.DESCRIBE, resource) if resource else Error.NONE
         if error and not all_of_them:
             hidden = [
                 type(each)(partition_index=each.partition_index, committed_offset=-1, error_code=error)
                 for each in one.partitions
             ]
-            shown.append(replace(one, partitions=hidden))
+            shown.append(_replace(one, partitions=hidden))
         elif not error:
             shown.append(one)
     return shown
 
 
-def _configs_shown(ask: Asker, _: Any, answer: Any) -> msgspec.Struct:
+def _configs_shown(ask: Asker, _: CreateTopicsRequest, answer: CreateTopicsResponse) -> CreateTopicsResponse:
     """Tell how a new topic is configured only to who may know (KIP-525)."""
     error = Error.TOPIC_AUTHORIZATION_FAILED
-    return replace(
+    return _replace(
         answer,
         topics=[
             one
             if one.error_code or ask.may(Operation.DESCRIBE_CONFIGS, topic(one.name))
-            else replace(one, topic_config_error_code=error, num_partitions=-1, replication_factor=-1, configs=[])
+            else _replace(one, topic_config_error_code=error, num_partitions=-1, replication_factor=-1, configs=[])
             for one in answer.topics
         ],
     )
 
 
 SHOWN: Final[dict[Api, Show]] = {
-    Api.LIST_GROUPS: _groups_shown,
-    Api.LIST_TRANSACTIONS: _transactions_shown,
-    Api.DESCRIBE_TRANSACTIONS: _partitions_shown,
-    Api.CONSUMER_GROUP_DESCRIBE: _members_shown,
-    Api.OFFSET_FETCH: _offsets_shown,
-    Api.CREATE_TOPICS: _configs_shown,
+    **_shows(exchanges.LIST_GROUPS, _groups_shown),
+    **_shows(exchanges.LIST_TRANSACTIONS, _transactions_shown),
+    **_shows(exchanges.DESCRIBE_TRANSACTIONS, _partitions_shown),
+    **_shows(exchanges.CONSUMER_GROUP_DESCRIBE, _members_shown),
+    **_shows(exchanges.OFFSET_FETCH, _offsets_shown),
+    **_shows(exchanges.CREATE_TOPICS, _configs_shown),
 }
 FREE: Final = frozenset({Api.API_VERSIONS, Api.DESCRIBE_CLUSTER})
 WHERE_ANSWERED: Final = frozenset({Api.METADATA, Api.DESCRIBE_TOPIC_PARTITIONS})
@@ -415,7 +478,7 @@ class Decision(NamedTuple):
         """Return the answer with the parts that tell of refusals."""
         name = PARTS[api].answered
         told = [part for refusal in refusals for part in getattr(refusal, name)]
-        return replace(answer, **{name: [*getattr(answer, name), *told]})
+        return _replace(answer, **{name: [*getattr(answer, name), *told]})
 
 
 def decide(ask: Asker, api: Api, body: msgspec.Struct) -> Decision:
@@ -441,9 +504,9 @@ def _decided_by_parts(ask: Asker, parts: _Parts, body: msgspec.Struct) -> Decisi
         return Decision(body, [])
     if parts.together and any(allowed.values()):
         refused[Error.OPERATION_NOT_ATTEMPTED] = allowed
-    told = [(replace(body, **fields), error) for error, fields in refused.items()]
+    told = [(_replace(body, **fields), error) for error, fields in refused.items()]
     remains = any(allowed.values()) and not parts.together
-    return Decision(replace(body, **allowed) if remains else None, told)
+    return Decision(_replace(body, **allowed) if remains else None, told)
 
 
 def _refusal(ask: Asker, parts: _Parts, resource: Resource | None) -> Error:

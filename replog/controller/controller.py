@@ -6,7 +6,7 @@ what was never committed. Sessions and recoveries are soft state: a new reign st
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 import msgspec
@@ -26,25 +26,12 @@ from replog.metadata import records as r
 from replog.metadata.image import Image
 from replog.metadata.record_versions import METADATA_VERSION
 from replog.types import NO_NODE, NodeId
+from replog.wire import exchanges
+from replog.wire.exchanges import Exchange, Q, R
 from replog.wire.messages import (
-    allocate_producer_ids,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
-    controller_registration,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_configs,
-    elect_designated_leaders,
-    elect_leaders,
-    incremental_alter_configs,
-    list_partition_reassignments,
     unregister_broker,
-    update_features,
 )
 
 if TYPE_CHECKING:
@@ -227,9 +214,9 @@ class Controller:
         fit = turn.image.fit(partition, turn.image.is_active)
         return partition.leader != NO_NODE and preferred in partition.isr and fit(preferred)
 
-    def _on_registration(self, turn: Turn, event: Request) -> msgspec.Struct:
-        body = event.body
-        assert isinstance(body, broker_registration.BrokerRegistrationRequest)
+    def _on_registration(
+        self, turn: Turn, body: broker_registration.BrokerRegistrationRequest
+    ) -> broker_registration.BrokerRegistrationResponse:
         self.recoveries.on_fenced(NodeId(body.broker_id))
         return broker.on_registration(turn, self.sessions, body)
 
@@ -241,52 +228,57 @@ class Controller:
             self.recoveries.on_fenced(NodeId(body.broker_id))
         return answer
 
-    def _on_unregister_broker(self, turn: Turn, event: Request) -> msgspec.Struct:
-        body = event.body
-        assert isinstance(body, unregister_broker.UnregisterBrokerRequest)
+    def _on_unregister_broker(
+        self, turn: Turn, body: unregister_broker.UnregisterBrokerRequest
+    ) -> unregister_broker.UnregisterBrokerResponse:
         self.sessions.drop(NodeId(body.broker_id))
         self.recoveries.on_fenced(NodeId(body.broker_id))
         return admin.on_unregister_broker(turn, body)
 
 
-_T = TypeVar("_T", bound=msgspec.Struct)
 _Handler = Callable[[Controller, Turn, Request], msgspec.Struct]
 
 
-def _plain(function: Callable[[Turn, Any], msgspec.Struct]) -> _Handler:
-    return lambda _, turn, event: function(turn, event.body)
+def _plain(exchange: Exchange[Q, R], function: Callable[[Turn, Q], R]) -> dict[type[msgspec.Struct], _Handler]:
+    """Return an entry for what concerns the image only."""
+    return {exchange.request: lambda _, turn, event: function(turn, cast(Q, event.body))}
+
+
+def _decides(
+    exchange: Exchange[Q, R], method: Callable[[Controller, Turn, Q], R]
+) -> dict[type[msgspec.Struct], _Handler]:
+    """Return an entry for what concerns more of the controller."""
+    return {exchange.request: lambda self, turn, event: method(self, turn, cast(Q, event.body))}
 
 
 _HANDLERS: dict[type[msgspec.Struct], _Handler] = {
-    broker_registration.REQUEST: Controller._on_registration,
+    **_decides(exchanges.BROKER_REGISTRATION, Controller._on_registration),
     broker_heartbeat.REQUEST: Controller._on_heartbeat,
-    alter_partition.REQUEST: _plain(broker.on_alter_partition),
-    allocate_producer_ids.REQUEST: _plain(broker.on_allocate_producer_ids),
-    assign_replicas_to_dirs.REQUEST: _plain(broker.on_assign_replicas_to_dirs),
-    controller_registration.REQUEST: _plain(broker.on_controller_registration),
-    create_topics.REQUEST: lambda self, turn, event: admin.on_create_topics(
-        turn, _as(create_topics.CreateTopicsRequest, event), self._new_topic_id, self._random
+    **_plain(exchanges.ALTER_PARTITION, broker.on_alter_partition),
+    **_plain(exchanges.ALLOCATE_PRODUCER_IDS, broker.on_allocate_producer_ids),
+    **_plain(exchanges.ASSIGN_REPLICAS_TO_DIRS, broker.on_assign_replicas_to_dirs),
+    **_plain(exchanges.CONTROLLER_REGISTRATION, broker.on_controller_registration),
+    **_decides(
+        exchanges.CREATE_TOPICS,
+        lambda self, turn, body: admin.on_create_topics(turn, body, self._new_topic_id, self._random),
     ),
-    create_partitions.REQUEST: lambda self, turn, event: admin.on_create_partitions(
-        turn, _as(create_partitions.CreatePartitionsRequest, event), self._random
+    **_decides(
+        exchanges.CREATE_PARTITIONS, lambda self, turn, body: admin.on_create_partitions(turn, body, self._random)
     ),
-    delete_topics.REQUEST: _plain(admin.on_delete_topics),
-    elect_leaders.REQUEST: _plain(admin.on_elect_leaders),
-    elect_designated_leaders.REQUEST: lambda self, turn, event: admin.on_elect_designated_leaders(
-        turn, self.recoveries, _as(elect_designated_leaders.ElectDesignatedLeadersRequest, event)
+    **_plain(exchanges.DELETE_TOPICS, admin.on_delete_topics),
+    **_plain(exchanges.ELECT_LEADERS, admin.on_elect_leaders),
+    **_decides(
+        exchanges.ELECT_DESIGNATED_LEADERS,
+        lambda self, turn, body: admin.on_elect_designated_leaders(turn, self.recoveries, body),
     ),
-    alter_partition_reassignments.REQUEST: _plain(admin.on_alter_partition_reassignments),
-    list_partition_reassignments.REQUEST: _plain(admin.on_list_partition_reassignments),
-    unregister_broker.REQUEST: Controller._on_unregister_broker,
-    update_features.REQUEST: _plain(admin.on_update_features),
-    describe_configs.REQUEST: lambda self, turn, event: config.on_describe_configs(
-        turn, _as(describe_configs.DescribeConfigsRequest, event), self._static_configs
+    **_plain(exchanges.ALTER_PARTITION_REASSIGNMENTS, admin.on_alter_partition_reassignments),
+    **_plain(exchanges.LIST_PARTITION_REASSIGNMENTS, admin.on_list_partition_reassignments),
+    **_decides(exchanges.UNREGISTER_BROKER, Controller._on_unregister_broker),
+    **_plain(exchanges.UPDATE_FEATURES, admin.on_update_features),
+    **_decides(
+        exchanges.DESCRIBE_CONFIGS,
+        lambda self, turn, body: config.on_describe_configs(turn, body, self._static_configs),
     ),
-    incremental_alter_configs.REQUEST: _plain(config.on_incremental_alter_configs),
-    alter_configs.REQUEST: _plain(config.on_alter_configs),
+    **_plain(exchanges.INCREMENTAL_ALTER_CONFIGS, config.on_incremental_alter_configs),
+    **_plain(exchanges.ALTER_CONFIGS, config.on_alter_configs),
 }
-
-
-def _as(of: type[_T], event: Request) -> _T:
-    assert isinstance(event.body, of)
-    return event.body

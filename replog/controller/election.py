@@ -7,7 +7,7 @@ change (fencing, registration, AlterPartition, reassignment, ElectLeaders) only 
 
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -17,7 +17,19 @@ from replog.metadata.records import PartitionChangeRecord
 from replog.metadata.state import UNASSIGNED, Nodes, Partition
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId, TopicIdPartition
 
-_Fields = dict[str, Any]  # of the change record in the making: only what changes
+
+class _Fields(TypedDict, total=False):
+    """Fields of the change record in the making: only what changes."""
+
+    isr: list[int]
+    leader: int
+    replicas: list[int]
+    removing_replicas: list[int]
+    adding_replicas: list[int]
+    leader_recovery_state: int
+    directories: list[UUID]
+    eligible_leader_replicas: list[int]
+    last_known_elr: list[int]
 
 
 class Election(Enum):

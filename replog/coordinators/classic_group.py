@@ -86,7 +86,7 @@ class EmptyStored(msgspec.Struct, frozen=True):
     group_id: str
 
 
-class Group:
+class ClassicGroup:
     """A group and its members, in the order they came."""
 
     def __init__(
@@ -118,9 +118,9 @@ class Group:
 
     # --- joining -----------------------------------------------------------------------------
 
-    def join(self, request: Request, now: Now) -> None:
+    def join(self, request: Request[JoinGroupRequest], now: Now) -> None:
         """Take a member in, or back, for the next generation."""
-        body: JoinGroupRequest = request.body
+        body = request.body
         error = self._join_error(body)
         if error is not Error.NONE:
             self._refuse_join(request.token, body.member_id, error)
@@ -163,7 +163,7 @@ class Group:
             not others or any(name in offers for name in common_protocols(others))
         )
 
-    def _join_known(self, request: Request, now: Now) -> None:
+    def _join_known(self, request: Request[JoinGroupRequest], now: Now) -> None:
         member_id = request.body.member_id
         if member_id in self.pending:
             self._add(Member.joining_with(member_id, request), request.token, now)
@@ -178,8 +178,9 @@ class Group:
         else:
             self._rejoin(member, request, now)
 
-    def _join_static(self, request: Request, now: Now) -> None:
+    def _join_static(self, request: Request[JoinGroupRequest], now: Now) -> None:
         instance_id = request.body.group_instance_id
+        assert instance_id is not None
         member_id = self.new_member_id(instance_id)
         former_id = self.static_members.get(instance_id)
         if former_id is None:
@@ -233,7 +234,7 @@ class Group:
         self._arm("session", now.now_ms + NEW_MEMBER_TIMEOUT_MS, member.member_id)
         self._rebalance(now)
 
-    def _rejoin(self, member: Member, request: Request, now: Now) -> None:
+    def _rejoin(self, member: Member, request: Request[JoinGroupRequest], now: Now) -> None:
         self._answer_waiting(member, Error.REBALANCE_IN_PROGRESS)
         member.update(request)
         member.joining = request.token
@@ -346,9 +347,9 @@ class Group:
 
     # --- syncing -----------------------------------------------------------------------------
 
-    def sync(self, request: Request, now: Now) -> None:
+    def sync(self, request: Request[SyncGroupRequest], now: Now) -> None:
         """Take the leader's assignment; give each member its part once that is stored."""
-        body: SyncGroupRequest = request.body
+        body = request.body
         error = self._sync_error(body)
         if error is not Error.NONE:
             self._effects.append(Reply(request.token, SyncGroupResponse(error_code=error)))

@@ -40,9 +40,9 @@ class Member:
         self.syncing: Token | None = None
 
     @classmethod
-    def joining_with(cls, member_id: str, request: Request) -> "Member":
+    def joining_with(cls, member_id: str, request: Request[JoinGroupRequest]) -> "Member":
         """Return the member that a JoinGroup makes."""
-        body: JoinGroupRequest = request.body
+        body = request.body
         return cls(
             member_id,
             instance_id=body.group_instance_id,
@@ -53,9 +53,9 @@ class Member:
             protocols=protocols_of(body),
         )
 
-    def update(self, request: Request) -> None:
+    def update(self, request: Request[JoinGroupRequest]) -> None:
         """Take what the member says of itself now."""
-        body: JoinGroupRequest = request.body
+        body = request.body
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.session_timeout_ms = body.session_timeout_ms

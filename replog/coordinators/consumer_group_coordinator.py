@@ -165,7 +165,7 @@ class Turn:
             self.put(key, None)
 
 
-class ConsumerGroups:
+class ConsumerGroupCoordinator:
     """All groups of the new protocol on one partition of `__consumer_offsets`."""
 
     def __init__(
@@ -209,9 +209,11 @@ class ConsumerGroups:
 
     # --- heartbeats --------------------------------------------------------------------------
 
-    def heartbeat(self, request: Request, now: Now, *, converted: Iterable[Entry] = ()) -> list[Effect]:
+    def heartbeat(
+        self, request: Request[cgh.ConsumerGroupHeartbeatRequest], now: Now, *, converted: Iterable[Entry] = ()
+    ) -> list[Effect]:
         """Answer a member; `converted` are records that end a classic group of this name."""
-        body: cgh.ConsumerGroupHeartbeatRequest = request.body
+        body = request.body
         malformed = self._malformed(body, request.version)
         if malformed is not None:
             return [_refused(request.token, malformed)]
@@ -296,9 +298,14 @@ class ConsumerGroups:
         return None
 
     def _beat(
-        self, group: ConsumerGroup, member_id: str, request: Request, now: Now, converted: Iterable[Entry]
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        request: Request[cgh.ConsumerGroupHeartbeatRequest],
+        now: Now,
+        converted: Iterable[Entry],
     ) -> list[Effect]:
-        body: cgh.ConsumerGroupHeartbeatRequest = request.body
+        body = request.body
         turn = Turn(group, converted)
         if body.member_epoch == JOINS and body.instance_id is not None:
             self._replace(turn, member_id, body.instance_id)
@@ -329,9 +336,11 @@ class ConsumerGroups:
         turn.target(member_id, target)
         turn.take_place(member_id, msgspec.structs.replace(place, epoch=JOINS, previous_epoch=JOINS))
 
-    def _subscribe(self, turn: Turn, member_id: str, request: Request, now: Now) -> bool:
+    def _subscribe(
+        self, turn: Turn, member_id: str, request: Request[cgh.ConsumerGroupHeartbeatRequest], now: Now
+    ) -> bool:
         """Take over what the member says of itself; tell whether it wants other topics than before."""
-        body: cgh.ConsumerGroupHeartbeatRequest = request.body
+        body = request.body
         known = turn.group.members.get(member_id)
         base = known or r.ConsumerGroupMemberMetadataValue(
             instance_id=body.instance_id, rack_id=None, server_assignor=None, subscribed_topic_regex=None
@@ -431,9 +440,9 @@ class ConsumerGroups:
         turn.take_place(member_id, after)
 
     def _answer(
-        self, group: ConsumerGroup, member_id: str, before: Place, request: Request
+        self, group: ConsumerGroup, member_id: str, before: Place, request: Request[cgh.ConsumerGroupHeartbeatRequest]
     ) -> cgh.ConsumerGroupHeartbeatResponse:
-        body: cgh.ConsumerGroupHeartbeatRequest = request.body
+        body = request.body
         place = group.place(member_id)
         says_all = (
             body.topic_partitions is not None

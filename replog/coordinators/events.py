@@ -6,7 +6,7 @@ them, in the order of the log, and only while the same leadership lasts. A write
 once as `NotWritten`; one whose outcome nobody knows never comes back: leadership is gone then and with it this core.
 """
 
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeGuard, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from replog.errors import Error
 from replog.types import TopicPartition
 
 Token = int
+Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class Now(NamedTuple):
@@ -23,14 +24,22 @@ class Now(NamedTuple):
     wall_ms: int
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, Generic[Body], frozen=True, kw_only=True):
     """A client's request; `token` names it in the reply."""
 
     token: Token
     version: int
     client_id: str
     client_host: str
-    body: Any
+    body: Body
+
+
+AnyRequest = Request[msgspec.Struct]
+
+
+def asks(request: AnyRequest, of: type[Body]) -> TypeGuard[Request[Body]]:
+    """Tell whether a request is of this type."""
+    return isinstance(request.body, of)
 
 
 class Entry(NamedTuple):

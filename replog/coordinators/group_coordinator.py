@@ -14,8 +14,8 @@ import msgspec
 
 from replog.coordinators.classic_group import (
     AssignmentStored,
+    ClassicGroup,
     EmptyStored,
-    Group,
     GroupSettings,
     GroupState,
     MemberReplaced,
@@ -26,14 +26,27 @@ from replog.coordinators.consumer_group_coordinator import (
     CONSUMER_TYPE,
     REVOCATION,
     SESSION,
-    ConsumerGroups,
+    ConsumerGroupCoordinator,
     ConsumerGroupSettings,
     GroupChanged,
     KnownTopics,
     is_in_use,
     refused_heartbeat,
 )
-from replog.coordinators.events import Effect, Entry, NotWritten, Now, Producer, Reply, Request, Token, Write, Written
+from replog.coordinators.events import (
+    AnyRequest,
+    Effect,
+    Entry,
+    NotWritten,
+    Now,
+    Producer,
+    Reply,
+    Request,
+    Token,
+    Write,
+    Written,
+    asks,
+)
 from replog.coordinators.group_records import (
     CommittedOffset,
     GroupRecord,
@@ -129,11 +142,13 @@ class GroupCoordinator:
         self.topics = topics
         self.new_id = new_id
         self.expiry_interval_ms = expiry_interval_ms
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ClassicGroup] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         self.timers: Timers[Timer] = Timers()
-        self.consumer = ConsumerGroups(consumer_settings or ConsumerGroupSettings(), topics, self.timers, new_id)
-        self._converted: dict[str, Group] = {}  # classic groups that make way, until that is certain
+        self.consumer = ConsumerGroupCoordinator(
+            consumer_settings or ConsumerGroupSettings(), topics, self.timers, new_id
+        )
+        self._converted: dict[str, ClassicGroup] = {}  # classic groups that make way, until that is certain
         self._in_transaction: dict[int, dict[str, None]] = {}  # producer id -> groups it holds offsets of
 
     @property
@@ -191,27 +206,25 @@ class GroupCoordinator:
 
     # --- events ------------------------------------------------------------------------------
 
-    def handle(self, request: Request, now: Now) -> list[Effect]:
+    def handle(self, request: AnyRequest, now: Now) -> list[Effect]:
         """Answer a request that concerns one group."""
-        match request.body:
-            case ConsumerGroupHeartbeatRequest():
-                return self._consumer_heartbeat(request, now)
-            case JoinGroupRequest():
-                return self._join(request, now)
-            case SyncGroupRequest():
-                return self._sync(request, now)
-            case HeartbeatRequest():
-                return self._heartbeat(request, now)
-            case lg.LeaveGroupRequest():
-                return self._leave(request, now)
-            case oc.OffsetCommitRequest():
-                return self._commit(request, now)
-            case toc.TxnOffsetCommitRequest():
-                return self._commit_in_transaction(request, now)
-            case od.OffsetDeleteRequest():
-                return self._delete_offsets(request)
-            case _:
-                raise AssertionError(f"{type(request.body).__name__} is not for a group coordinator")
+        if asks(request, ConsumerGroupHeartbeatRequest):
+            return self._consumer_heartbeat(request, now)
+        if asks(request, JoinGroupRequest):
+            return self._join(request, now)
+        if asks(request, SyncGroupRequest):
+            return self._sync(request, now)
+        if asks(request, HeartbeatRequest):
+            return self._heartbeat(request, now)
+        if asks(request, lg.LeaveGroupRequest):
+            return self._leave(request, now)
+        if asks(request, oc.OffsetCommitRequest):
+            return self._commit(request, now)
+        if asks(request, toc.TxnOffsetCommitRequest):
+            return self._commit_in_transaction(request, now)
+        if asks(request, od.OffsetDeleteRequest):
+            return self._delete_offsets(request)
+        raise AssertionError(f"{type(request.body).__name__} is not for a group coordinator")
 
     def on_tick(self, now: Now) -> list[Effect]:
         """Act on every time-out that is due."""
@@ -279,7 +292,7 @@ class GroupCoordinator:
             case _:
                 assert_never(ticket)
 
-    def _in_group(self, group_id: str, act: Callable[[Group], None]) -> list[Effect]:
+    def _in_group(self, group_id: str, act: Callable[[ClassicGroup], None]) -> list[Effect]:
         group = self.groups.get(group_id)
         if group is None:
             return []
@@ -288,8 +301,8 @@ class GroupCoordinator:
 
     # --- membership --------------------------------------------------------------------------
 
-    def _join(self, request: Request, now: Now) -> list[Effect]:
-        body: JoinGroupRequest = request.body
+    def _join(self, request: Request[JoinGroupRequest], now: Now) -> list[Effect]:
+        body = request.body
         group = self.groups.get(body.group_id)
         error = Error.NONE
         limits = self.settings
@@ -317,9 +330,9 @@ class GroupCoordinator:
         del self.consumer.groups[group_id]
         return [Write(entries=entries, ticket=EmptyStored(group_id))]
 
-    def _consumer_heartbeat(self, request: Request, now: Now) -> list[Effect]:
+    def _consumer_heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest], now: Now) -> list[Effect]:
         """Serve a member of the new protocol; a classic group without members becomes one of it (KIP-848)."""
-        body: ConsumerGroupHeartbeatRequest = request.body
+        body = request.body
         classic = self.groups.get(body.group_id)
         if classic is None:
             return self.consumer.heartbeat(request, now)
@@ -333,21 +346,21 @@ class GroupCoordinator:
             self._converted[body.group_id] = self.groups.pop(body.group_id)
         return effects
 
-    def _sync(self, request: Request, now: Now) -> list[Effect]:
+    def _sync(self, request: Request[SyncGroupRequest], now: Now) -> list[Effect]:
         group, error = self._existing(request.body.group_id)
         if group is None:
             return [Reply(request.token, SyncGroupResponse(error_code=error))]
         group.sync(request, now)
         return group.take_effects()
 
-    def _heartbeat(self, request: Request, now: Now) -> list[Effect]:
+    def _heartbeat(self, request: Request[HeartbeatRequest], now: Now) -> list[Effect]:
         group, error = self._existing(request.body.group_id)
         if group is not None:
             error = group.heartbeat(request.body, now)
         return [Reply(request.token, HeartbeatResponse(error_code=error))]
 
-    def _leave(self, request: Request, now: Now) -> list[Effect]:
-        body: lg.LeaveGroupRequest = request.body
+    def _leave(self, request: Request[lg.LeaveGroupRequest], now: Now) -> list[Effect]:
+        body = request.body
         group, error = self._existing(body.group_id)
         if group is None:
             return [Reply(request.token, lg.LeaveGroupResponse(error_code=error))]
@@ -364,14 +377,14 @@ class GroupCoordinator:
         ]
         return [*group.take_effects(), Reply(request.token, lg.LeaveGroupResponse(members=members))]
 
-    def _existing(self, group_id: str) -> tuple[Group | None, Error]:
+    def _existing(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
         if not group_id:
             return None, Error.INVALID_GROUP_ID
         group = self.groups.get(group_id)
         return group, Error.NONE if group is not None else Error.UNKNOWN_MEMBER_ID
 
-    def _new_group(self, group_id: str) -> Group:
-        group = Group(group_id, self.settings, self.timers, self._new_member_id)
+    def _new_group(self, group_id: str) -> ClassicGroup:
+        group = ClassicGroup(group_id, self.settings, self.timers, self._new_member_id)
         self.groups[group_id] = group
         return group
 
@@ -381,8 +394,8 @@ class GroupCoordinator:
 
     # --- committing offsets ------------------------------------------------------------------
 
-    def _commit(self, request: Request, now: Now) -> list[Effect]:
-        body: oc.OffsetCommitRequest = request.body
+    def _commit(self, request: Request[oc.OffsetCommitRequest], now: Now) -> list[Effect]:
+        body = request.body
         generation = body.generation_id_or_member_epoch
         error = self._commit_error(
             body.group_id,
@@ -409,8 +422,8 @@ class GroupCoordinator:
         answer = oc.OffsetCommitResponse(topics=topics)
         return self._store(body.group_id, commits, request.token, answer, None)
 
-    def _commit_in_transaction(self, request: Request, now: Now) -> list[Effect]:
-        body: toc.TxnOffsetCommitRequest = request.body
+    def _commit_in_transaction(self, request: Request[toc.TxnOffsetCommitRequest], now: Now) -> list[Effect]:
+        body = request.body
         error = self._commit_error(
             body.group_id, body.member_id, body.group_instance_id, body.generation_id, now, is_transactional=True
         )
@@ -530,8 +543,8 @@ class GroupCoordinator:
 
     # --- forgetting offsets ------------------------------------------------------------------
 
-    def _delete_offsets(self, request: Request) -> list[Effect]:
-        body: od.OffsetDeleteRequest = request.body
+    def _delete_offsets(self, request: Request[od.OffsetDeleteRequest]) -> list[Effect]:
+        body = request.body
         group = self.groups.get(body.group_id)
         offsets = self.offsets.get(body.group_id)
         consumer_group = self.consumer.groups.get(body.group_id)
@@ -607,7 +620,9 @@ class GroupCoordinator:
                 effects.append(Write(entries=entries, ticket=OffsetsForgotten(group_id, tuple(gone), None, None)))
         return effects
 
-    def _expired(self, group_id: str, group: Group | None, offsets: GroupOffsets, now: Now) -> list[TopicPartition]:
+    def _expired(
+        self, group_id: str, group: ClassicGroup | None, offsets: GroupOffsets, now: Now
+    ) -> list[TopicPartition]:
         retention_ms = self.settings.offsets_retention_ms
         consumer_group = self.consumer.groups.get(group_id)
         if consumer_group is not None:
@@ -645,7 +660,7 @@ class GroupCoordinator:
             return [Reply(token, DeletableGroupResult(group_id=group_id, error_code=error))]
         return [self._ending(group_id, group, offsets, token)]
 
-    def _ending(self, group_id: str, group: Group | None, offsets: GroupOffsets, token: Token | None) -> Write:
+    def _ending(self, group_id: str, group: ClassicGroup | None, offsets: GroupOffsets, token: Token | None) -> Write:
         """Return the write that ends a group; nobody may join it meanwhile."""
         gone = offsets.partitions
         entries: list[Entry] = [offset_tombstone(group_id, partition) for partition in gone]

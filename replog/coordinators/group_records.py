@@ -23,7 +23,7 @@ from replog.wire.records.coordinator import (
 )
 
 if TYPE_CHECKING:
-    from replog.coordinators.classic_group import Group
+    from replog.coordinators.classic_group import ClassicGroup
 
 VALUE_VERSION: Final = 3
 
@@ -56,7 +56,7 @@ class OffsetRecord(NamedTuple):
     value: CommittedOffset | None
 
 
-def group_entry(group: "Group", assignments: Mapping[str, bytes]) -> Entry:
+def group_entry(group: "ClassicGroup", assignments: Mapping[str, bytes]) -> Entry:
     """Return the record of a generation with its assignments."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",

@@ -8,14 +8,14 @@ from replog.wire.decoder import MalformedMessage
 from replog.wire.records.consumer_protocol import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
-    from replog.coordinators.classic_group import Group
+    from replog.coordinators.classic_group import ClassicGroup
 
 CONSUMER: Final = "consumer"
 VERSION: Final = Struct(">h")
 NEWEST_VERSION: Final = 3  # a later one has the same beginning
 
 
-def subscribed_topics(group: "Group | None") -> dict[str, None] | None:
+def subscribed_topics(group: "ClassicGroup | None") -> dict[str, None] | None:
     """Return the topics in use, None when that cannot be told and all have to be taken for it."""
     if group is None or not group.members:
         return {}

@@ -9,14 +9,24 @@ Python's parser is used for the syntax; RE2's rarer classes (`[[:alpha:]]`, Unic
 import re
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 POSITIONS_MAX: Final = 5_000
 LENGTH_MAX: Final = 1_000
 
+Parsed = Any  # what Python's parser returns: it has no types
+
 
 class BadPattern(Exception):
     """The expression is malformed, or more than is offered."""
+
+
+class Step(NamedTuple):
+    """A position: `take` a character of these classes, `go` to other positions, or `start`, `finish` and `end`."""
+
+    kind: str
+    classes: list[tuple[Parsed, Parsed]] | None = None
+    targets: tuple[int, ...] = ()
 
 
 class TopicPattern:
@@ -26,7 +36,7 @@ class TopicPattern:
         """Compile; `BadPattern` says what is wrong."""
         if len(pattern) > LENGTH_MAX:
             raise BadPattern(f"longer than {LENGTH_MAX} characters")
-        self._steps: list[tuple[Any, ...]] = []
+        self._steps: list[Step] = []
         try:
             parsed = parser.parse(pattern)
         except (re.error, OverflowError, RecursionError) as problem:
@@ -34,7 +44,7 @@ class TopicPattern:
         if parsed.state.flags & ~re.UNICODE:
             raise BadPattern("flags are not offered")
         self._sequence(parsed)
-        self._add("end")
+        self._add(Step("end"))
 
     def matches(self, name: str) -> bool:
         """Tell whether the pattern describes this whole name."""
@@ -43,10 +53,10 @@ class TopicPattern:
             moved = [
                 step + 1
                 for step in here
-                if self._steps[step][0] == "take" and _fits(self._steps[step][1], ord(character))
+                if (classes := self._steps[step].classes) is not None and _fits(classes, ord(character))
             ]
             here = self._closure(moved, at_start=False, at_end=index + 1 == len(name))
-        return any(self._steps[step][0] == "end" for step in here)
+        return any(self._steps[step].kind == "end" for step in here)
 
     def _closure(self, begin: list[int], *, at_start: bool, at_end: bool) -> dict[int, None]:
         """Follow all that takes no character."""
@@ -57,28 +67,31 @@ class TopicPattern:
             if step in found:
                 continue
             found[step] = None
-            kind, *targets = self._steps[step]
+            kind, _, targets = self._steps[step]
             if kind == "go":
                 queue += targets
             elif (kind == "start" and at_start) or (kind == "finish" and at_end):
                 queue.append(step + 1)
         return found
 
-    def _add(self, *step: Any) -> int:
+    def _add(self, step: Step) -> int:
         if len(self._steps) >= POSITIONS_MAX:
             raise BadPattern("unfolds to too many positions")
         self._steps.append(step)
         return len(self._steps) - 1
 
-    def _sequence(self, parsed: Any) -> None:
+    def _go(self, *targets: int) -> int:
+        return self._add(Step("go", targets=targets))
+
+    def _sequence(self, parsed: Parsed) -> None:
         for kind, argument in parsed:
             self._element(kind, argument)
 
-    def _element(self, kind: Any, argument: Any) -> None:
+    def _element(self, kind: Parsed, argument: Parsed) -> None:
         if kind in (op.LITERAL, op.NOT_LITERAL, op.ANY):
-            self._add("take", [(kind, argument)])
+            self._add(Step("take", [(kind, argument)]))
         elif kind is op.IN:
-            self._add("take", argument)
+            self._add(Step("take", argument))
         elif kind is op.SUBPATTERN and not (argument[1] or argument[2]):
             self._sequence(argument[3])
         elif kind is op.BRANCH:
@@ -86,47 +99,47 @@ class TopicPattern:
         elif kind in (op.MAX_REPEAT, op.MIN_REPEAT):
             self._repeat(*argument)
         elif kind is op.AT and argument in (op.AT_BEGINNING, op.AT_BEGINNING_STRING):
-            self._add("start")
+            self._add(Step("start"))
         elif kind is op.AT and argument in (op.AT_END, op.AT_END_STRING):
-            self._add("finish")
+            self._add(Step("finish"))
         else:
             raise BadPattern(f"{str(kind).lower()} is not offered")
 
-    def _branch(self, branches: list[Any]) -> None:
+    def _branch(self, branches: list[Parsed]) -> None:
         exits = []
         for branch in branches[:-1]:
-            fork = self._add("go")
+            fork = self._go()
             self._sequence(branch)
-            exits.append(self._add("go"))
-            self._steps[fork] = ("go", fork + 1, len(self._steps))
+            exits.append(self._go())
+            self._steps[fork] = Step("go", targets=(fork + 1, len(self._steps)))
         self._sequence(branches[-1])
         for leave in exits:
-            self._steps[leave] = ("go", len(self._steps))
+            self._steps[leave] = Step("go", targets=(len(self._steps),))
 
-    def _repeat(self, least: int, most: Any, what: Any) -> None:
+    def _repeat(self, least: int, most: Parsed, what: Parsed) -> None:
         for _ in range(least):
-            self._add("go", len(self._steps) + 1)  # so that repeating nothing comes to its end, too
+            self._go(len(self._steps) + 1)  # so that repeating nothing comes to its end, too
             self._sequence(what)
         if most is op.MAXREPEAT:
-            fork = self._add("go")
+            fork = self._go()
             self._sequence(what)
-            self._add("go", fork)
-            self._steps[fork] = ("go", fork + 1, len(self._steps))
+            self._go(fork)
+            self._steps[fork] = Step("go", targets=(fork + 1, len(self._steps)))
             return
         forks = []
         for _ in range(most - least):
-            forks.append(self._add("go"))
+            forks.append(self._go())
             self._sequence(what)
         for fork in forks:
-            self._steps[fork] = ("go", fork + 1, len(self._steps))
+            self._steps[fork] = Step("go", targets=(fork + 1, len(self._steps)))
 
 
-def _fits(classes: list[tuple[Any, Any]], character: int) -> bool:
+def _fits(classes: list[tuple[Parsed, Parsed]], character: int) -> bool:
     negated = bool(classes) and classes[0][0] is op.NEGATE
     return any(_fits_one(kind, argument, character) for kind, argument in classes) != negated
 
 
-def _fits_one(kind: Any, argument: Any, character: int) -> bool:
+def _fits_one(kind: Parsed, argument: Parsed, character: int) -> bool:
     if kind is op.LITERAL:
         return bool(character == argument)
     if kind is op.NOT_LITERAL:

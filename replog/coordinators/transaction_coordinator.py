@@ -6,7 +6,7 @@ fail-over, because a loaded decision looks the same as one just made (M78). The 
 markers: until those are written its next transaction has to wait.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from replog.coordinators.end_transaction import end, end_with_bump, is_retry
 from replog.coordinators.events import (
+    AnyRequest,
     Effect,
     MarkersWritten,
     NotWritten,
@@ -24,6 +25,7 @@ from replog.coordinators.events import (
     Token,
     Write,
     Written,
+    asks,
 )
 from replog.coordinators.timers import Timers
 from replog.coordinators.transaction import (
@@ -128,6 +130,10 @@ class TransactionCoordinator:
     def on_marker(self, producer_id: int, *, committed: bool) -> None:
         """Never: this topic is in nobody's transaction."""
 
+    def on_topics_deleted(self, names: Mapping[str, None]) -> list[Effect]:
+        """Nothing: a marker for a topic that is gone is not sent (`MarkerSender`)."""
+        return []
+
     def on_loaded(self, now: Now) -> list[Effect]:
         """Finish what was decided; watch what is ongoing."""
         self.timers.set(SCAN, now.now_ms + self.settings.scan_interval_ms)
@@ -141,17 +147,15 @@ class TransactionCoordinator:
 
     # --- events ------------------------------------------------------------------------------
 
-    def handle(self, request: Request, now: Now) -> list[Effect]:
+    def handle(self, request: AnyRequest, now: Now) -> list[Effect]:
         """Answer a request that concerns one transactional id."""
-        match request.body:
-            case InitProducerIdRequest():
-                return self._init(request, now)
-            case apt.AddPartitionsToTxnTransaction():
-                return self._add_partitions(request, now)
-            case EndTxnRequest():
-                return self._end(request, now)
-            case _:
-                raise AssertionError(f"{type(request.body).__name__} is not for a transaction coordinator")
+        if asks(request, InitProducerIdRequest):
+            return self._init(request, now)
+        if asks(request, apt.AddPartitionsToTxnTransaction):
+            return self._add_partitions(request, now)
+        if asks(request, EndTxnRequest):
+            return self._end(request, now)
+        raise AssertionError(f"{type(request.body).__name__} is not for a transaction coordinator")
 
     def on_tick(self, now: Now) -> list[Effect]:
         """Act on what is due."""
@@ -208,8 +212,8 @@ class TransactionCoordinator:
 
     # --- InitProducerId ----------------------------------------------------------------------
 
-    def _init(self, request: Request, now: Now) -> list[Effect]:
-        body: InitProducerIdRequest = request.body
+    def _init(self, request: Request[InitProducerIdRequest], now: Now) -> list[Effect]:
+        body = request.body
         outcome = self._initialized(body, now)
         if isinstance(outcome, Error):
             return [Reply(request.token, InitProducerIdResponse(error_code=_init_error(outcome, request.version)))]
@@ -279,8 +283,8 @@ class TransactionCoordinator:
 
     # --- AddPartitionsToTxn ------------------------------------------------------------------
 
-    def _add_partitions(self, request: Request, now: Now) -> list[Effect]:
-        body: apt.AddPartitionsToTxnTransaction = request.body
+    def _add_partitions(self, request: Request[apt.AddPartitionsToTxnTransaction], now: Now) -> list[Effect]:
+        body = request.body
         asked = tuple(TopicPartition(topic.name, index) for topic in body.topics for index in topic.partitions)
         known = self._of_producer(body.transactional_id, body.producer_id, body.producer_epoch)
         if not isinstance(known, Error) and known.state in PREPARED:
@@ -311,8 +315,8 @@ class TransactionCoordinator:
 
     # --- EndTxn ------------------------------------------------------------------------------
 
-    def _end(self, request: Request, now: Now) -> list[Effect]:
-        body: EndTxnRequest = request.body
+    def _end(self, request: Request[EndTxnRequest], now: Now) -> list[Effect]:
+        body = request.body
         if request.version >= FIRST_END_WITH_BUMP:
             return self._end_with_bump(request, now)
         known = self._of_producer(body.transactional_id, body.producer_id, body.producer_epoch)
@@ -324,8 +328,8 @@ class TransactionCoordinator:
         fenced = known is Error.PRODUCER_FENCED and request.version < FIRST_END_WITH_FENCED
         return [Reply(request.token, EndTxnResponse(error_code=Error.INVALID_PRODUCER_EPOCH if fenced else known))]
 
-    def _end_with_bump(self, request: Request, now: Now) -> list[Effect]:
-        body: EndTxnRequest = request.body
+    def _end_with_bump(self, request: Request[EndTxnRequest], now: Now) -> list[Effect]:
+        body = request.body
         slot = self.slots.get(body.transactional_id)
         repeated = (
             slot is not None and slot.known is not None and is_retry(slot.known, body.producer_id, body.producer_epoch)

@@ -72,7 +72,7 @@ class BoundHandler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self._source = None if source_host is None else (source_host, 0)
 
-    def create_connection(self, address: tuple[str, int], timeout: float | None = None, **_: Any) -> socket.socket:
+    def create_connection(self, address: tuple[str, int], timeout: float | None = None, **_: object) -> socket.socket:
         """Open a socket."""
         return socket.create_connection(address, timeout, source_address=self._source)
 
@@ -178,7 +178,7 @@ class KazooZooKeeper:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
 
-        def settle(answer: Any, problem: BaseException | None) -> None:
+        def settle(answer: object, problem: BaseException | None) -> None:
             if future.done():
                 return
             if problem is None:
@@ -219,7 +219,7 @@ def open_zookeeper(world: World, config: NodeConfig, listener: ZooKeeperListener
     )
 
 
-def _hand_over(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
+def _hand_over(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: object) -> None:
     try:
         loop.call_soon_threadsafe(call, *arguments)
     except RuntimeError:
@@ -232,14 +232,14 @@ def _stat(stat: ZnodeStat) -> Stat:
     )
 
 
-def _raise_first(results: list[Any], operations: Sequence[Operation]) -> None:
+def _raise_first(results: list[object], operations: Sequence[Operation]) -> None:
     """Raise what kept a transaction from being done: the others were only rolled back for it."""
     for result, operation in zip(results, operations, strict=True):
         if isinstance(result, Exception) and not isinstance(result, kx.RolledBackError | kx.RuntimeInconsistency):
             raise _error(result, operation.path)
 
 
-def _result(result: Any) -> Result:
+def _result(result: object) -> Result:
     if isinstance(result, ZnodeStat):
         return _stat(result)
     return result if isinstance(result, str) else None

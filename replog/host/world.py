@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 from uuid import UUID
 
 from replog.config import NodeConfig
@@ -360,7 +360,7 @@ def _disk(config: NodeConfig, page: "ControlPage | None") -> RealDisk:
     return UndoDisk(journal_directory, page)
 
 
-def run(main: Coroutine[Any, Any, None], world: RealWorld) -> int:
+def run(main: Coroutine[object, object, None], world: RealWorld) -> int:
     """Run a node to its end on uvloop (asyncio where it is missing) and return the exit code.
 
     What nobody caught, in a callback as well as in `main`, ends the node with code 1.
@@ -371,8 +371,9 @@ def run(main: Coroutine[Any, Any, None], world: RealWorld) -> int:
         task = loop.create_task(main)
         unforeseen: list[str] = []
 
-        def end(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        def end(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
             problem = context.get("exception")
+            assert problem is None or isinstance(problem, BaseException), problem
             unforeseen.append(f"{context['message']}: {problem!r}")
             world.journal.log("error", f"{unforeseen[-1]}\n{_traceback(problem)}")
             task.cancel()

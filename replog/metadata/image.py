@@ -12,7 +12,7 @@ They hold (topic id, partition) keys and answer in that order, never in hash ord
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Final, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -107,9 +107,9 @@ class Image:
         self._reassigning: set[TopicIdPartition] = set()
         self.partition_count = 0
         # An atomic group of records takes effect at its end (SPEC 2.1.6).
-        self._transaction: list[tuple[int, Any]] | None = None
+        self._transaction: list[tuple[int, r.MetadataRecord]] | None = None
         self.undoable = False  # an active controller sets it: then changes are remembered until committed
-        self._undo: deque[tuple[int, Callable[..., object], tuple[Any, ...]]] = deque()
+        self._undo: deque[tuple[int, Callable[..., object], tuple[object, ...]]] = deque()
         self._undoing = False
 
     # --- questions -------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class Image:
         broker = self.brokers.get(NodeId(record.broker_id))
         if broker is None or broker.epoch != record.broker_epoch:
             return
-        changes: dict[str, Any] = {}
+        changes: dict[str, object] = {}
         if record.fenced:
             changes["fenced"] = record.fenced == r.FENCE
         if record.in_controlled_shutdown:
@@ -401,13 +401,13 @@ class Image:
         self._remember(self._set_next_producer_id, self.next_producer_id)
         self.next_producer_id = value
 
-    def _set_transaction(self, buffered: list[tuple[int, Any]] | None) -> None:
+    def _set_transaction(self, buffered: list[tuple[int, r.MetadataRecord]] | None) -> None:
         self._remember(self._set_transaction, self._transaction)
         self._transaction = buffered
 
     # --- taking back what was never committed -------------------------------------------------
 
-    def _remember(self, undo: Callable[..., object], *arguments: Any) -> None:
+    def _remember(self, undo: Callable[..., object], *arguments: object) -> None:
         if self.undoable and not self._undoing:
             self._undo.append((self.last_offset, undo, arguments))
 
@@ -434,7 +434,7 @@ class Image:
         self._undo.extend(reversed(retagged))
         self.last_offset = offset
 
-    def resume_transaction(self, buffered: list[tuple[int, Any]]) -> None:
+    def resume_transaction(self, buffered: list[tuple[int, r.MetadataRecord]]) -> None:
         """Stand in the middle of an atomic group whose beginning is committed and whose end is not."""
         self._transaction = list(buffered)
 
@@ -525,17 +525,25 @@ def _keep(keys: set[TopicIdPartition], key: TopicIdPartition, *, wanted: bool) -
         keys.discard(key)
 
 
-_APPLY: Final[dict[type, Callable[[Image, Any], None]]] = {
-    r.TopicRecord: Image._apply_topic,
-    r.RemoveTopicRecord: Image._apply_remove_topic,
-    r.PartitionRecord: Image._apply_partition,
-    r.PartitionChangeRecord: Image._apply_partition_change,
-    r.ClearElrRecord: Image._apply_clear_elr,
-    r.RegisterBrokerRecord: Image._apply_register_broker,
-    r.UnregisterBrokerRecord: Image._apply_unregister_broker,
-    r.BrokerRegistrationChangeRecord: Image._apply_registration_change,
-    r.RegisterControllerRecord: Image._apply_register_controller,
-    r.ConfigRecord: Image._apply_config,
-    r.FeatureLevelRecord: Image._apply_feature,
-    r.ProducerIdsRecord: Image._apply_producer_ids,
+AnyRecord = TypeVar("AnyRecord", bound=r.MetadataRecord)
+Apply = Callable[[Image, r.MetadataRecord], None]
+
+
+def _applies(kind: type[AnyRecord], apply: Callable[[Image, AnyRecord], None]) -> dict[type[msgspec.Struct], Apply]:
+    return {kind: cast(Apply, apply)}
+
+
+_APPLY: Final[dict[type[msgspec.Struct], Apply]] = {
+    **_applies(r.TopicRecord, Image._apply_topic),
+    **_applies(r.RemoveTopicRecord, Image._apply_remove_topic),
+    **_applies(r.PartitionRecord, Image._apply_partition),
+    **_applies(r.PartitionChangeRecord, Image._apply_partition_change),
+    **_applies(r.ClearElrRecord, Image._apply_clear_elr),
+    **_applies(r.RegisterBrokerRecord, Image._apply_register_broker),
+    **_applies(r.UnregisterBrokerRecord, Image._apply_unregister_broker),
+    **_applies(r.BrokerRegistrationChangeRecord, Image._apply_registration_change),
+    **_applies(r.RegisterControllerRecord, Image._apply_register_controller),
+    **_applies(r.ConfigRecord, Image._apply_config),
+    **_applies(r.FeatureLevelRecord, Image._apply_feature),
+    **_applies(r.ProducerIdsRecord, Image._apply_producer_ids),
 }

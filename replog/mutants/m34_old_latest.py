@@ -3,8 +3,6 @@
 Evidence: the latest offset goes back between two calls. KIP-207, KAFKA-2334.
 """
 
-from typing import Any
-
 from replog.broker.partition import OffsetAnswer, Partition
 
 SCENARIO = "fast-failovers"
@@ -14,14 +12,23 @@ def install() -> None:
     """Answer as if the epoch had begun at offset 0."""
     strict = Partition.list_offset
 
-    def list_offset(self: Partition, **given: Any) -> OffsetAnswer:
+    def list_offset(
+        self: Partition, *, current_leader_epoch: int, timestamp: int, isolation: int, is_replica: bool
+    ) -> OffsetAnswer:
         leadership = self.leadership
-        if leadership is None:
-            return strict(self, **given)
-        start, leadership.epoch_start_offset = leadership.epoch_start_offset, 0
+        start = 0 if leadership is None else leadership.epoch_start_offset
+        if leadership is not None:
+            leadership.epoch_start_offset = 0
         try:
-            return strict(self, **given)
+            return strict(
+                self,
+                current_leader_epoch=current_leader_epoch,
+                timestamp=timestamp,
+                isolation=isolation,
+                is_replica=is_replica,
+            )
         finally:
-            leadership.epoch_start_offset = start
+            if leadership is not None:
+                leadership.epoch_start_offset = start
 
     Partition.list_offset = list_offset  # type: ignore[method-assign]

@@ -3,11 +3,11 @@
 Evidence: a record is acknowledged that only the leader has: the follower was truncated in between.
 """
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
+from replog.broker.identity import BrokerIdentity
 from replog.broker.isr import Effect as LeaderEffect
-from replog.broker.isr import Follower, LeaderState
+from replog.broker.isr import Follower, LeaderState, PartitionState
 from replog.broker.partition import Effect, Partition
 from replog.types import NodeId
 
@@ -26,12 +26,14 @@ def install() -> None:
             kept[self] = self.leadership.followers
         give_up(self)
 
-    def _become_leader(self: Partition, *given: Any, **named: Any) -> list[Effect]:
+    def _become_leader(
+        self: Partition, state: PartitionState, *, identity: BrokerIdentity, now_ms: int, wall_ms: int
+    ) -> list[Effect]:
         if self.leadership is not None:
             kept[self] = self.leadership.followers
         taking.append(self)
         try:
-            return become_leader(self, *given, **named)
+            return become_leader(self, state, identity=identity, now_ms=now_ms, wall_ms=wall_ms)
         finally:
             taking.pop()
 

@@ -16,12 +16,12 @@ def install() -> None:
 
     def believing(self: ControlledBroker, request: ControlRequestBody) -> list[Effect]:
         if isinstance(request, LeaderAndIsrRequest) and not self.is_complete:
-            registered = self.standing
-            self.standing = registered._replace(broker_epoch=BrokerEpoch(request.broker_epoch))
+            registered = self.identity.broker_epoch
+            self.identity.broker_epoch = BrokerEpoch(request.broker_epoch)
             try:
                 return handle(self, request)
             finally:
-                self.standing = self.standing._replace(broker_epoch=registered.broker_epoch)
+                self.identity.broker_epoch = registered
         return handle(self, request)
 
     ControlledBroker.handle = believing  # type: ignore[method-assign]

@@ -5,7 +5,7 @@ Evidence: a StopReplica with a smaller broker epoch than the registered one is a
 
 from replog.errors import Error
 from replog.zookeeper import acceptance
-from replog.zookeeper.acceptance import Standing
+from replog.zookeeper.acceptance import KnownEpochs
 
 SCENARIO = "zookeeper-late-stop-replica"
 
@@ -13,9 +13,7 @@ SCENARIO = "zookeeper-late-stop-replica"
 def install() -> None:
     """Ask for the controller's epoch only."""
 
-    def accept_control(standing: Standing, broker_epoch: int, controller_epoch: int) -> tuple[Error, Standing]:
-        if controller_epoch < standing.controller_epoch:
-            return Error.STALE_CONTROLLER_EPOCH, standing
-        return Error.NONE, Standing(standing.broker_epoch, controller_epoch)
+    def control_error(known: KnownEpochs, broker_epoch: int, controller_epoch: int) -> Error:
+        return Error.STALE_CONTROLLER_EPOCH if controller_epoch < known.controller_epoch else Error.NONE
 
-    acceptance.accept_control = accept_control
+    acceptance.control_error = control_error

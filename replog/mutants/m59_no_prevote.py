@@ -4,7 +4,7 @@ Evidence: the quorum epoch jumps and the leader changes when a voter that was cu
 figure of stability, and must never be reported as a loss. KIP-996.
 """
 
-from replog.quorum.quorum_state import Standing
+from replog.quorum.quorum_state import QuorumState
 from replog.quorum.roles import Prospective
 
 SCENARIO = "disruptive-voter"
@@ -13,11 +13,11 @@ FIGURE = "isolated_epoch_growth"
 
 def install() -> None:
     """Waive every pre-vote round."""
-    strict = Standing.become_prospective
+    strict = QuorumState.become_prospective
 
-    def become_prospective(self: Standing, now_ms: int) -> None:
+    def become_prospective(self: QuorumState, now_ms: int) -> None:
         strict(self, now_ms)
         if isinstance(self.role, Prospective):
             self.role.ballot.waive()
 
-    Standing.become_prospective = become_prospective  # type: ignore[method-assign]
+    QuorumState.become_prospective = become_prospective  # type: ignore[method-assign]

@@ -4,8 +4,8 @@ Evidence: two leaders in one quorum epoch; committed metadata differs between co
 """
 
 from replog.quorum.events import Persist
-from replog.quorum.quorum_state import Standing
-from replog.quorum.state_file import QuorumState
+from replog.quorum.quorum_state import QuorumState
+from replog.quorum.state_file import StoredQuorumState
 
 SCENARIO = "voters-restarted"
 
@@ -13,7 +13,7 @@ SCENARIO = "voters-restarted"
 def install() -> None:
     """Store everything but the vote."""
 
-    def persist(self: Standing) -> None:
-        self.outbox.append(Persist(state=QuorumState(epoch=self.epoch, leader_id=self.leader_id, voted=None)))
+    def persist(self: QuorumState) -> None:
+        self.outbox.append(Persist(state=StoredQuorumState(epoch=self.epoch, leader_id=self.leader_id, voted=None)))
 
-    Standing.persist = persist  # type: ignore[method-assign]
+    QuorumState.persist = persist  # type: ignore[method-assign]

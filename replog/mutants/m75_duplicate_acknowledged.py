@@ -3,11 +3,12 @@
 Evidence: an acknowledged record is lost when the leader dies after the retry. Needs a lost first answer.
 """
 
-from typing import Any
-
 from replog.broker.purgatory import ProduceResult
+from replog.broker.verification import Guard
 from replog.errors import Error
 from replog.node.api.produce import ProduceApi
+from replog.node.replication.replicas import Replica
+from replog.wire.messages.produce import PartitionProduceData, TopicProduceData
 
 SCENARIO = "lost-answers"
 
@@ -16,9 +17,18 @@ def install() -> None:
     """Let what is in the log already count as committed."""
     strict = ProduceApi._append
 
-    def _append(self: ProduceApi, replica: Any, *given: Any, **named: Any) -> ProduceResult:
+    def _append(
+        self: ProduceApi,
+        replica: Replica,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        acks: int,
+        now_ms: int,
+        wall_ms: int,
+        guard: Guard | None,
+    ) -> ProduceResult:
         end_offset = replica.partition.log.log_end_offset
-        result = strict(self, replica, *given, **named)
+        result = strict(self, replica, topic, data, acks, now_ms, wall_ms, guard)
         if result.error is None and 0 <= result.required_offset < end_offset:
             result.error = Error.NONE
         return result

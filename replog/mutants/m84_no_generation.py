@@ -3,7 +3,7 @@
 Evidence: after a rebalance the former owner of a partition commits, too; the committed offset goes back.
 """
 
-from replog.coordinators.classic_group import Group
+from replog.coordinators.classic_group import ClassicGroup
 from replog.coordinators.events import Now
 from replog.errors import Error
 
@@ -14,8 +14,14 @@ def install() -> None:
     """Take every commit."""
 
     def commit_error(
-        self: Group, member_id: str, instance_id: str | None, generation: int, now: Now, *, is_transactional: bool
+        self: ClassicGroup,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now: Now,
+        *,
+        is_transactional: bool,
     ) -> Error:
         return Error.NONE
 
-    Group.commit_error = commit_error  # type: ignore[method-assign]
+    ClassicGroup.commit_error = commit_error  # type: ignore[method-assign]

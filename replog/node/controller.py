@@ -8,8 +8,10 @@ become NOT_CONTROLLER when leadership ends first (SPEC 2.14).
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
+
+import msgspec
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint, NodeConfig, endpoint
@@ -33,26 +35,29 @@ from replog.errors import Error
 from replog.log.log import Log
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.metadata.record_versions import NEWEST, RecordWriter
-from replog.node.api.authorizer import Gate
+from replog.node.api.authorizer import Authorizer
 from replog.node.api.refusals import refusal
 from replog.node.metrics import MetricsServer, exposition
 from replog.node.net.broker_links import OwnRequest
 from replog.node.net.controller_link import ControllerLink
-from replog.node.net.server import Server, ServerLimits, ServerRequest
+from replog.node.net.server import AnyRequest, Server, ServerLimits
 from replog.node.quorum.controller_registration import ControllerRegistration
-from replog.node.quorum.member import VOTER_CHANGES, QuorumListener, QuorumNode, SnapshotReader
+from replog.node.quorum.member import QuorumListener, QuorumNode, SnapshotReader
 from replog.node.quorum.metadata_log import open_metadata_log
 from replog.node.tasks import Tasks
 from replog.ports import World
-from replog.quorum.voter_changes import voter_change_refused
+from replog.quorum.voter_changes import ChangeRequest, voter_change_refused
 from replog.types import ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS, Api
 from replog.wire.messages import alter_partition, api_versions, controller_registration
+from replog.wire.messages.describe_cluster import DescribeClusterRequest
 from replog.wire.records.metadata import decode_metadata_record
 from replog.wire.translate import current_alter_partition, old_alter_partition
 
 TICK_MS_MAX: Final = 500
 LOG_INFO_TIMEOUT_MS: Final = 4000
+
+Undecided = AnyRequest | OwnRequest[msgspec.Struct, msgspec.Struct]
 
 
 class ControllerNode:
@@ -72,7 +77,7 @@ class ControllerNode:
         self.controller = Controller(
             settings_of(config), config.texts, world.entropy.uuid, world.entropy.random("replica placement")
         )
-        self.gate = Gate(may, lambda: self.controller.image)
+        self.authorizer = Authorizer(may, lambda: self.controller.image)
         self.tasks = Tasks()
         self.server = Server(world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config), features=self._features)
         self.metrics = MetricsServer(world, lambda: exposition(self.controller))
@@ -83,7 +88,7 @@ class ControllerNode:
         self._committed_end = 0
         self._reign = 0
         self._writer = RecordWriter(NEWEST)
-        self._unanswered: dict[int, ServerRequest | OwnRequest] = {}
+        self._unanswered: dict[int, Undecided] = {}
         self._next_token = 0
         self._until_committed: deque[tuple[int, Reply | Tell]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -218,7 +223,7 @@ class ControllerNode:
 
     # --- requests ------------------------------------------------------------------------------------
 
-    def _on_request(self, request: ServerRequest) -> None:
+    def _on_request(self, request: AnyRequest) -> None:
         try:
             self._handle(request)
         except OSError as problem:
@@ -227,22 +232,21 @@ class ControllerNode:
             context = {"message": f"{request.api.name}: the disk failed", "exception": problem}
             asyncio.get_running_loop().call_exception_handler(context)
 
-    def _handle(self, request: ServerRequest) -> None:
+    def _handle(self, request: AnyRequest) -> None:
         assert self.quorum is not None
-        if not self.gate.admits(request):
+        if not self.authorizer.admits(request):
             return
+        body = request.body
         fixed = self.controller.is_active and not self.controller.image.features.get(KRAFT_VERSION)
-        if fixed and request.api in VOTER_CHANGES:
+        if fixed and isinstance(body, ChangeRequest):
             words = f"Voters are those of the configuration until {KRAFT_VERSION} is 1."
-            request.reply(voter_change_refused(request.body, Error.UNSUPPORTED_VERSION, words))
+            request.reply(voter_change_refused(body, Error.UNSUPPORTED_VERSION, words))
             return
         if self.quorum.handle(request):
             return
-        if request.api is Api.DESCRIBE_CLUSTER:
-            request.reply(
-                describe_controllers(request.body, self.config.cluster_id, self.quorum.voters, self.quorum.leader[0])
-            )
-        elif not self.controller.handles(type(request.body)):
+        if isinstance(body, DescribeClusterRequest):
+            request.reply(describe_controllers(body, self.config.cluster_id, self.quorum.voters, self.quorum.leader[0]))
+        elif not self.controller.handles(type(body)):
             request.close(f"{request.api.name} is not answered by controllers")
         elif not (self.quorum.is_leading and self.controller.is_active):
             self._refuse(request)
@@ -254,8 +258,11 @@ class ControllerNode:
     ) -> "asyncio.Future[controller_registration.ControllerRegistrationResponse] | None":
         if self.quorum is None or not (self.quorum.is_leading and self.controller.is_active):
             return None
-        request = OwnRequest(Api.CONTROLLER_REGISTRATION, 0, body, self.link.client_id)
-        self._decide(request)
+        request: OwnRequest[
+            controller_registration.ControllerRegistrationRequest,
+            controller_registration.ControllerRegistrationResponse,
+        ] = OwnRequest(Api.CONTROLLER_REGISTRATION, 0, body, self.link.client_id)
+        self._decide(cast("OwnRequest[msgspec.Struct, msgspec.Struct]", request))
         return request.answer
 
     def _leader(self) -> tuple[NodeId, Endpoint | None]:
@@ -265,7 +272,7 @@ class ControllerNode:
             address = next((voter.endpoint for voter in self.config.voters if voter.node_id == node), None)
         return node, address
 
-    def _decide(self, request: ServerRequest | OwnRequest) -> None:
+    def _decide(self, request: Undecided) -> None:
         body = request.body
         if isinstance(body, alter_partition.AlterPartitionRequest):
             body = current_alter_partition(body, request.version, self._topic_id)
@@ -277,7 +284,7 @@ class ControllerNode:
         topic = self.controller.image.topics_by_name.get(name)
         return topic.topic_id if topic else ZERO_UUID
 
-    def _refuse(self, request: ServerRequest | OwnRequest) -> None:
+    def _refuse(self, request: Undecided) -> None:
         if request.is_answered:
             return
         request.reply(refusal(request.api, request.body, Error.NOT_CONTROLLER))

@@ -6,7 +6,6 @@ recording. Tasks are held here because asyncio itself holds them only weakly.
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
 
 
 class Tasks:
@@ -15,7 +14,7 @@ class Tasks:
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[None], None] = {}
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[object, object, None]) -> None:
         """Run this beside everything else."""
         task = asyncio.get_running_loop().create_task(work)
         self._running[task] = None

@@ -18,7 +18,7 @@ from replog.quorum.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from replog.quorum.quorum_state import SafetyViolation, Standing
+from replog.quorum.quorum_state import QuorumState, SafetyViolation
 from replog.quorum.roles import Candidate, Follower, Leader, Prospective, ResignedLeader, Unattached
 from replog.quorum.voters import ReplicaKey, hand_over_delay_ms
 from replog.types import NO_NODE, NodeId, QuorumEpoch
@@ -56,43 +56,43 @@ def has_legal_log_end(request: VoteRequest) -> bool:
 class Election:
     """One member's part in electing a leader."""
 
-    def __init__(self, standing: Standing) -> None:
-        self._standing = standing
+    def __init__(self, state: QuorumState) -> None:
+        self._state = state
 
     # --- answering
 
     def on_vote_request(self, request: VoteRequest, now_ms: int) -> VoteAnswer:
         """Answer a vote or pre-vote; the steps and their order are SPEC 1.5."""
-        standing = self._standing
-        refused = top_error(standing.cluster_id, request)
+        state = self._state
+        refused = top_error(state.cluster_id, request)
         if refused is not Error.NONE:
             return VoteAnswer(top_error=refused)
         if not has_legal_log_end(request):
             return self._vote(Error.INVALID_REQUEST)
-        if request.epoch < standing.epoch:
+        if request.epoch < state.epoch:
             return self._vote(Error.FENCED_LEADER_EPOCH)
         if request.candidate.node_id < 0:
             return self._vote(Error.INVALID_REQUEST)
-        if request.epoch > standing.epoch:
-            standing.become_unattached(QuorumEpoch(request.epoch), now_ms)
-        if request.voter is not None and not request.voter.names(standing.me):
+        if request.epoch > state.epoch:
+            state.become_unattached(QuorumEpoch(request.epoch), now_ms)
+        if request.voter is not None and not request.voter.names(state.me):
             # KIP-853: the vote of a voter that lost its disk is worth nothing; it does not even answer.
-            standing.probe("vote_refused_wrong_voter")
+            state.probe("vote_refused_wrong_voter")
             return self._vote(Error.INVALID_VOTER_KEY)
         granted = self._would_grant(request)
         if request.pre_vote:
-            standing.probe("prevote_granted" if granted else "prevote_refused")
+            state.probe("prevote_granted" if granted else "prevote_refused")
         else:
-            standing.probe("vote_granted" if granted else "vote_refused")
+            state.probe("vote_granted" if granted else "vote_refused")
             if granted:
                 self._record_vote(request.candidate, now_ms)
         return self._vote(Error.NONE, granted=granted)
 
     def _would_grant(self, request: VoteRequest) -> bool:
         """Tell whether this member says yes in its present role (SPEC 1.5.8)."""
-        standing = self._standing
-        covers = standing.log.is_covered_by(request.last_epoch, request.last_offset)
-        match standing.role:
+        state = self._state
+        covers = state.log.is_covered_by(request.last_epoch, request.last_offset)
+        match state.role:
             case Leader():
                 return False
             case Follower(has_fetched=has_fetched):
@@ -104,111 +104,109 @@ class Election:
             case Unattached() | Prospective():
                 if request.pre_vote:
                     return covers
-                if standing.voted is not None:
-                    return standing.voted.names(request.candidate)
-                return standing.leader_id == NO_NODE and covers
+                if state.voted is not None:
+                    return state.voted.names(request.candidate)
+                return state.leader_id == NO_NODE and covers
 
     def _record_vote(self, candidate: ReplicaKey, now_ms: int) -> None:
-        standing = self._standing
-        if standing.voted is None:
-            standing.voted = candidate
-            standing.persist()
-        if isinstance(standing.role, Unattached):
-            standing.role.election_deadline_ms = standing.election_deadline_ms(now_ms)
+        state = self._state
+        if state.voted is None:
+            state.voted = candidate
+            state.persist()
+        if isinstance(state.role, Unattached):
+            state.role.election_deadline_ms = state.election_deadline_ms(now_ms)
 
     def _vote(self, error: Error, *, granted: bool = False) -> VoteAnswer:
         leader_id, endpoint = self._leader()
-        return VoteAnswer(
-            error=error, epoch=self._standing.epoch, leader_id=leader_id, endpoint=endpoint, granted=granted
-        )
+        return VoteAnswer(error=error, epoch=self._state.epoch, leader_id=leader_id, endpoint=endpoint, granted=granted)
 
     def _leader(self) -> tuple[NodeId, Endpoint | None]:
-        leader_id = self._standing.leader_id
-        return leader_id, self._standing.announced_endpoint(leader_id)
+        leader_id = self._state.leader_id
+        return leader_id, self._state.announced_endpoint(leader_id)
 
     def on_begin_request(self, request: BeginQuorumEpochRequest, now_ms: int) -> BeginQuorumEpochAnswer:
         """Take in a leader that presents itself (SPEC 1.9.1)."""
-        standing = self._standing
-        refused = top_error(standing.cluster_id, request)
+        state = self._state
+        refused = top_error(state.cluster_id, request)
         if refused is not Error.NONE:
             return BeginQuorumEpochAnswer(top_error=refused)
         error = self._adopt_sender(request.epoch, request.leader_id, request.endpoint, now_ms)
         if error is Error.NONE:
             # The leader itself speaks: no need to wait the pre-vote round out.
-            if isinstance(standing.role, Prospective) and standing.endpoint_of(request.leader_id) is not None:
-                standing.become_follower(standing.epoch, request.leader_id, now_ms)
-            if request.voter is not None and not request.voter.names(standing.me):
+            if isinstance(state.role, Prospective) and state.endpoint_of(request.leader_id) is not None:
+                state.become_follower(state.epoch, request.leader_id, now_ms)
+            if request.voter is not None and not request.voter.names(state.me):
                 error = Error.INVALID_VOTER_KEY
         leader_id, endpoint = self._leader()
-        return BeginQuorumEpochAnswer(error=error, epoch=standing.epoch, leader_id=leader_id, endpoint=endpoint)
+        return BeginQuorumEpochAnswer(error=error, epoch=state.epoch, leader_id=leader_id, endpoint=endpoint)
 
     def on_end_request(self, request: EndQuorumEpochRequest, now_ms: int) -> EndQuorumEpochAnswer:
         """Take in that the leader goes; stand for election when our turn has come (SPEC 1.9.2)."""
-        standing = self._standing
-        refused = top_error(standing.cluster_id, request)
+        state = self._state
+        refused = top_error(state.cluster_id, request)
         if refused is not Error.NONE:
             return EndQuorumEpochAnswer(top_error=refused)
         error = self._adopt_sender(request.epoch, request.leader_id, request.endpoint, now_ms)
-        if error is Error.NONE and isinstance(standing.role, Follower):
-            places = [index for index, key in enumerate(request.preferred) if key.names(standing.me)]
+        if error is Error.NONE and isinstance(state.role, Follower):
+            places = [index for index, key in enumerate(request.preferred) if key.names(state.me)]
             delay_ms = hand_over_delay_ms(
-                places[0] if places else None, len(request.preferred), standing.settings.election_backoff_max_ms
+                places[0] if places else None, len(request.preferred), state.settings.election_backoff_max_ms
             )
-            standing.role.fetch_deadline_ms = min(standing.role.fetch_deadline_ms, now_ms + delay_ms)
+            state.role.fetch_deadline_ms = min(state.role.fetch_deadline_ms, now_ms + delay_ms)
         leader_id, endpoint = self._leader()
-        return EndQuorumEpochAnswer(error=error, epoch=standing.epoch, leader_id=leader_id, endpoint=endpoint)
+        return EndQuorumEpochAnswer(error=error, epoch=state.epoch, leader_id=leader_id, endpoint=endpoint)
 
     def _adopt_sender(self, epoch: int, leader_id: NodeId, endpoint: Endpoint | None, now_ms: int) -> Error:
-        if epoch < self._standing.epoch:
+        if epoch < self._state.epoch:
             return Error.FENCED_LEADER_EPOCH
-        if leader_id < 0 or leader_id == self._standing.me.node_id:
+        if leader_id < 0 or leader_id == self._state.me.node_id:
             return Error.INVALID_REQUEST
-        self._standing.adopt(epoch, leader_id, endpoint, now_ms)
+        self._state.adopt(epoch, leader_id, endpoint, now_ms)
         return Error.NONE
 
     # --- hearing answers
 
     def is_settled(self, peer: NodeId, answer: Answer, now_ms: int) -> bool:
         """Deal with what any answer may say about epochs and leaders; True when nothing is left to count (SPEC 1.6)."""
-        standing = self._standing
+        state = self._state
         if answer.top_error is not Error.NONE or answer.error is Error.INVALID_REQUEST:
             self._on_refusal(peer, answer, now_ms)
             return True
-        if answer.epoch < standing.epoch:
-            standing.peers.failed(peer, now_ms)
+        if answer.epoch < state.epoch:
+            state.peers.failed(peer, now_ms)
             return True
-        if answer.epoch > standing.epoch or answer.error in (
+        if answer.epoch > state.epoch or answer.error in (
             Error.FENCED_LEADER_EPOCH,
             Error.NOT_LEADER_OR_FOLLOWER,
         ):
             if not self._adopted(answer, now_ms):
-                standing.peers.failed(peer, now_ms)
+                state.peers.failed(peer, now_ms)
             return True
-        if (standing.leader_id == NO_NODE or isinstance(standing.role, Unattached)) and self._adopted(answer, now_ms):
+        if (state.leader_id == NO_NODE or isinstance(state.role, Unattached)) and self._adopted(answer, now_ms):
             return True
         if answer.error is not Error.NONE:
             # INVALID_VOTER_KEY, UNKNOWN_LEADER_EPOCH, BROKER_NOT_AVAILABLE: not counted, asked again later.
-            standing.peers.failed(peer, now_ms)
+            state.peers.failed(peer, now_ms)
             return True
         return False
 
     def _adopted(self, answer: Answer, now_ms: int) -> bool:
         """Take in the answer's epoch and leader; tell whether that changed this node's role."""
-        role = self._standing.role
-        self._standing.adopt(answer.epoch, answer.leader_id, answer.endpoint, now_ms)
-        return self._standing.role is not role
+        role = self._state.role
+        self._state.adopt(answer.epoch, answer.leader_id, answer.endpoint, now_ms)
+        return self._state.role is not role
 
     def _on_refusal(self, peer: NodeId, answer: Answer, now_ms: int) -> None:
         if Error.INVALID_REQUEST in (answer.top_error, answer.error):
             raise SafetyViolation(f"node {peer} calls our request invalid: {answer}")
-        self._standing.note(f"node {peer} refused with {answer.top_error.name}")
-        self._standing.peers.failed(peer, now_ms)
+        self._state.note(f"node {peer} refused with {answer.top_error.name}")
+        self._state.peers.failed(peer, now_ms)
 
     def on_vote_answer(self, peer: NodeId, answer: VoteAnswer, now_ms: int) -> None:
         """Count a vote."""
         if self.is_settled(peer, answer, now_ms):
             return
-        role = self._standing.role
+        role = self._state.role
         if isinstance(role, Prospective | Candidate):
             role.ballot.count(peer, granted=answer.granted)
 
@@ -216,7 +214,7 @@ class Election:
         """Note that a voter knows its leader."""
         if self.is_settled(peer, answer, now_ms):
             return
-        role = self._standing.role
+        role = self._state.role
         if isinstance(role, Leader) and peer in role.progress:
             role.progress[peer].needs_begin = False
 
@@ -224,13 +222,13 @@ class Election:
         """Note that a voter knows of our going."""
         if self.is_settled(peer, answer, now_ms):
             return
-        role = self._standing.role
+        role = self._state.role
         if isinstance(role, ResignedLeader):
             role.unacknowledged.pop(peer, None)
 
     def on_unsupported_version(self) -> None:
         """Do without pre-vote when a voter cannot read one (SPEC 1.7.2)."""
-        role = self._standing.role
+        role = self._state.role
         if isinstance(role, Prospective):
             role.ballot.waive()
 
@@ -243,76 +241,76 @@ class Election:
 
     def _step(self, now_ms: int) -> bool:
         """Make one transition if one is due."""
-        standing = self._standing
-        before = standing.role
+        state = self._state
+        before = state.role
         match before:
-            case Prospective() | Candidate() if not standing.is_voter:
+            case Prospective() | Candidate() if not state.is_voter:
                 self._stand_down(now_ms)
             case Unattached():
-                if standing.is_voter and before.election_deadline_ms <= now_ms:
-                    standing.become_prospective(now_ms)
+                if state.is_voter and before.election_deadline_ms <= now_ms:
+                    state.become_prospective(now_ms)
             case Follower():
                 self._step_follower(before, now_ms)
             case Prospective():
                 self._step_prospective(before, now_ms)
             case Candidate():
                 if before.ballot.is_won:
-                    standing.become_leader(now_ms)
+                    state.become_leader(now_ms)
                 elif before.election_deadline_ms <= now_ms:
-                    standing.become_prospective(now_ms)
+                    state.become_prospective(now_ms)
             case Leader():
                 self._step_leader(before, now_ms)
             case ResignedLeader():
-                if not standing.shutting_down and before.election_deadline_ms <= now_ms:
+                if not state.shutting_down and before.election_deadline_ms <= now_ms:
                     # In the same epoch peers might name this node as the leader to itself (KAFKA-18379).
-                    standing.become_unattached(
-                        QuorumEpoch(standing.epoch + 1),
+                    state.become_unattached(
+                        QuorumEpoch(state.epoch + 1),
                         now_ms,
-                        election_deadline_ms=standing.election_deadline_ms(now_ms),
+                        election_deadline_ms=state.election_deadline_ms(now_ms),
                     )
-        return standing.role is not before
+        return state.role is not before
 
     def _stand_down(self, now_ms: int) -> None:
         # SPEC D20: a voter that the log does not name any more asks for no votes.
-        standing = self._standing
-        standing.note("not a voter any more by the voter set in the log")
-        standing.become_unattached(standing.epoch, now_ms, leader_id=standing.leader_id)
+        state = self._state
+        state.note("not a voter any more by the voter set in the log")
+        state.become_unattached(state.epoch, now_ms, leader_id=state.leader_id)
 
     def _step_follower(self, role: Follower, now_ms: int) -> None:
-        standing = self._standing
+        state = self._state
         if role.fetch_deadline_ms > now_ms:
             return
-        if standing.is_voter:
-            standing.become_prospective(now_ms)
+        if state.is_voter:
+            state.become_prospective(now_ms)
             return
         # Others may know it as a voter already: one that came back with an empty disk is needed for the next leader.
         role.has_fetched = False
         role.asks_anyone = True
-        role.fetch_deadline_ms = now_ms + standing.settings.fetch_timeout_ms
+        role.fetch_deadline_ms = now_ms + state.settings.fetch_timeout_ms
 
     def _step_prospective(self, role: Prospective, now_ms: int) -> None:
-        standing = self._standing
+        state = self._state
         if role.ballot.is_won:
-            standing.become_candidate(now_ms)
+            state.become_candidate(now_ms)
             return
         lost = role.ballot.is_lost
         if not lost and role.election_deadline_ms > now_ms:
             return
-        standing.probe("prevote_lost")
-        if role.leader_id != NO_NODE and standing.endpoint_of(role.leader_id) is not None:
-            standing.become_follower(standing.epoch, role.leader_id, now_ms)
+        state.probe("prevote_lost")
+        if role.leader_id != NO_NODE and state.endpoint_of(role.leader_id) is not None:
+            state.become_follower(state.epoch, role.leader_id, now_ms)
             return
         # A lost round ends in a fresh wait; a silent one has waited long enough already.
-        deadline_ms = standing.election_deadline_ms(now_ms) if lost else role.election_deadline_ms
-        standing.become_unattached(standing.epoch, now_ms, leader_id=role.leader_id, election_deadline_ms=deadline_ms)
+        deadline_ms = state.election_deadline_ms(now_ms) if lost else role.election_deadline_ms
+        state.become_unattached(state.epoch, now_ms, leader_id=role.leader_id, election_deadline_ms=deadline_ms)
 
     def _step_leader(self, role: Leader, now_ms: int) -> None:
-        standing = self._standing
-        if len(standing.voters.ids) > 1 and role.check_quorum_deadline_ms <= now_ms:
-            standing.become_resigned(now_ms, "no fetches from a majority of the voters")
+        state = self._state
+        if len(state.voters.ids) > 1 and role.check_quorum_deadline_ms <= now_ms:
+            state.become_resigned(now_ms, "no fetches from a majority of the voters")
             return
         if role.begin_deadline_ms <= now_ms:
-            interval_ms = standing.settings.begin_interval_ms
+            interval_ms = state.settings.begin_interval_ms
             for progress in role.progress.values():
                 progress.needs_begin |= progress.last_fetch_ms + interval_ms <= now_ms
             role.begin_deadline_ms = now_ms + interval_ms
@@ -321,7 +319,7 @@ class Election:
 
     def send_due(self, now_ms: int) -> None:
         """Ask whoever has to be asked and can be."""
-        match self._standing.role:
+        match self._state.role:
             case Prospective() | Candidate() as role:
                 for voter in role.ballot.unanswered:
                     self._ask_vote(voter, now_ms, pre_vote=isinstance(role, Prospective))
@@ -336,39 +334,39 @@ class Election:
                 pass
 
     def _ask_vote(self, voter: NodeId, now_ms: int, *, pre_vote: bool) -> None:
-        standing = self._standing
-        if standing.peers.is_ready(voter, now_ms):
+        state = self._state
+        if state.peers.is_ready(voter, now_ms):
             request = VoteRequest(
-                cluster_id=standing.cluster_id,
-                epoch=standing.epoch,
-                candidate=standing.me,
-                voter=standing.voters.find(voter),
-                last_epoch=standing.log.last_epoch,
-                last_offset=standing.log.end_offset,
+                cluster_id=state.cluster_id,
+                epoch=state.epoch,
+                candidate=state.me,
+                voter=state.voters.find(voter),
+                last_epoch=state.log.last_epoch,
+                last_offset=state.log.end_offset,
                 pre_vote=pre_vote,
             )
-            standing.send(voter, request, now_ms)
+            state.send(voter, request, now_ms)
 
     def _present(self, voter: NodeId, now_ms: int) -> None:
-        standing = self._standing
-        if standing.peers.is_ready(voter, now_ms):
+        state = self._state
+        if state.peers.is_ready(voter, now_ms):
             request = BeginQuorumEpochRequest(
-                cluster_id=standing.cluster_id,
-                epoch=standing.epoch,
-                leader_id=standing.me.node_id,
-                voter=standing.voters.find(voter),
-                endpoint=standing.announced_endpoint(standing.me.node_id),
+                cluster_id=state.cluster_id,
+                epoch=state.epoch,
+                leader_id=state.me.node_id,
+                voter=state.voters.find(voter),
+                endpoint=state.announced_endpoint(state.me.node_id),
             )
-            standing.send(voter, request, now_ms)
+            state.send(voter, request, now_ms)
 
     def _say_goodbye(self, voter: NodeId, successors: tuple[ReplicaKey, ...], now_ms: int) -> None:
-        standing = self._standing
-        if standing.peers.is_ready(voter, now_ms):
+        state = self._state
+        if state.peers.is_ready(voter, now_ms):
             request = EndQuorumEpochRequest(
-                cluster_id=standing.cluster_id,
-                epoch=standing.epoch,
-                leader_id=standing.me.node_id,
+                cluster_id=state.cluster_id,
+                epoch=state.epoch,
+                leader_id=state.me.node_id,
                 preferred=successors,
-                endpoint=standing.announced_endpoint(standing.me.node_id),
+                endpoint=state.announced_endpoint(state.me.node_id),
             )
-            standing.send(voter, request, now_ms)
+            state.send(voter, request, now_ms)

@@ -10,7 +10,7 @@ import msgspec
 
 from replog.config import Endpoint
 from replog.quorum.messages import BatchSpan, OffsetAndEpoch, Reply, Request, VoterChangeAnswer, VoterChangeRequest
-from replog.quorum.state_file import QuorumState
+from replog.quorum.state_file import StoredQuorumState
 from replog.quorum.voters import ReplicaKey
 from replog.types import NodeId, QuorumEpoch
 
@@ -22,62 +22,62 @@ class Failure(Enum):
     UNSUPPORTED_VERSION = "unsupported version"  # the peer cannot read it: surely not carried out
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
+class BaseEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened at a point in time (milliseconds of the node's own clock)."""
 
     now_ms: int
 
 
-class Started(Happening, frozen=True, kw_only=True):
+class Started(BaseEvent, frozen=True, kw_only=True):
     """The node has opened its log and read its quorum state. The first event, once."""
 
 
-class Tick(Happening, frozen=True, kw_only=True):
+class Tick(BaseEvent, frozen=True, kw_only=True):
     """Time has passed: `next_deadline_ms` is due."""
 
 
-class Received(Happening, frozen=True, kw_only=True):
+class Received(BaseEvent, frozen=True, kw_only=True):
     """A request came in; `token` comes back in the `Answered` effect."""
 
     token: int
     request: Request | VoterChangeRequest
 
 
-class Replied(Happening, frozen=True, kw_only=True):
+class Replied(BaseEvent, frozen=True, kw_only=True):
     """A request of ours was answered."""
 
     request_id: int
     answer: Reply
 
 
-class Unanswered(Happening, frozen=True, kw_only=True):
+class Unanswered(BaseEvent, frozen=True, kw_only=True):
     """A request of ours will not be answered."""
 
     request_id: int
     failure: Failure
 
 
-class AppendAsked(Happening, frozen=True, kw_only=True):
+class AppendAsked(BaseEvent, frozen=True, kw_only=True):
     """The leader's state machine wants a batch of `count` records appended. Only legal while leading."""
 
     count: int
     records: bytes | memoryview | tuple[bytes, ...]
 
 
-class Synced(Happening, frozen=True, kw_only=True):
+class Synced(BaseEvent, frozen=True, kw_only=True):
     """The `SyncLog` effect of this id is carried out: what was in the log then is durable."""
 
     sync_id: int
 
 
-class SnapshotTaken(Happening, frozen=True, kw_only=True):
+class SnapshotTaken(BaseEvent, frozen=True, kw_only=True):
     """The state machine has written a snapshot of committed state; it is durable."""
 
     snapshot: OffsetAndEpoch
     size: int
 
 
-class SnapshotVoters(Happening, frozen=True, kw_only=True):
+class SnapshotVoters(BaseEvent, frozen=True, kw_only=True):
     """A snapshot that took the log's place names these voters."""
 
     snapshot: OffsetAndEpoch
@@ -85,25 +85,25 @@ class SnapshotVoters(Happening, frozen=True, kw_only=True):
     endpoints: tuple[tuple[NodeId, Endpoint], ...] = ()
 
 
-class ResignAsked(Happening, frozen=True, kw_only=True):
+class ResignAsked(BaseEvent, frozen=True, kw_only=True):
     """Somebody wants this node to stop leading."""
 
 
-class ShutDownAsked(Happening, frozen=True, kw_only=True):
+class ShutDownAsked(BaseEvent, frozen=True, kw_only=True):
     """The node stops: it leaves in good order, and answers pre-votes meanwhile."""
 
 
-class Deed(msgspec.Struct, frozen=True, kw_only=True):
+class BaseEffect(msgspec.Struct, frozen=True, kw_only=True):
     """Something the world has to do."""
 
 
-class Persist(Deed, frozen=True, kw_only=True):
+class Persist(BaseEffect, frozen=True, kw_only=True):
     """Write the quorum-state file durably."""
 
-    state: QuorumState
+    state: StoredQuorumState
 
 
-class Send(Deed, frozen=True, kw_only=True):
+class Send(BaseEffect, frozen=True, kw_only=True):
     """Send a request; report `Replied` or `Unanswered` with its id."""
 
     request_id: int
@@ -112,14 +112,14 @@ class Send(Deed, frozen=True, kw_only=True):
     request: Request
 
 
-class Answered(Deed, frozen=True, kw_only=True):
+class Answered(BaseEffect, frozen=True, kw_only=True):
     """Answer the request that came with this token."""
 
     token: int
     answer: Reply | VoterChangeAnswer
 
 
-class AppendRecords(Deed, frozen=True, kw_only=True):
+class AppendRecords(BaseEffect, frozen=True, kw_only=True):
     """Write a batch of the leader's own records at `base_offset`."""
 
     base_offset: int
@@ -127,7 +127,7 @@ class AppendRecords(Deed, frozen=True, kw_only=True):
     records: bytes | memoryview | tuple[bytes, ...]
 
 
-class AppendLeaderChange(Deed, frozen=True, kw_only=True):
+class AppendLeaderChange(BaseEffect, frozen=True, kw_only=True):
     """Write the control batch that opens an epoch: one record."""
 
     base_offset: int
@@ -137,7 +137,7 @@ class AppendLeaderChange(Deed, frozen=True, kw_only=True):
     granting: tuple[NodeId, ...]
 
 
-class AppendVoters(Deed, frozen=True, kw_only=True):
+class AppendVoters(BaseEffect, frozen=True, kw_only=True):
     """Write the control batch that fixes the voters' directories: one record, or two with the version (KIP-853)."""
 
     base_offset: int
@@ -147,7 +147,7 @@ class AppendVoters(Deed, frozen=True, kw_only=True):
     with_version: bool = False
 
 
-class AppendFetched(Deed, frozen=True, kw_only=True):
+class AppendFetched(BaseEffect, frozen=True, kw_only=True):
     """Write a leader's batches as they are."""
 
     base_offset: int
@@ -155,20 +155,20 @@ class AppendFetched(Deed, frozen=True, kw_only=True):
     batches: tuple[BatchSpan, ...]
 
 
-class SyncLog(Deed, frozen=True, kw_only=True):
+class SyncLog(BaseEffect, frozen=True, kw_only=True):
     """Make the log durable; report `Synced`. May take its time: nothing else waits for it."""
 
     sync_id: int
     end_offset: int
 
 
-class TruncateLog(Deed, frozen=True, kw_only=True):
+class TruncateLog(BaseEffect, frozen=True, kw_only=True):
     """Cut the log: `end_offset` is the first offset that goes."""
 
     end_offset: int
 
 
-class StoreSnapshotChunk(Deed, frozen=True, kw_only=True):
+class StoreSnapshotChunk(BaseEffect, frozen=True, kw_only=True):
     """Write a piece of a snapshot that is being fetched; position 0 starts a new temporary file."""
 
     snapshot: OffsetAndEpoch
@@ -176,51 +176,51 @@ class StoreSnapshotChunk(Deed, frozen=True, kw_only=True):
     content: bytes | memoryview
 
 
-class InstallSnapshot(Deed, frozen=True, kw_only=True):
+class InstallSnapshot(BaseEffect, frozen=True, kw_only=True):
     """Freeze the fetched snapshot, empty the log to start at its end, reload the state machine from it."""
 
     snapshot: OffsetAndEpoch
     size: int
 
 
-class MoveLogStart(Deed, frozen=True, kw_only=True):
+class MoveLogStart(BaseEffect, frozen=True, kw_only=True):
     """Drop the log below a committed snapshot."""
 
     offset: int
 
 
-class Committed(Deed, frozen=True, kw_only=True):
+class Committed(BaseEffect, frozen=True, kw_only=True):
     """The log up to `high_watermark` is committed: hand it to the state machine in offset order."""
 
     high_watermark: int
 
 
-class LeaderChanged(Deed, frozen=True, kw_only=True):
+class LeaderChanged(BaseEffect, frozen=True, kw_only=True):
     """Another leader or epoch is known (NO_NODE: none)."""
 
     leader_id: NodeId
     epoch: QuorumEpoch
 
 
-class Leading(Deed, frozen=True, kw_only=True):
+class Leading(BaseEffect, frozen=True, kw_only=True):
     """The node leads and everything up to its epoch's start is committed: the state machine may act."""
 
     epoch: QuorumEpoch
 
 
-class Resigned(Deed, frozen=True, kw_only=True):
+class Resigned(BaseEffect, frozen=True, kw_only=True):
     """The node leads no more: what is not committed will not be by it."""
 
     epoch: QuorumEpoch
 
 
-class Probe(Deed, frozen=True, kw_only=True):
+class Probe(BaseEffect, frozen=True, kw_only=True):
     """A rare state was reached."""
 
     name: str
 
 
-class Note(Deed, frozen=True, kw_only=True):
+class Note(BaseEffect, frozen=True, kw_only=True):
     """Something a person will want to read."""
 
     text: str

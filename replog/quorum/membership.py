@@ -10,7 +10,7 @@ from typing import Final
 from replog.errors import Error
 from replog.quorum.events import Answered
 from replog.quorum.messages import VoterChange, VoterChangeAnswer, VoterChangeRequest
-from replog.quorum.quorum_state import Standing
+from replog.quorum.quorum_state import QuorumState
 from replog.quorum.replication import Replication
 from replog.quorum.roles import Leader, PendingChange
 from replog.quorum.voters import VoterSet, voter_set
@@ -22,13 +22,13 @@ CAUGHT_UP_WITHIN_MS: Final = 3_600_000  # KIP-853: an observer that was at the l
 class Membership:
     """One member's part in changing the voter set; only a leader does anything."""
 
-    def __init__(self, standing: Standing, replication: Replication) -> None:
-        self._standing = standing
+    def __init__(self, state: QuorumState, replication: Replication) -> None:
+        self._state = state
         self._replication = replication
 
     def on_request(self, token: int, request: VoterChangeRequest, now_ms: int) -> None:
         """Begin a change, or say why not."""
-        role = self._standing.role
+        role = self._state.role
         error, words = self._refusal(request)
         if error is not Error.NONE or not isinstance(role, Leader):
             self._answer(token, request, error, words)
@@ -40,37 +40,37 @@ class Membership:
 
     def advance(self, now_ms: int) -> None:
         """Write the change that waits, answer the one that is committed or takes too long."""
-        standing = self._standing
-        role = standing.role
+        state = self._state
+        role = state.role
         if not isinstance(role, Leader) or role.voter_change is None:
             return
         pending = role.voter_change
         if pending.offset is None and self._may_write(role, pending.request, now_ms):
             pending.offset = self._write(role, pending.request)
-        committed = pending.offset is not None and standing.high_watermark > pending.offset
+        committed = pending.offset is not None and state.high_watermark > pending.offset
         if committed or (pending.offset is not None and not pending.request.ack_when_committed):
             role.voter_change = None
             self._answer(pending.token, pending.request, Error.NONE, None)
         elif now_ms >= pending.deadline_ms:
             role.voter_change = None
             self._answer(pending.token, pending.request, Error.REQUEST_TIMED_OUT, "It may still come about.")
-        if not standing.is_voter and self._is_committed():
-            standing.become_resigned(now_ms, "no voter any more")
+        if not state.is_voter and self._is_committed():
+            state.become_resigned(now_ms, "no voter any more")
 
     def _is_committed(self) -> bool:
-        written = self._standing.log.voters
-        return not written or written[-1][0] < self._standing.high_watermark
+        written = self._state.log.voters
+        return not written or written[-1][0] < self._state.high_watermark
 
     def _refusal(self, request: VoterChangeRequest) -> tuple[Error, str | None]:
-        standing, voter = self._standing, request.voter
-        if request.cluster_id not in (None, standing.cluster_id):
+        state, voter = self._state, request.voter
+        if request.cluster_id not in (None, state.cluster_id):
             return Error.INCONSISTENT_CLUSTER_ID, None
-        if not isinstance(standing.role, Leader) or standing.shutting_down:
+        if not isinstance(state.role, Leader) or state.shutting_down:
             return Error.NOT_LEADER_OR_FOLLOWER, None
-        if request.change is VoterChange.UPDATE and request.epoch != standing.epoch:
-            older = request.epoch < standing.epoch
+        if request.change is VoterChange.UPDATE and request.epoch != state.epoch:
+            older = request.epoch < state.epoch
             return (Error.FENCED_LEADER_EPOCH if older else Error.UNKNOWN_LEADER_EPOCH), None
-        member = standing.voters.find(voter.node_id)
+        member = state.voters.find(voter.node_id)
         if request.change is VoterChange.ADD:
             if member is not None:
                 return Error.DUPLICATE_VOTER, f"{voter.node_id} votes already, with directory {member.directory_id}."
@@ -78,10 +78,10 @@ class Membership:
                 return Error.INVALID_REQUEST, "A new voter needs a directory id and a listener."
         elif member is None or not member.names(voter):
             return Error.VOTER_NOT_FOUND, f"No voter {voter.node_id} with directory {voter.directory_id}."
-        if request.change is VoterChange.REMOVE and len(standing.voters.members) == 1:
+        if request.change is VoterChange.REMOVE and len(state.voters.members) == 1:
             return Error.INVALID_REQUEST, "The last voter cannot be removed."
-        under_way = standing.role.voter_change is not None or not self._is_committed()
-        if standing.role.high_watermark is None or (under_way and request.change is not VoterChange.UPDATE):
+        under_way = state.role.voter_change is not None or not self._is_committed()
+        if state.role.high_watermark is None or (under_way and request.change is not VoterChange.UPDATE):
             return Error.REQUEST_TIMED_OUT, "Another change, or the beginning of this epoch, is not committed yet."
         return Error.NONE, None
 
@@ -94,38 +94,38 @@ class Membership:
         return now_ms - progress.last_caught_up_ms < CAUGHT_UP_WITHIN_MS
 
     def _write(self, role: Leader, request: VoterChangeRequest) -> int:
-        standing, voter = self._standing, request.voter
+        state, voter = self._state, request.voter
         if request.change is VoterChange.ADD:
             self._learn(request)
-            members: VoterSet = voter_set([*standing.voters.members, voter])
+            members: VoterSet = voter_set([*state.voters.members, voter])
             role.progress[voter.node_id] = role.observers.pop(voter)
         else:
-            members = voter_set(one for one in standing.voters.members if one.node_id != voter.node_id)
+            members = voter_set(one for one in state.voters.members if one.node_id != voter.node_id)
             progress = role.progress.pop(voter.node_id)
             if progress.last_fetch_ms >= 0:  # it goes on fetching, as an observer, perhaps to be added back
                 role.observers.setdefault(voter, progress)
             role.fetched_voters.pop(voter.node_id, None)
-        offset = standing.append_voters(members.members)
-        standing.note(f"{request.change.value} voter {voter.node_id}: {_shown(members)}")
-        standing.probe(f"quorum_voter_{request.change.value}")
+        offset = state.append_voters(members.members)
+        state.note(f"{request.change.value} voter {voter.node_id}: {_shown(members)}")
+        state.probe(f"quorum_voter_{request.change.value}")
         self._replication.update_leader_high_watermark()  # a smaller majority may hold enough already
         return offset
 
     def _learn(self, request: VoterChangeRequest) -> None:
         if request.endpoint is not None:
-            self._standing.learn_endpoint(request.voter.node_id, request.endpoint)
+            self._state.learn_endpoint(request.voter.node_id, request.endpoint)
 
     def _answer(self, token: int, request: VoterChangeRequest, error: Error, words: str | None) -> None:
-        standing = self._standing
+        state = self._state
         answer = VoterChangeAnswer(
             change=request.change,
             error=error,
             message=words,
-            epoch=standing.epoch,
-            leader_id=standing.leader_id,
-            endpoint=standing.announced_endpoint(standing.leader_id),
+            epoch=state.epoch,
+            leader_id=state.leader_id,
+            endpoint=state.announced_endpoint(state.leader_id),
         )
-        standing.outbox.append(Answered(token=token, answer=answer))
+        state.outbox.append(Answered(token=token, answer=answer))
 
 
 def _shown(voters: VoterSet) -> str:

@@ -1,6 +1,6 @@
 """One member of the metadata quorum, voter or observer: one event in, ordered effects out.
 
-`Quorum` is the door; behind it `quorum_state.py` holds epoch, vote, role and log outline and makes the transitions,
+`Quorum` is the door; behind it `state.py` holds epoch, vote, role and log outline and makes the transitions,
 `election.py` votes, `replication.py` copies. After every event the member makes whatever transition is due and asks
 whatever has to be asked; so nothing depends on an event being delivered at the right moment.
 """
@@ -45,10 +45,10 @@ from replog.quorum.messages import (
     VoterChangeRequest,
     VoteRequest,
 )
-from replog.quorum.quorum_state import Settings, Standing
+from replog.quorum.quorum_state import QuorumState, Settings
 from replog.quorum.replication import Replication
 from replog.quorum.roles import Candidate, Follower, Leader, Progress, Prospective, ResignedLeader, Role, Unattached
-from replog.quorum.state_file import QuorumState
+from replog.quorum.state_file import StoredQuorumState
 from replog.quorum.voters import ReplicaKey, VoterSet
 from replog.types import NO_NODE, NodeId, QuorumEpoch
 
@@ -84,7 +84,7 @@ class Quorum:
         endpoints: Mapping[NodeId, Endpoint],
         settings: Settings,
         log: LogShape,
-        stored: QuorumState | None,
+        stored: StoredQuorumState | None,
         draw: Callable[[int], int],
     ) -> None:
         """Take the member's past.
@@ -95,21 +95,21 @@ class Quorum:
         stored:    what the quorum-state file says, None when it is missing or unreadable.
         draw:      returns a random int from 0 up to below its argument.
         """
-        self._standing = Standing(
+        self._state = QuorumState(
             me=me, cluster_id=cluster_id, voters=voters, endpoints=endpoints, settings=settings, log=log, draw=draw
         )
         self._stored = stored
-        self._election = Election(self._standing)
-        self._replication = Replication(self._standing, self._election)
-        self._membership = Membership(self._standing, self._replication)
+        self._election = Election(self._state)
+        self._replication = Replication(self._state, self._election)
+        self._membership = Membership(self._state, self._replication)
         self._announced: tuple[NodeId, QuorumEpoch] | None = None
 
     # --- the door
 
     def handle(self, event: Event) -> list[Effect]:
         """Advance by one event; return what the world has to do about it, in order."""
-        standing = self._standing
-        standing.peers.expire(event.now_ms)
+        state = self._state
+        state.peers.expire(event.now_ms)
         self._take(event)
         self._election.advance(event.now_ms)
         self._membership.advance(event.now_ms)
@@ -118,7 +118,7 @@ class Quorum:
         self._announce_leader()
         self._election.send_due(event.now_ms)
         self._replication.send_due(event.now_ms)
-        effects, standing.outbox = standing.outbox, []
+        effects, state.outbox = state.outbox, []
         return effects
 
     def _take(self, event: Event) -> None:
@@ -139,19 +139,19 @@ class Quorum:
             case SnapshotTaken():
                 self._replication.on_snapshot_taken(event.snapshot, event.size)
             case SnapshotVoters():
-                self._standing.log.note_voters(event.snapshot.offset, event.voters, event.endpoints)
+                self._state.log.note_voters(event.snapshot.offset, event.voters, event.endpoints)
             case ResignAsked() | ShutDownAsked():
                 self._on_asked_to_go(event, now_ms)
             case Started():
-                self._standing.start(self._stored, now_ms)
+                self._state.start(self._stored, now_ms)
             case _:
                 assert_never(event)
 
     def _on_asked_to_go(self, event: ResignAsked | ShutDownAsked, now_ms: int) -> None:
-        standing = self._standing
-        standing.shutting_down |= isinstance(event, ShutDownAsked)
-        if isinstance(standing.role, Leader):
-            standing.become_resigned(now_ms, "shutting down" if standing.shutting_down else "asked to")
+        state = self._state
+        state.shutting_down |= isinstance(event, ShutDownAsked)
+        if isinstance(state.role, Leader):
+            state.become_resigned(now_ms, "shutting down" if state.shutting_down else "asked to")
 
     def _on_request(self, event: Received, now_ms: int) -> None:
         request = event.request
@@ -173,10 +173,10 @@ class Quorum:
                 assert_never(request)
 
     def _answer(self, token: int, answer: VoteAnswer | BeginQuorumEpochAnswer | EndQuorumEpochAnswer) -> None:
-        self._standing.outbox.append(Answered(token=token, answer=answer))
+        self._state.outbox.append(Answered(token=token, answer=answer))
 
     def _on_answer(self, event: Replied, now_ms: int) -> None:
-        peer = self._standing.peers.finish(event.request_id)
+        peer = self._state.peers.finish(event.request_id)
         if peer is None:
             return  # of an earlier round, or too late
         answer = event.answer
@@ -195,10 +195,10 @@ class Quorum:
                 assert_never(answer)
 
     def _on_unanswered(self, event: Unanswered, now_ms: int) -> None:
-        peer = self._standing.peers.finish(event.request_id)
+        peer = self._state.peers.finish(event.request_id)
         if peer is None:
             return
-        self._standing.peers.failed(peer, now_ms)
+        self._state.peers.failed(peer, now_ms)
         if event.failure is Failure.UNSUPPORTED_VERSION:
             self._election.on_unsupported_version()
 
@@ -206,14 +206,14 @@ class Quorum:
         leader = (self.leader_id, self.epoch)
         if leader != self._announced:
             self._announced = leader
-            self._standing.outbox.append(LeaderChanged(leader_id=leader[0], epoch=leader[1]))
+            self._state.outbox.append(LeaderChanged(leader_id=leader[0], epoch=leader[1]))
 
     # --- questions
 
     @property
     def role(self) -> Role:
         """The present role; to look at, not to change."""
-        return self._standing.role
+        return self._state.role
 
     @property
     def is_leading(self) -> bool:
@@ -223,46 +223,46 @@ class Quorum:
     @property
     def epoch(self) -> QuorumEpoch:
         """The latest epoch this node knows."""
-        return self._standing.epoch
+        return self._state.epoch
 
     @property
     def voted(self) -> ReplicaKey | None:
         """Who got this node's vote in this epoch."""
-        return self._standing.voted
+        return self._state.voted
 
     @property
     def leader_id(self) -> NodeId:
         """Who leads; NO_NODE when unknown, or when it is this node and it has resigned."""
-        return NO_NODE if isinstance(self.role, ResignedLeader) else self._standing.leader_id
+        return NO_NODE if isinstance(self.role, ResignedLeader) else self._state.leader_id
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
         """How this node reaches the leader."""
-        return self._standing.endpoint_of(self.leader_id)
+        return self._state.endpoint_of(self.leader_id)
 
     def endpoint_of(self, node_id: NodeId) -> Endpoint | None:
         """How this node reaches another member, None when nobody has said."""
-        return self._standing.endpoint_of(node_id)
+        return self._state.endpoint_of(node_id)
 
     @property
     def high_watermark(self) -> int:
         """Up to where the log is known to be committed; never goes back."""
-        return self._standing.high_watermark
+        return self._state.high_watermark
 
     @property
     def log(self) -> LogShape:
         """The log's outline; to look at, not to change."""
-        return self._standing.log
+        return self._state.log
 
     @property
     def voters(self) -> VoterSet:
         """The voter set in force."""
-        return self._standing.voters
+        return self._state.voters
 
     @property
     def is_voter(self) -> bool:
         """Whether this node is a member of the quorum."""
-        return self._standing.is_voter
+        return self._state.is_voter
 
     @property
     def has_left(self) -> bool:
@@ -272,7 +272,7 @@ class Quorum:
     @property
     def next_deadline_ms(self) -> int | None:
         """When a `Tick` is due at the latest; None for never."""
-        deadlines = [self._standing.peers.next_deadline_ms, *self._role_deadlines()]
+        deadlines = [self._state.peers.next_deadline_ms, *self._role_deadlines()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _role_deadlines(self) -> list[int]:
@@ -283,7 +283,7 @@ class Quorum:
             case Prospective() | Candidate():
                 return [role.election_deadline_ms]
             case ResignedLeader():
-                return [] if self._standing.shutting_down else [role.election_deadline_ms]
+                return [] if self._state.shutting_down else [role.election_deadline_ms]
             case Follower():
                 return [role.fetch_deadline_ms]
             case Leader():

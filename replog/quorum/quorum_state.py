@@ -18,7 +18,7 @@ from replog.quorum.log_shape import LogShape
 from replog.quorum.messages import BatchSpan, FetchAnswer, Request, VoterChangeAnswer
 from replog.quorum.peers import Peers
 from replog.quorum.roles import Ballot, Candidate, Follower, Leader, Prospective, ResignedLeader, Role, Unattached
-from replog.quorum.state_file import QuorumState
+from replog.quorum.state_file import StoredQuorumState
 from replog.quorum.voters import ReplicaKey, VoterSet, voter_set
 from replog.types import NO_NODE, NodeId, QuorumEpoch
 
@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.fetch_timeout_ms // 2
 
 
-class Standing:
+class QuorumState:
     """What election and replication share."""
 
     def __init__(
@@ -171,7 +171,7 @@ class Standing:
 
     def persist(self) -> None:
         """Queue what must not be forgotten."""
-        state = QuorumState(epoch=self.epoch, leader_id=self.leader_id, voted=self.voted)
+        state = StoredQuorumState(epoch=self.epoch, leader_id=self.leader_id, voted=self.voted)
         self.outbox.append(Persist(state=state))
 
     def send(self, to: NodeId, request: Request, now_ms: int) -> None:
@@ -189,11 +189,11 @@ class Standing:
 
     # --- start and adoption
 
-    def start(self, stored: QuorumState | None, now_ms: int) -> None:
+    def start(self, stored: StoredQuorumState | None, now_ms: int) -> None:
         """Take up where the stored state left off (SPEC 1.3)."""
-        stored = stored or QuorumState()
+        stored = stored or StoredQuorumState()
         if stored.epoch < self.log.last_epoch:
-            stored = QuorumState(epoch=QuorumEpoch(self.log.last_epoch))
+            stored = StoredQuorumState(epoch=QuorumEpoch(self.log.last_epoch))
         self.epoch, self.voted = stored.epoch, stored.voted
         only_voter = self.is_voter and not self.other_voters
         deadline_ms = now_ms if only_voter else self.election_deadline_ms(now_ms)

@@ -19,7 +19,7 @@ FILE_NAME = "quorum-state"
 VERSION = 1
 
 
-class QuorumState(msgspec.Struct, frozen=True, kw_only=True):
+class StoredQuorumState(msgspec.Struct, frozen=True, kw_only=True):
     """What is durable: the epoch, and who leads it and who got this member's vote in it, if known."""
 
     epoch: QuorumEpoch = QuorumEpoch(0)
@@ -27,7 +27,7 @@ class QuorumState(msgspec.Struct, frozen=True, kw_only=True):
     voted: ReplicaKey | None = None
 
 
-def encode(state: QuorumState) -> bytes:
+def encode(state: StoredQuorumState) -> bytes:
     """Return the file's content."""
     voted = state.voted or ReplicaKey(NO_NODE)
     fields = {
@@ -40,7 +40,7 @@ def encode(state: QuorumState) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def decode(content: bytes) -> QuorumState | None:
+def decode(content: bytes) -> StoredQuorumState | None:
     """Return what the file says; None when it cannot be read."""
     try:
         fields = json.loads(content)
@@ -53,7 +53,7 @@ def decode(content: bytes) -> QuorumState | None:
     if epoch < 0:
         return None
     voted = ReplicaKey(NodeId(voted_id), directory_id) if voted_id >= 0 else None
-    return QuorumState(epoch=QuorumEpoch(epoch), leader_id=NodeId(max(leader_id, -1)), voted=voted)
+    return StoredQuorumState(epoch=QuorumEpoch(epoch), leader_id=NodeId(max(leader_id, -1)), voted=voted)
 
 
 def _uuid(text: str) -> UUID:

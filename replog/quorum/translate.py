@@ -4,8 +4,8 @@ Kafka's requests could name many partitions of many topics; the metadata log has
 of all versions; coming in absent ones hold Kafka's defaults, which mean "not given".
 """
 
-from collections.abc import Iterable
-from typing import Any, assert_never
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar, assert_never
 from uuid import UUID
 
 import msgspec
@@ -27,6 +27,33 @@ from replog.wire.records.control import VotersRecord
 PRE_VOTE_VERSION = 2  # of Vote: earlier ones cannot ask without consequences (KIP-996)
 LISTENER = "CONTROLLER"
 MAX_FETCH_BYTES = 8 * 1024 * 1024
+
+Item = TypeVar("Item")
+AnyAnswer = TypeVar("AnyAnswer", bound=messages.Answer)
+
+
+class Address(Protocol):
+    """Where a member listens, in whichever message."""
+
+    @property
+    def host(self) -> str:
+        """Name or address."""
+
+    @property
+    def port(self) -> int:
+        """Port."""
+
+
+class Leader(Protocol):
+    """Who leads, in whichever message."""
+
+    @property
+    def leader_id(self) -> int:
+        """Node, -1 when nobody is known."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """Its epoch."""
 
 
 # --- requests, going out
@@ -138,21 +165,21 @@ def _fetch_snapshot_to_wire(request: messages.FetchSnapshotRequest) -> fetch_sna
 # --- requests, coming in
 
 
-def from_wire(api: Api, version: int, body: Any) -> Request:
+def from_wire(version: int, body: msgspec.Struct) -> Request:
     """Return a peer's request; what it says of other partitions only counts as "not exactly the metadata log"."""
-    match api:
-        case Api.VOTE:
+    match body:
+        case vote.VoteRequest():
             return _vote_from_wire(body)
-        case Api.BEGIN_QUORUM_EPOCH:
+        case begin.BeginQuorumEpochRequest():
             return _begin_from_wire(body)
-        case Api.END_QUORUM_EPOCH:
+        case end.EndQuorumEpochRequest():
             return _end_from_wire(body)
-        case Api.FETCH:
+        case fetch.FetchRequest():
             return _fetch_from_wire(body, version)
-        case Api.FETCH_SNAPSHOT:
+        case fetch_snapshot.FetchSnapshotRequest():
             return _fetch_snapshot_from_wire(body)
         case _:
-            raise AssertionError(f"{api.name} is not for the quorum")
+            raise AssertionError(f"{type(body).__name__} is not for the quorum")
 
 
 def names_metadata(body: fetch.FetchRequest) -> bool:
@@ -161,12 +188,11 @@ def names_metadata(body: fetch.FetchRequest) -> bool:
 
 
 def _vote_from_wire(body: vote.VoteRequest) -> messages.VoteRequest:
-    partition = (
-        _only([(topic.topic_name, topic.partitions) for topic in body.topics]) or vote.VoteRequestPartitionData()
-    )
+    named = [(topic.topic_name, topic.partitions) for topic in body.topics]
+    partition = _first(named) or vote.VoteRequestPartitionData()
     return messages.VoteRequest(
         cluster_id=body.cluster_id,
-        only_metadata=_is_only([(topic.topic_name, topic.partitions) for topic in body.topics], "partition_index"),
+        only_metadata=_is_only(named, lambda one: one.partition_index),
         epoch=partition.replica_epoch,
         candidate=ReplicaKey(NodeId(partition.replica_id), partition.replica_directory_id),
         voter=_key(body.voter_id, partition.voter_directory_id),
@@ -178,10 +204,10 @@ def _vote_from_wire(body: vote.VoteRequest) -> messages.VoteRequest:
 
 def _begin_from_wire(body: begin.BeginQuorumEpochRequest) -> messages.BeginQuorumEpochRequest:
     named = [(topic.topic_name, topic.partitions) for topic in body.topics]
-    partition = _only(named) or begin.BeginQuorumEpochRequestPartitionData()
+    partition = _first(named) or begin.BeginQuorumEpochRequestPartitionData()
     return messages.BeginQuorumEpochRequest(
         cluster_id=body.cluster_id,
-        only_metadata=_is_only(named, "partition_index"),
+        only_metadata=_is_only(named, lambda one: one.partition_index),
         epoch=partition.leader_epoch,
         leader_id=NodeId(partition.leader_id),
         voter=_key(body.voter_id, partition.voter_directory_id),
@@ -191,13 +217,13 @@ def _begin_from_wire(body: begin.BeginQuorumEpochRequest) -> messages.BeginQuoru
 
 def _end_from_wire(body: end.EndQuorumEpochRequest) -> messages.EndQuorumEpochRequest:
     named = [(topic.topic_name, topic.partitions) for topic in body.topics]
-    partition = _only(named) or end.EndQuorumEpochRequestPartitionData()
+    partition = _first(named) or end.EndQuorumEpochRequestPartitionData()
     preferred = [
         ReplicaKey(NodeId(one.candidate_id), one.candidate_directory_id) for one in partition.preferred_candidates
     ]
     return messages.EndQuorumEpochRequest(
         cluster_id=body.cluster_id,
-        only_metadata=_is_only(named, "partition_index"),
+        only_metadata=_is_only(named, lambda one: one.partition_index),
         epoch=partition.leader_epoch,
         leader_id=NodeId(partition.leader_id),
         preferred=tuple(preferred or [ReplicaKey(NodeId(one)) for one in partition.preferred_successors]),
@@ -210,11 +236,11 @@ def _fetch_from_wire(body: fetch.FetchRequest, version: int) -> messages.FetchRe
         (METADATA_TOPIC if topic.topic_id == METADATA_TOPIC_ID else topic.topic, topic.partitions)
         for topic in body.topics
     ]
-    partition = _only(named) or fetch.FetchPartition()
+    partition = _first(named) or fetch.FetchPartition()
     replica_id = body.replica_id if version < 15 else body.replica_state.replica_id
     return messages.FetchRequest(
         cluster_id=body.cluster_id,
-        only_metadata=_is_only(named, "partition"),
+        only_metadata=_is_only(named, lambda one: one.partition),
         replica=ReplicaKey(NodeId(replica_id), partition.replica_directory_id),
         epoch=partition.current_leader_epoch,
         fetch_offset=partition.fetch_offset,
@@ -226,10 +252,10 @@ def _fetch_from_wire(body: fetch.FetchRequest, version: int) -> messages.FetchRe
 
 def _fetch_snapshot_from_wire(body: fetch_snapshot.FetchSnapshotRequest) -> messages.FetchSnapshotRequest:
     named = [(topic.name, topic.partitions) for topic in body.topics]
-    partition = _only(named) or fetch_snapshot.FetchSnapshotRequestPartitionSnapshot()
+    partition = _first(named) or fetch_snapshot.FetchSnapshotRequestPartitionSnapshot()
     return messages.FetchSnapshotRequest(
         cluster_id=body.cluster_id,
-        only_metadata=_is_only(named, "partition"),
+        only_metadata=_is_only(named, lambda one: one.partition),
         replica=ReplicaKey(NodeId(body.replica_id), partition.replica_directory_id),
         epoch=partition.current_leader_epoch,
         snapshot=OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
@@ -238,15 +264,15 @@ def _fetch_snapshot_from_wire(body: fetch_snapshot.FetchSnapshotRequest) -> mess
     )
 
 
-def _only(named: list[tuple[str, list[Any]]]) -> Any:
+def _first(named: list[tuple[str, list[Item]]]) -> Item | None:
     """Return the first partition named, None when there is none."""
     return next((partition for _, partitions in named for partition in partitions), None)
 
 
-def _is_only(named: list[tuple[str, list[Any]]], index_field: str) -> bool:
+def _is_only(named: list[tuple[str, list[Item]]], index: Callable[[Item], int]) -> bool:
     if len(named) != 1 or named[0][0] != METADATA_TOPIC or len(named[0][1]) != 1:
         return False
-    return bool(getattr(named[0][1][0], index_field) == 0)
+    return index(named[0][1][0]) == 0
 
 
 def _key(node_id: int, directory_id: UUID) -> ReplicaKey | None:
@@ -257,7 +283,7 @@ def _given(endpoint: Endpoint | None) -> list[Endpoint]:
     return [] if endpoint is None else [endpoint]
 
 
-def _first_endpoint(endpoints: Iterable[Any]) -> Endpoint | None:
+def _first_endpoint(endpoints: Iterable[Address]) -> Endpoint | None:
     return next((Endpoint(one.host, one.port) for one in endpoints), None)
 
 
@@ -372,47 +398,59 @@ def _fetch_snapshot_answer_to_wire(
 # --- answers, coming in
 
 
-def answer_from_wire(api: Api, body: Any) -> Reply | None:
+def answer_from_wire(body: object) -> Reply | None:
     """Return a peer's answer; None when it says nothing of the metadata log.
 
     Raises `CorruptBatch` or `MalformedMessage` on damaged records.
     """
-    topics = body.responses if api is Api.FETCH else body.topics
-    partition = next((partition for topic in topics for partition in topic.partitions), None)
-    if partition is None and body.error_code is Error.NONE:
-        return None
-    common: dict[str, Any] = {"top_error": body.error_code}
-    if partition is not None:
-        common |= {"error": partition.error_code, "endpoint": _first_endpoint(body.node_endpoints)}
-    return _ANSWERS[api](common, partition)
+    match body:
+        case vote.VoteResponse():
+            return _vote_answer(body)
+        case begin.BeginQuorumEpochResponse():
+            return _begin_answer(body)
+        case end.EndQuorumEpochResponse():
+            return _end_answer(body)
+        case fetch.FetchResponse():
+            return _fetch_answer(body)
+        case fetch_snapshot.FetchSnapshotResponse():
+            return _fetch_snapshot_answer(body)
+        case _:
+            raise AssertionError(f"{type(body).__name__} is not of the quorum")
 
 
-def _vote_answer(common: dict[str, Any], partition: vote.VoteResponsePartitionData | None) -> Reply:
-    return messages.VoteAnswer(**common, **_leader(partition), granted=partition is not None and partition.vote_granted)
-
-
-def _begin_answer(common: dict[str, Any], partition: Any) -> Reply:
-    return messages.BeginQuorumEpochAnswer(**common, **_leader(partition))
-
-
-def _end_answer(common: dict[str, Any], partition: Any) -> Reply:
-    return messages.EndQuorumEpochAnswer(**common, **_leader(partition))
-
-
-def _leader(partition: Any) -> dict[str, Any]:
+def _vote_answer(body: vote.VoteResponse) -> Reply | None:
+    partition = _first([(topic.topic_name, topic.partitions) for topic in body.topics])
     if partition is None:
-        return {}
-    return {"epoch": partition.leader_epoch, "leader_id": NodeId(partition.leader_id)}
+        return _failed(messages.VoteAnswer(), body.error_code)
+    answer = messages.VoteAnswer(top_error=body.error_code, error=partition.error_code, granted=partition.vote_granted)
+    return _with_leader(answer, partition, body.node_endpoints)
 
 
-def _fetch_answer(common: dict[str, Any], partition: fetch.PartitionData | None) -> Reply:
+def _begin_answer(body: begin.BeginQuorumEpochResponse) -> Reply | None:
+    partition = _first([(topic.topic_name, topic.partitions) for topic in body.topics])
     if partition is None:
-        return messages.FetchAnswer(**common)
+        return _failed(messages.BeginQuorumEpochAnswer(), body.error_code)
+    answer = messages.BeginQuorumEpochAnswer(top_error=body.error_code, error=partition.error_code)
+    return _with_leader(answer, partition, body.node_endpoints)
+
+
+def _end_answer(body: end.EndQuorumEpochResponse) -> Reply | None:
+    partition = _first([(topic.topic_name, topic.partitions) for topic in body.topics])
+    if partition is None:
+        return _failed(messages.EndQuorumEpochAnswer(), body.error_code)
+    answer = messages.EndQuorumEpochAnswer(top_error=body.error_code, error=partition.error_code)
+    return _with_leader(answer, partition, body.node_endpoints)
+
+
+def _fetch_answer(body: fetch.FetchResponse) -> Reply | None:
+    partition = _first([(topic.topic, topic.partitions) for topic in body.responses])
+    if partition is None:
+        return _failed(messages.FetchAnswer(), body.error_code)
     diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
     content = partition.records or b""
-    return messages.FetchAnswer(
-        **common,
-        **_leader(partition.current_leader),
+    answer = messages.FetchAnswer(
+        top_error=body.error_code,
+        error=partition.error_code,
         high_watermark=partition.high_watermark,
         log_start_offset=partition.log_start_offset,
         diverging=OffsetAndEpoch(diverging.end_offset, diverging.epoch) if diverging.epoch >= 0 else None,
@@ -420,31 +458,34 @@ def _fetch_answer(common: dict[str, Any], partition: fetch.PartitionData | None)
         records=content,
         batches=spans(content),
     )
+    return _with_leader(answer, partition.current_leader, body.node_endpoints)
 
 
-def _fetch_snapshot_answer(
-    common: dict[str, Any], partition: fetch_snapshot.FetchSnapshotResponsePartitionSnapshot | None
-) -> Reply:
+def _fetch_snapshot_answer(body: fetch_snapshot.FetchSnapshotResponse) -> Reply | None:
+    partition = _first([(topic.name, topic.partitions) for topic in body.topics])
     if partition is None:
-        return messages.FetchSnapshotAnswer(**common)
-    return messages.FetchSnapshotAnswer(
-        **common,
-        **_leader(partition.current_leader),
+        return _failed(messages.FetchSnapshotAnswer(), body.error_code)
+    content = partition.unaligned_records or b""
+    answer = messages.FetchSnapshotAnswer(
+        top_error=body.error_code,
+        error=partition.error_code,
         snapshot=OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
         size=partition.size,
         position=partition.position,
-        length=len(partition.unaligned_records),
-        content=partition.unaligned_records,
+        length=len(content),
+        content=content,
     )
+    return _with_leader(answer, partition.current_leader, body.node_endpoints)
 
 
-_ANSWERS = {
-    Api.VOTE: _vote_answer,
-    Api.BEGIN_QUORUM_EPOCH: _begin_answer,
-    Api.END_QUORUM_EPOCH: _end_answer,
-    Api.FETCH: _fetch_answer,
-    Api.FETCH_SNAPSHOT: _fetch_snapshot_answer,
-}
+def _failed(answer: AnyAnswer, error: Error) -> AnyAnswer | None:
+    return None if error is Error.NONE else msgspec.structs.replace(answer, top_error=error)
+
+
+def _with_leader(answer: AnyAnswer, leader: Leader, endpoints: Iterable[Address]) -> AnyAnswer:
+    return msgspec.structs.replace(
+        answer, epoch=leader.leader_epoch, leader_id=NodeId(leader.leader_id), endpoint=_first_endpoint(endpoints)
+    )
 
 
 # --- batches

@@ -1,6 +1,6 @@
 """Between Kafka's AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter and the flat messages of `messages.py`; pure."""
 
-from typing import Any, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -15,10 +15,11 @@ from replog.wire.messages import update_raft_voter as update
 
 REMOVAL_TIMEOUT_MS = 30_000  # RemoveRaftVoter and UpdateRaftVoter have none of their own
 
+ChangeRequest = add.AddRaftVoterRequest | remove.RemoveRaftVoterRequest | update.UpdateRaftVoterRequest
 
-def change_from_wire(body: Any) -> VoterChangeRequest:
+
+def change_from_wire(body: ChangeRequest) -> VoterChangeRequest:
     """Return what a request asks for."""
-    assert isinstance(body, add.AddRaftVoterRequest | remove.RemoveRaftVoterRequest | update.UpdateRaftVoterRequest)
     kind = {add.REQUEST: VoterChange.ADD, remove.REQUEST: VoterChange.REMOVE, update.REQUEST: VoterChange.UPDATE}
     listeners = getattr(body, "listeners", [])
     return VoterChangeRequest(
@@ -32,7 +33,7 @@ def change_from_wire(body: Any) -> VoterChangeRequest:
     )
 
 
-def voter_change_refused(body: Any, error: Error, words: str) -> msgspec.Struct:
+def voter_change_refused(body: ChangeRequest, error: Error, words: str) -> msgspec.Struct:
     """Return the answer of a node that does not let the quorum decide on the request."""
     answer = VoterChangeAnswer(
         change=change_from_wire(body).change, error=error, message=words, epoch=-1, leader_id=NO_NODE, endpoint=None

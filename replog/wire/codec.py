@@ -64,7 +64,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, body: msgspec.Struct) -> bytes:
     """Return a whole frame, length included."""
-    parts: list[Any] = [b"", _header_end(api, version, client_id)]
+    parts: list[Buffer] = [b"", _header_end(api, version, client_id)]
     encoder_for(type(body), version)(body, parts.append)
     length = REQUEST_START.size + sum(map(len, parts))
     parts[0] = REQUEST_FRAME_START.pack(length, api, version, correlation_id)
@@ -73,7 +73,7 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
 
 def encode_response(api: Api, version: int, correlation_id: int, body: msgspec.Struct) -> bytes:
     """Return a whole frame, length included."""
-    parts: list[Any] = [b"", NO_TAGS if _response_has_tags(api, version) else b""]
+    parts: list[Buffer] = [b"", NO_TAGS if _response_has_tags(api, version) else b""]
     encoder_for(type(body), version)(body, parts.append)
     parts[0] = RESPONSE_FRAME_START.pack(LENGTH.size + sum(map(len, parts)), correlation_id)
     return b"".join(parts)
@@ -129,7 +129,7 @@ def decode_answer(api: Api, version: int, frame: Buffer) -> Any:
 
 def encode_struct(body: msgspec.Struct, version: int) -> bytes:
     """Return a bare record's bytes in one of its versions."""
-    parts: list[Any] = []
+    parts: list[Buffer] = []
     encoder_for(type(body), version)(body, parts.append)
     return b"".join(parts)
 

@@ -13,7 +13,7 @@ of items that the message may still have.
 import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 import msgspec
@@ -141,7 +141,7 @@ def _refuse(what: str) -> None:
 
 
 CONVERSIONS: Final = {"uuid": "uuid({})", "error": "errors[{}]"}
-RUNTIME: Final[dict[str, Any]] = {
+RUNTIME: Final[dict[str, object]] = {
     "uv": _unsigned_varint,
     "string_length": _string_length,
     "uuid": _uuid,
@@ -163,7 +163,7 @@ class DecoderSource:
         self.version = version
         self.flexible = flexible
         self.lines = ["def decode(b, p, end, left):"]
-        self.names: dict[str, Any] = dict(RUNTIME)
+        self.names: dict[str, object] = dict(RUNTIME)
         self.run: list[tuple[str, str]] = []  # (wire type, variable) of fixed-size fields in a row
 
     def compile(self) -> Decode:
@@ -179,10 +179,9 @@ class DecoderSource:
         arguments = ", ".join(f"{field.name}=f_{field.name}" for field in fields)
         self._line("    ", f"return {made}({arguments}), p")
         exec(compile("\n".join(self.lines), f"<decode {self.of.__name__} v{self.version}>", "exec"), self.names)  # noqa: S102
-        decode: Decode = self.names["decode"]
-        return decode
+        return cast(Decode, self.names["decode"])
 
-    def _name(self, stem: str, value: Any) -> str:
+    def _name(self, stem: str, value: object) -> str:
         name = f"{stem}{len(self.names)}"
         self.names[name] = value
         return name

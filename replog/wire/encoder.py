@@ -9,13 +9,14 @@ A generated function takes a message and the list's `append`; big parts (records
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Final, cast
 
 import msgspec
 
+from replog.ports import Buffer
 from replog.wire.layout import Field, fields_of, layout_of
 
-Append = Callable[[Any], None]
+Append = Callable[[Buffer], None]
 Encode = Callable[[msgspec.Struct, Append], None]
 
 FIXED: Final = {
@@ -78,7 +79,7 @@ class EncoderSource:
         self.version = version
         self.flexible = flexible
         self.lines = ["def encode(m, append):"]
-        self.names: dict[str, Any] = {
+        self.names: dict[str, object] = {
             "uv": unsigned_varint,
             "small": SMALL_VARINTS,
             "pack": struct.pack,
@@ -98,10 +99,9 @@ class EncoderSource:
         if len(self.lines) == 1:
             self.lines.append("    pass")
         exec(compile("\n".join(self.lines), f"<encode {self.of.__name__} v{self.version}>", "exec"), self.names)  # noqa: S102
-        encode: Encode = self.names["encode"]
-        return encode
+        return cast(Encode, self.names["encode"])
 
-    def _name(self, stem: str, value: Any) -> str:
+    def _name(self, stem: str, value: object) -> str:
         name = f"{stem}{len(self.names)}"
         self.names[name] = value
         return name

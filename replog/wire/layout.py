@@ -10,7 +10,7 @@ makes an array.
 """
 
 import types
-from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -76,7 +76,7 @@ class Field(NamedTuple):
     is_array: bool
     nullable: bool
     tag: int  # -1: not a tagged field
-    default: Any
+    default: object
     struct: type[msgspec.Struct] | None
 
 
@@ -98,14 +98,14 @@ def layout_of(struct: type[msgspec.Struct]) -> Layout:
     return layout
 
 
-def _wire(hint: Any) -> Wire:
+def _wire(hint: object) -> Wire:
     assert get_origin(hint) is Annotated, hint
     wire = get_args(hint)[1]
     assert isinstance(wire, Wire), hint
     return wire
 
 
-def _field(member: msgspec.structs.FieldInfo, hint: Any, version: int) -> Field:
+def _field(member: msgspec.structs.FieldInfo, hint: object, version: int) -> Field:
     wire = _wire(hint)
     kind = wire.kind.removeprefix("[]")
     return Field(
@@ -119,14 +119,14 @@ def _field(member: msgspec.structs.FieldInfo, hint: Any, version: int) -> Field:
     )
 
 
-def _default(member: msgspec.structs.FieldInfo) -> Any:
+def _default(member: msgspec.structs.FieldInfo) -> object:
     if member.default is not msgspec.NODEFAULT:
         return member.default
     assert member.default_factory is not msgspec.NODEFAULT, member.name
     return member.default_factory()
 
 
-def _struct_in(annotation: Any) -> type[msgspec.Struct]:
+def _struct_in(annotation: object) -> type[msgspec.Struct]:
     """Return the struct class inside `X`, `X | None`, `list[X]` or `list[X] | None`."""
     if get_origin(annotation) in (types.UnionType, Union):
         annotation = next(part for part in get_args(annotation) if part is not types.NoneType)

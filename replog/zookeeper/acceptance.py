@@ -10,8 +10,8 @@ from replog.errors import Error
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch
 
 
-class Standing(NamedTuple):
-    """What a broker compares control requests with."""
+class KnownEpochs(NamedTuple):
+    """What a broker compares control requests with: its own epoch, and the latest controller's."""
 
     broker_epoch: BrokerEpoch
     controller_epoch: int
@@ -22,10 +22,10 @@ def is_former_life(broker_epoch: int, registered: int) -> bool:
     return broker_epoch != NO_BROKER_EPOCH and broker_epoch < registered
 
 
-def accept_control(standing: Standing, broker_epoch: int, controller_epoch: int) -> tuple[Error, Standing]:
-    """Return whether the request counts, and what is known afterwards (SPEC 3.12.2, 3.12.3)."""
-    if is_former_life(broker_epoch, standing.broker_epoch):
-        return Error.STALE_BROKER_EPOCH, standing
-    if controller_epoch < standing.controller_epoch:
-        return Error.STALE_CONTROLLER_EPOCH, standing
-    return Error.NONE, Standing(standing.broker_epoch, controller_epoch)
+def control_error(known: KnownEpochs, broker_epoch: int, controller_epoch: int) -> Error:
+    """Return NONE where the request counts, or why it does not (SPEC 3.12.2, 3.12.3)."""
+    if is_former_life(broker_epoch, known.broker_epoch):
+        return Error.STALE_BROKER_EPOCH
+    if controller_epoch < known.controller_epoch:
+        return Error.STALE_CONTROLLER_EPOCH
+    return Error.NONE

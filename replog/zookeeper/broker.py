@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from replog.broker.identity import BrokerIdentity
 from replog.broker.isr import PartitionState
 from replog.broker.metadata import BrokerMetadata
 from replog.controller.events import Probe
@@ -35,7 +36,7 @@ from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
 from replog.zookeeper import acceptance
-from replog.zookeeper.acceptance import Standing
+from replog.zookeeper.acceptance import KnownEpochs
 from replog.zookeeper.requests import DELETED, FULL, NO_EPOCH
 
 LISTENER: Final = "PLAINTEXT"
@@ -85,6 +86,7 @@ class ControlledBroker:
     def __init__(
         self,
         metadata: BrokerMetadata,
+        identity: BrokerIdentity,
         hosted: Callable[[TopicPartition], PartitionState | None],
         hosted_id: Callable[[TopicPartition], UUID | None] = lambda _: None,
     ) -> None:
@@ -95,32 +97,38 @@ class ControlledBroker:
         self.topic_ids: dict[str, UUID] = {}
         self.metadata = metadata
         self.node_id = metadata.node_id
-        self.standing = Standing(NO_BROKER_EPOCH, -1)
+        self.identity = identity
+        self.controller_epoch = -1
         self.controller_id: NodeId = NodeId(-1)
         self.has_metadata = False
         self._complete = NO_BROKER_EPOCH  # the latest life of which all that it hosts has been named
         self._complete_reign = -1  # the latest controller epoch in which it has been
-        self._told_all = Standing(NO_BROKER_EPOCH, -1)  # the latest life and reign that were told all metadata
+        self._told_all = KnownEpochs(NO_BROKER_EPOCH, -1)  # the latest life and reign that were told all metadata
         self._hosted = hosted
         self._hosted_id = hosted_id
 
     @property
     def is_complete(self) -> bool:
         """Tell whether all that this life hosts has been named."""
-        return self.standing.broker_epoch != NO_BROKER_EPOCH and self._complete >= self.standing.broker_epoch
+        return self.identity.is_registered and self._complete >= self.identity.broker_epoch
+
+    @property
+    def known_epochs(self) -> KnownEpochs:
+        """What control requests are compared with."""
+        return KnownEpochs(self.identity.broker_epoch, self.controller_epoch)
 
     def registered(self, broker_epoch: BrokerEpoch) -> None:
         """Begin a life in ZooKeeper, the first or a later one of this process."""
-        self.standing = Standing(broker_epoch, self.standing.controller_epoch)
+        self.identity.broker_epoch = broker_epoch
         self.topic_ids.clear()  # topics may have been deleted since the last life
 
     def handle(self, request: ControlRequestBody) -> list[Effect]:
         """Take one control request; return what has to be done about it, in order."""
-        error, standing = acceptance.accept_control(self.standing, request.broker_epoch, request.controller_epoch)
+        error = acceptance.control_error(self.known_epochs, request.broker_epoch, request.controller_epoch)
         if error is not Error.NONE:
             refusal = [Probe("stale_broker_epoch_refused")] if error is Error.STALE_BROKER_EPOCH else []
             return [*refusal, Answer(_refusal(request, error))]
-        self.standing = standing
+        self.controller_epoch = request.controller_epoch
         self.controller_id = NodeId(request.controller_id)
         match request:
             case li.LeaderAndIsrRequest():
@@ -246,7 +254,7 @@ class ControlledBroker:
     def _tells_all(self, request: um.UpdateMetadataRequest) -> bool:
         """Tell whether this is the first of a life or a reign: what it does not name was deleted while nobody told us."""
         told = self._told_all
-        self._told_all = Standing(
+        self._told_all = KnownEpochs(
             max(told.broker_epoch, BrokerEpoch(request.broker_epoch)),
             max(told.controller_epoch, request.controller_epoch),
         )

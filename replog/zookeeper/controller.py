@@ -9,7 +9,7 @@ started: so it is told everything its new life hosts, and is nobody's choice in 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 from uuid import UUID
 
 import msgspec
@@ -24,18 +24,13 @@ from replog.metadata import records as r
 from replog.metadata.image import Image
 from replog.metadata.state import TOPIC_RESOURCE, Broker, BrokerEndpoint, Partition
 from replog.types import NO_NODE, NodeId, TopicIdPartition, TopicPartition
+from replog.wire import exchanges
+from replog.wire.exchanges import Exchange, Q, R
 from replog.wire.messages import (
-    allocate_producer_ids,
-    alter_configs,
     alter_partition,
-    alter_partition_reassignments,
     controlled_shutdown,
     create_partitions,
-    create_topics,
     delete_topics,
-    elect_leaders,
-    incremental_alter_configs,
-    list_partition_reassignments,
     stop_replica,
 )
 from replog.wire.translate import current_alter_partition
@@ -573,7 +568,7 @@ class ZooKeeperController:
             for index, partition in sorted(topic.partitions.items())
         ]
 
-    def _named(self, keys: Any) -> list[Named]:
+    def _named(self, keys: Iterable[TopicIdPartition]) -> list[Named]:
         found = []
         for key in keys:
             topic = self.image.topics[key.topic_id]
@@ -588,8 +583,10 @@ class ZooKeeperController:
 class ControllerTurn(ZooKeeperTurn):
     """An event's work with the topics it began to delete."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(
+        self, policy: Policy, *, now_ms: int, controller_epoch: int, protocol: ProtocolVersion, znodes: Znodes
+    ) -> None:
+        super().__init__(policy, now_ms=now_ms, controller_epoch=controller_epoch, protocol=protocol, znodes=znodes)
         self.deleted: list[str] = []
 
     @property
@@ -705,20 +702,40 @@ def _shutdown_answer(error: Error, left: Sequence[Named] = ()) -> controlled_shu
     )
 
 
-_Handler = Callable[[ZooKeeperController, ControllerTurn, Any], msgspec.Struct]
+_Handler = Callable[[ZooKeeperController, ControllerTurn, msgspec.Struct], msgspec.Struct]
+
+
+def _decides(
+    exchange: Exchange[Q, R], handler: Callable[[ZooKeeperController, ControllerTurn, Q], R]
+) -> dict[type[msgspec.Struct], _Handler]:
+    return {exchange.request: cast(_Handler, handler)}
+
 
 _HANDLERS: Final[dict[type[msgspec.Struct], _Handler]] = {
-    controlled_shutdown.REQUEST: lambda *_: _shutdown_answer(Error.NONE),  # decided by `_on_request` itself
-    alter_partition.REQUEST: lambda self, turn, body: self._on_alter_partition(turn, body),
-    delete_topics.REQUEST: lambda self, turn, body: self._on_delete_topics(turn, body),
-    allocate_producer_ids.REQUEST: lambda _, turn, body: broker_requests.on_allocate_producer_ids(turn, body),
-    create_topics.REQUEST: lambda self, turn, body: admin.on_create_topics(
-        turn, body, self._new_topic_id, self._random
+    **_decides(
+        exchanges.CONTROLLED_SHUTDOWN, lambda _, __, ___: _shutdown_answer(Error.NONE)
+    ),  # decided by `_on_request` itself
+    **_decides(exchanges.ALTER_PARTITION, lambda self, turn, body: self._on_alter_partition(turn, body)),
+    **_decides(exchanges.DELETE_TOPICS, lambda self, turn, body: self._on_delete_topics(turn, body)),
+    **_decides(
+        exchanges.ALLOCATE_PRODUCER_IDS, lambda _, turn, body: broker_requests.on_allocate_producer_ids(turn, body)
     ),
-    create_partitions.REQUEST: lambda self, turn, body: self._on_create_partitions(turn, body),
-    elect_leaders.REQUEST: lambda _, turn, body: admin.on_elect_leaders(turn, body),
-    alter_partition_reassignments.REQUEST: lambda _, turn, body: admin.on_alter_partition_reassignments(turn, body),
-    list_partition_reassignments.REQUEST: lambda _, turn, body: admin.on_list_partition_reassignments(turn, body),
-    alter_configs.REQUEST: lambda _, turn, body: config_requests.on_alter_configs(turn, body),
-    incremental_alter_configs.REQUEST: lambda _, turn, body: config_requests.on_incremental_alter_configs(turn, body),
+    **_decides(
+        exchanges.CREATE_TOPICS,
+        lambda self, turn, body: admin.on_create_topics(turn, body, self._new_topic_id, self._random),
+    ),
+    **_decides(exchanges.CREATE_PARTITIONS, lambda self, turn, body: self._on_create_partitions(turn, body)),
+    **_decides(exchanges.ELECT_LEADERS, lambda _, turn, body: admin.on_elect_leaders(turn, body)),
+    **_decides(
+        exchanges.ALTER_PARTITION_REASSIGNMENTS,
+        lambda _, turn, body: admin.on_alter_partition_reassignments(turn, body),
+    ),
+    **_decides(
+        exchanges.LIST_PARTITION_REASSIGNMENTS, lambda _, turn, body: admin.on_list_partition_reassignments(turn, body)
+    ),
+    **_decides(exchanges.ALTER_CONFIGS, lambda _, turn, body: config_requests.on_alter_configs(turn, body)),
+    **_decides(
+        exchanges.INCREMENTAL_ALTER_CONFIGS,
+        lambda _, turn, body: config_requests.on_incremental_alter_configs(turn, body),
+    ),
 }

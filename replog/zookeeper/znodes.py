@@ -8,7 +8,7 @@ that no setting has make a znode damaged: guessing would lose data.
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -75,7 +75,7 @@ class BrokerZnode(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: list[str] = []
     rack: str | None = None
     listener_security_protocol_map: dict[str, str] = {}
-    features: dict[str, Any] = {}
+    features: dict[str, object] = {}
     incarnation: str = ""
 
 

@@ -111,7 +111,7 @@ def format_directory(config: NodeConfig) -> None:
 
 
 def _alive(broker: Broker) -> list[int]:
-    return [node for node, view in broker.metadata.brokers.items() if not view.fenced]
+    return [node for node, view in broker.plane.metadata.brokers.items() if not view.fenced]
 
 
 async def in_thread(call: Callable[..., T], *arguments: Any) -> T:

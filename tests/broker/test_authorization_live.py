@@ -9,10 +9,10 @@ from replog.config import Endpoint
 from replog.controller.authorization import CLUSTER, FREE, WHERE_ANSWERED, Operation, Resource, topic
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
-from replog.node.api.forwarding import errors_in
 from replog.node.broker import Broker
 from replog.node.net.broker_links import OwnRequest
 from replog.wire.apis import BROKER_APIS, FEATURE_OF, ZOOKEEPER_BROKER_APIS, Api, api_of, known_versions
+from replog.wire.error_codes import errors_in
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import fetch as fe
 from replog.wire.messages import list_groups as ls
@@ -85,7 +85,7 @@ def staged(folder: Path, play: Any) -> None:
             stage = Stage(broker, connection)
             topics = [ct.CreatableTopic(name=n, num_partitions=1, replication_factor=1) for n in (THEIRS, OTHERS)]
             await stage.ask(ct.CreateTopicsRequest(topics=topics, timeout_ms=10_000))
-            await until(lambda: len(list(broker.replicas)) == len(topics))
+            await until(lambda: len(list(broker.plane.replicas)) == len(topics))
             try:
                 await play(stage)
             finally:
@@ -100,7 +100,7 @@ def test_a_broker_refuses_everything_it_is_told_to(tmp_path: Path) -> None:
     errors: dict[str, list[Error]] = {}
 
     async def play(stage: Stage) -> None:
-        stage.broker.gate.use(nobody)
+        stage.broker.plane.authorizer.use(nobody)
         for name, row in asked.items():
             answer = await stage.ask(row.body, VERSIONS.get(name))
             errors[name] = [error for error in errors_in(answer) if error]
@@ -115,7 +115,7 @@ def test_a_broker_refuses_everything_it_is_told_to(tmp_path: Path) -> None:
 def test_what_is_allowed_is_done_and_the_rest_refused(tmp_path: Path) -> None:
     async def play(stage: Stage) -> None:
         await stage.ask(produced(THEIRS, OTHERS), 9)
-        stage.broker.gate.use(lambda _, operation, resource: resource == topic(THEIRS))
+        stage.broker.plane.authorizer.use(lambda _, operation, resource: resource == topic(THEIRS))
 
         written = await stage.ask(produced(THEIRS, OTHERS), 9)
         fetched = await stage.ask(wanted(THEIRS, OTHERS), 12)
@@ -137,7 +137,7 @@ def test_a_fetch_session_does_not_outlive_what_is_allowed(tmp_path: Path) -> Non
     async def play(stage: Stage) -> None:
         await stage.ask(produced(THEIRS, OTHERS), 9)
         first = await stage.ask(wanted(THEIRS, OTHERS, session_epoch=0), 12)
-        stage.broker.gate.use(lambda _, operation, resource: resource == topic(THEIRS))
+        stage.broker.plane.authorizer.use(lambda _, operation, resource: resource == topic(THEIRS))
         await stage.ask(produced(THEIRS), 9)
 
         session = {"session_id": first.session_id, "session_epoch": 1, "max_wait_ms": 5000, "min_bytes": 1}
@@ -153,12 +153,12 @@ def test_what_nobody_hears_of_ends_the_connection(tmp_path: Path) -> None:
     """acks=0 has no answer: what is allowed is appended, then the connection goes."""
 
     async def play(stage: Stage) -> None:
-        stage.broker.gate.use(lambda _, operation, resource: resource == topic(THEIRS))
+        stage.broker.plane.authorizer.use(lambda _, operation, resource: resource == topic(THEIRS))
 
         await stage.ask(produced(THEIRS, OTHERS, acks=0), 9)
         await until(lambda: not stage.connection.is_open)
 
-        ends = {replica.name.topic: replica.partition.log.log_end_offset for replica in stage.broker.replicas}
+        ends = {replica.name.topic: replica.partition.log.log_end_offset for replica in stage.broker.plane.replicas}
         assert ends == {THEIRS: 1, OTHERS: 0}
 
     staged(tmp_path, play)
@@ -182,16 +182,16 @@ def test_in_zookeeper_mode_too() -> None:
     async def scenario(cluster: Any) -> None:
         for node in (1, 2):  # one of them at least is not the controller
             shell = cluster.nodes[node].shell
-            shell.gate.use(refuse)
+            shell.plane.authorizer.use(refuse)
             for name, row in TABLE.items():
                 if name == BY_ID or api_of(row.body) not in ZOOKEEPER_BROKER_APIS.keys() - {Api.FETCH}:
                     continue
                 request = question(name)
-                shell.server.handler(request)
+                shell.plane.server.handler(request)
                 async with asyncio.timeout(5):
                     answer = await request.answer
                 errors[name] = [error for error in errors_in(answer) if error]
-            shell.gate.use(lambda *_: True)
+            shell.plane.authorizer.use(lambda *_: True)
 
     Trial("authorization", ClusterSpec(mode="zookeeper", controllers=1)).run(scenario)
 

@@ -66,7 +66,7 @@ def read(bootstrap, topic, count):
 
 
 def replicas(cluster, topic):
-    return [cluster.nodes[node].replicas.by_topic[topic][0] for node in (1, 2)]
+    return [cluster.nodes[node].plane.replicas.by_topic[topic][0] for node in (1, 2)]
 
 
 async def until(condition):

@@ -61,7 +61,7 @@ SEVERAL = {"log.dirs": "/data/a,/data/b,/data/c"}
 def directories(cluster, node):
     """The directory of each of a broker's replicas, by partition, as it says itself."""
     found = {}
-    for name, stored in cluster.nodes[node].shell.directories.logs.items():
+    for name, stored in cluster.nodes[node].shell.plane.directories.logs.items():
         if name.topic == TOPIC:
             found[name.partition] = stored.directory
     return found
@@ -90,7 +90,7 @@ def test_a_directory_that_fails_does_not_take_the_others(number, path):
             assert (victim in state.isr) == (partition not in lost)
             assert state.leader != -1
         assert [leader(cluster, p) for p in lost].count(victim) == 0
-        replicas = cluster.nodes[victim].shell.replicas
+        replicas = cluster.nodes[victim].shell.plane.replicas
         topic_id = replicas.metadata.image.topics_by_name[TOPIC].topic_id
         assert {replicas.missing_error(TOPIC, topic_id, p) for p in lost} == {Error.KAFKA_STORAGE_ERROR}
 
@@ -120,8 +120,8 @@ def test_topics_go_on_being_created_where_it_works_and_a_new_disk_is_filled():
         disk.break_below("/data/b", errno.EIO)
         await cluster.clients.admin("maker").create_topic("more", partitions=6, replication_factor=3, timeout_ms=20_000)
         await asyncio.sleep(3)
-        assert "/data/b" in shell.directories.offline
-        more = {name: stored.directory for name, stored in shell.directories.logs.items() if name.topic == "more"}
+        assert "/data/b" in shell.plane.directories.offline
+        more = {name: stored.directory for name, stored in shell.plane.directories.logs.items() if name.topic == "more"}
         assert len(more) == 6
         assert sorted(more.values()) == ["/data/a"] * 3 + ["/data/c"] * 3
 
@@ -132,7 +132,7 @@ def test_topics_go_on_being_created_where_it_works_and_a_new_disk_is_filled():
         format_directories(disk, cluster.nodes[1].config, lambda: UUID(int=77), ignore_formatted=True)
         await cluster.start(1)
         await settled(cluster)
-        assert cluster.nodes[1].shell.directories.ids["/data/b"] == UUID(int=77)
+        assert cluster.nodes[1].shell.plane.directories.ids["/data/b"] == UUID(int=77)
 
     trial = Trial(11, ClusterSpec(min_insync_replicas=2, settings=SEVERAL)).run(scenario)
 

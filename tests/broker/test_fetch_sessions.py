@@ -20,6 +20,7 @@ from replog.broker.isr import Advance, BrokerView, Contact, LeaderState, Partiti
 from replog.errors import Error
 from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch, TopicPartition
 from replog.wire.messages.fetch import FetchPartition
+from tests.identities import an_identity
 
 TOPIC = UUID(int=7)
 CONSUMER, REPLICA = NodeId(-1), NodeId(2)
@@ -247,7 +248,7 @@ def leader(lag_ms_max: int = 1000) -> LeaderState:
     )
     return LeaderState(
         state=state,
-        broker_epoch=BrokerEpoch(1),
+        identity=an_identity(1),
         brokers=brokers,
         min_insync_replicas=1,
         log_end_offset=10,

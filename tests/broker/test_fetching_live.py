@@ -126,7 +126,7 @@ def test_a_reader_that_left_is_told_of_no_more_than_one_move(tmp_path: Path) -> 
             hand = await reader(client, "t")
             broker = cluster.nodes[1]
             assert isinstance(broker, Broker)
-            replica = broker.replicas.by_topic["t"][0]
+            replica = broker.plane.replicas.by_topic["t"][0]
             session = (await hand.fetch((0, 0), (0, 0))).session_id
             await hand.fetch((session, 1))
             assert len(replica.watchers) == 1
@@ -148,7 +148,7 @@ async def settled(cluster: Loopback, topic: str, count: int) -> None:
     """Wait until all brokers host all partitions and all followers are in their leaders' sessions."""
     brokers = [node for node in cluster.nodes.values() if isinstance(node, Broker)]
     async with asyncio.timeout(20):
-        while not all(len(broker.replicas.by_topic.get(topic, {})) == count for broker in brokers):  # noqa: ASYNC110
+        while not all(len(broker.plane.replicas.by_topic.get(topic, {})) == count for broker in brokers):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -175,10 +175,10 @@ def test_idle_followers_name_nothing_and_stay_in_sync_and_learn_of_log_starts(tm
             deleted = await client.ask(Api.DELETE_RECORDS, wanted, node=1)
 
             assert deleted.topics[0].partitions[0].low_watermark == 1
-            copy = follower.replicas.find(Name("t", 5))
+            copy = follower.plane.replicas.find(Name("t", 5))
             assert copy is not None
             assert copy.partition.log.log_start_offset == 1
-            for replica in leader.replicas.by_topic["t"].values():
+            for replica in leader.plane.replicas.by_topic["t"].values():
                 assert replica.partition.leadership is not None
                 assert set(replica.partition.leadership.isr) == {1, 2}
             await client.close()
@@ -208,7 +208,8 @@ def test_librdkafka_reads_from_the_replica_of_its_rack(tmp_path: Path) -> None:
             leader = next(
                 node
                 for node, broker in cluster.nodes.items()
-                if isinstance(broker, Broker) and broker.replicas.by_topic["t"][0].partition.leadership is not None
+                if isinstance(broker, Broker)
+                and broker.plane.replicas.by_topic["t"][0].partition.leadership is not None
             )
             other = next(node for node in (1, 2, 3) if node != leader)
             served = count_reads(cluster)
@@ -228,7 +229,7 @@ def count_reads(cluster: Loopback) -> dict[int, int]:
     for node in served:
         broker = cluster.nodes[node]
         assert isinstance(broker, Broker)
-        partition = broker.replicas.by_topic["t"][0].partition
+        partition = broker.plane.replicas.by_topic["t"][0].partition
         original = partition.fetch_as_consumer
 
         def counted(node: int = node, original=original, **asked):

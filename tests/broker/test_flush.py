@@ -11,6 +11,7 @@ from replog.log.batch import NewRecord, build
 from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.types import LeaderRecoveryState
+from tests.identities import an_identity
 from tests.simulated.cluster_program import Trial, settled
 from tribunal.clusters.simulated.disk import SimulatedDisk
 from tribunal.clusters.spec import ClusterSpec
@@ -58,7 +59,7 @@ def test_the_leaders_own_copy_counts_once_it_is_durable():
     )
     leader = LeaderState(
         state=state,
-        broker_epoch=1,
+        identity=an_identity(1),
         brokers={},
         min_insync_replicas=1,
         log_end_offset=0,
@@ -104,7 +105,7 @@ def test_flush_ms_makes_durable_without_anyone_waiting():
         cluster.volatile = [
             replica.partition.log.log_end_offset - replica.partition.log.flushed_offset
             for node in cluster.spec.broker_ids
-            for replica in cluster.nodes[node].shell.replicas
+            for replica in cluster.nodes[node].shell.plane.replicas
         ]
 
     trial = Trial(3, synced_spec(**{"log.flush.interval.ms": 50})).run(scenario)

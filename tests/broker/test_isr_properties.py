@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from replog.broker.isr import AlterPartitionAnswer, BrokerView, LeaderState, PartitionState, Propose
 from replog.errors import Error
 from replog.types import LeaderRecoveryState
+from tests.identities import an_identity
 
 REPLICAS = (1, 2, 3, 4)
 FOLLOWERS = st.sampled_from(REPLICAS[1:])
@@ -41,7 +42,7 @@ class World:
                 isr=(1, 2, 3),
                 recovery=LeaderRecoveryState.RECOVERED,
             ),
-            broker_epoch=101,
+            identity=an_identity(101),
             brokers=self.brokers,
             min_insync_replicas=2,
             log_end_offset=10,

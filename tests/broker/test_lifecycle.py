@@ -6,13 +6,14 @@ import pytest
 
 from replog.broker.lifecycle import Beat, Fenced, Give, Lifecycle, Phase, Register, Registered, Stop, Unfenced
 from replog.errors import Error
+from tests.identities import an_identity
 
 INCARNATION = UUID(int=5)
 
 
 def a_life(previous: int = -1) -> Lifecycle:
     return Lifecycle(
-        incarnation=INCARNATION,
+        identity=an_identity(incarnation=INCARNATION.int),
         previous_broker_epoch=previous,
         heartbeat_interval_ms=2000,
         registration_timeout_ms=60_000,

@@ -20,7 +20,7 @@ COUNT = 60
 
 def hosted(cluster: Loopback, topic: str) -> list[int]:
     brokers = [node for node in cluster.nodes.values() if isinstance(node, Broker)]
-    return [len(broker.replicas.by_topic.get(topic, {})) for broker in brokers]
+    return [len(broker.plane.replicas.by_topic.get(topic, {})) for broker in brokers]
 
 
 async def until_hosted(cluster: Loopback, topic: str, counts: list[int]) -> None:

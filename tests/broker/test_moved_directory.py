@@ -40,7 +40,7 @@ async def move(cluster, node, path, *partitions, topic=TOPIC):
 
 def copies(cluster, node):
     """Return where a broker has the topic's logs: (directory, partition), sorted."""
-    logs = cluster.nodes[node].shell.directories.logs
+    logs = cluster.nodes[node].shell.plane.directories.logs
     return sorted((stored.directory, name.partition) for name, stored in logs.items() if name.topic == TOPIC)
 
 
@@ -83,9 +83,9 @@ def test_replicas_move_while_they_lead_and_follow_and_the_controller_hears_of_it
             await moved(cluster, node, path)
             assert {p: cluster.state.partitions[TopicPartition(TOPIC, p)].leader_epoch for p in ALL} == epochs
         shell = cluster.nodes[1].shell
-        image = shell.metadata.image
+        image = shell.plane.metadata.image
         topic = image.topics_by_name[TOPIC]
-        home = shell.directories.ids["/data/b"]
+        home = shell.plane.directories.ids["/data/b"]
         await until(
             lambda: all(partition.directory_of(1) == home for partition in topic.partitions.values()),
             timeout_ms=10_000,
@@ -130,7 +130,7 @@ def test_what_cannot_be_moved_is_told_and_nothing_changes():
         before = copies(cluster, 1)
         disk, shell = cluster.machine(1).disk, cluster.nodes[1].shell
         disk.break_below("/data/c", 5)
-        shell.directories.fail("/data/c", OSError(5, "EIO"))
+        shell.plane.directories.fail("/data/c", OSError(5, "EIO"))
 
         assert await move(cluster, 1, "/elsewhere", 0) == [Error.LOG_DIR_NOT_FOUND]
         assert await move(cluster, 1, "/data/c", 0) == [Error.KAFKA_STORAGE_ERROR]
@@ -138,7 +138,7 @@ def test_what_cannot_be_moved_is_told_and_nothing_changes():
         assert await move(cluster, 1, "/data/b", 77) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
         here, partition = next(one for one in before if one[0] != "/data/c")
         assert await move(cluster, 1, here, partition) == [Error.NONE]
-        assert shell.moves.copies == {}
+        assert shell.plane.moves.copies == {}
         answer = await ask(cluster, 1, Api.DESCRIBE_LOG_DIRS, dl.DescribeLogDirsRequest(topics=None))
         told = {
             result.log_dir: (result.error_code, result.total_bytes, result.usable_bytes) for result in answer.results
@@ -156,13 +156,16 @@ def test_what_cannot_be_moved_is_told_and_nothing_changes():
 def test_a_new_replica_is_created_where_somebody_asked_for_it():
     async def scenario(cluster):
         shell = cluster.nodes[1].shell
-        shell.directories.preferred[Name("later", 0)] = "/data/c"
+        shell.plane.directories.preferred[Name("later", 0)] = "/data/c"
         await cluster.clients.admin("maker").create_topic(
             "later", partitions=1, replication_factor=3, timeout_ms=20_000
         )
         await until(
-            lambda: shell.directories.find(Name("later", 0)) is not None, timeout_ms=9_000, what="made", cluster=cluster
+            lambda: shell.plane.directories.find(Name("later", 0)) is not None,
+            timeout_ms=9_000,
+            what="made",
+            cluster=cluster,
         )
-        assert shell.directories.find(Name("later", 0)).directory == "/data/c"
+        assert shell.plane.directories.find(Name("later", 0)).directory == "/data/c"
 
     Trial(4, SPEC).run(scenario)

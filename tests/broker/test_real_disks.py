@@ -79,7 +79,7 @@ def test_a_full_file_system_costs_leaderships_and_nothing_else(tmp_path):
                 await cluster.restart_with(1, f"{tmp_path}/node-1,{tmp_path}/node-1/small")
                 admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
                 await in_thread(lambda: admin.create_topics([NewTopic("t", 4, 3)])["t"].result(20))
-                offline = cluster.nodes[1].directories.offline
+                offline = cluster.nodes[1].plane.directories.offline
 
                 acknowledged = await in_thread(lambda: fill(cluster.bootstrap, lambda: bool(offline)))
 
@@ -90,7 +90,7 @@ def test_a_full_file_system_costs_leaderships_and_nothing_else(tmp_path):
                 assert [entry for entry in acknowledged if found.get(entry[:2]) != entry[2]] == []
                 said = await in_thread(lambda: described(admin))
                 assert said == {1: 2, 2: 4, 3: 4}
-                lost = [key.partition for key in cluster.nodes[1].replicas.offline]
+                lost = [key.partition for key in cluster.nodes[1].plane.replicas.offline]
                 directories, errors = await asked_of(cluster, 1)
                 assert directories == {
                     f"{tmp_path}/node-1": Error.NONE,

@@ -17,6 +17,7 @@ from replog.log.batch import NewRecord, batches, build, records
 from replog.log.log import Appended, Log
 from replog.log.settings import LogSettings
 from replog.types import LeaderRecoveryState, TopicPartition
+from tests.identities import an_identity
 from tribunal.clusters.simulated.disk import SimulatedDisk
 
 NODES = (1, 2, 3)
@@ -103,7 +104,9 @@ class Replicas:
     def tell(self, node: int) -> None:
         self.act(
             node,
-            self.alive[node].on_metadata(self.state, broker_epoch=100 + node, now_ms=self.now_ms, wall_ms=WALL_MS),
+            self.alive[node].on_metadata(
+                self.state, identity=an_identity(100 + node, node_id=node), now_ms=self.now_ms, wall_ms=WALL_MS
+            ),
         )
 
     def act(self, node: int, effects: Any) -> None:

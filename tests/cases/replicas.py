@@ -11,6 +11,7 @@ from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.types import LeaderRecoveryState, NodeId, TopicPartition
+from tests.identities import an_identity
 
 NOW_MS = 1_000_000
 WALL_MS = 1_700_000_000_000
@@ -90,7 +91,7 @@ def a_replica(log: Log, *, high_watermark: int = 0, refuses_while_recovering: bo
 
 
 def told(replica: Partition, news: PartitionState) -> Any:
-    return replica.on_metadata(news, broker_epoch=100 + NODE, now_ms=NOW_MS, wall_ms=WALL_MS)
+    return replica.on_metadata(news, identity=an_identity(100 + NODE), now_ms=NOW_MS, wall_ms=WALL_MS)
 
 
 def fetched_by(replica: Partition, node: int, offset: int, **fields: Any) -> Any:

@@ -20,6 +20,7 @@ from replog.broker.isr import (
 from replog.errors import Error
 from replog.types import NO_BROKER_EPOCH, LeaderRecoveryState
 from tests.cases.cases import load, only
+from tests.identities import an_identity
 
 NOW_MS = 1_000_000
 GIVEN = {
@@ -107,7 +108,7 @@ def leader_of(given: dict[str, Any], *, started_ms: int) -> LeaderState:
             isr=tuple(given["isr"]),
             recovery=LeaderRecoveryState(given["recovery"]),
         ),
-        broker_epoch=100 + given["leader"],
+        identity=an_identity(100 + given["leader"], node_id=given["leader"]),
         brokers={
             node: BrokerView(
                 epoch=broker["epoch"],

@@ -83,7 +83,7 @@ def leading(given: dict[str, Any], when: dict[str, Any]) -> dict[str, Any]:
 def truncated(given: dict[str, Any], when: dict[str, Any]) -> dict[str, Any]:
     state = {"id": 1, "state": "follower", "epoch": 9, "leader": 2}
     member = placed(a_member(state, log_of(given)), state)
-    member._standing.high_watermark = given["hwm"]
+    member._state.high_watermark = given["hwm"]
     asked = [effect for effect in member.handle(events.Tick(now_ms=0)) if isinstance(effect, events.Send)]
     epoch, end_offset = when["diverging"]
     answer = FetchAnswer(epoch=9, leader_id=NodeId(2), diverging=OffsetAndEpoch(end_offset, epoch))
@@ -106,7 +106,7 @@ def test_log(case: dict[str, Any]) -> None:
     else:
         state = only(given, LOG, "given") | {"id": 1, "leader": 1 if given["state"] == "leader" else 3}
         member = placed(a_member(state, log_of(given)), state)
-        member._standing.shutting_down = given.get("shutting_down", False)
+        member._state.shutting_down = given.get("shutting_down", False)
         if "fetch_snapshot" in when:
             found = snapshot_fetched(member, only(when, FETCH_SNAPSHOT, "when"))
         else:

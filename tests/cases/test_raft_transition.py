@@ -11,7 +11,7 @@ from replog.quorum.events import Effect, Event, Failure
 from replog.quorum.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, VoteAnswer, VoteRequest
 from replog.quorum.quorum_state import SafetyViolation, Settings
 from replog.quorum.roles import Follower, Prospective
-from replog.quorum.state_file import QuorumState, encode
+from replog.quorum.state_file import StoredQuorumState, encode
 from replog.quorum.voters import ReplicaKey
 from replog.types import NO_NODE, NodeId, QuorumEpoch
 from tests.cases.cases import load, only
@@ -82,7 +82,7 @@ class Drive:
         self.take(events.Replied(now_ms=0, request_id=request_id, answer=answer))
 
     def peers(self) -> list[NodeId]:
-        return [voter for voter in self.member.voters.ids if voter != self.member._standing.me.node_id]
+        return [voter for voter in self.member.voters.ids if voter != self.member._state.me.node_id]
 
     def decide(self, *, granted: bool) -> None:
         """Let voters answer, all alike, until they are a majority."""
@@ -93,12 +93,12 @@ class Drive:
             self.reply(peer, VoteAnswer(epoch=self.member.epoch, granted=granted))
 
 
-def _stored(stored: dict[str, Any] | None) -> QuorumState | None:
+def _stored(stored: dict[str, Any] | None) -> StoredQuorumState | None:
     if stored is None:
         return None
     only(stored, {"leader", "epoch", "voted"}, "stored")
     voted = stored.get("voted")
-    return QuorumState(
+    return StoredQuorumState(
         epoch=QuorumEpoch(stored["epoch"]),
         leader_id=node(stored.get("leader")),
         voted=None if voted is None else ReplicaKey(NodeId(voted)),
@@ -137,7 +137,7 @@ def vote_request_timeout(drive: Drive, when: dict[str, Any]) -> None:
     before = drive.sent[NodeId(when["peer"])]
     lost = events.Unanswered(now_ms=0, request_id=before.request_id, failure=Failure.LOST)
     drive.take(lost)
-    drive.take(events.Tick(now_ms=drive.member._standing.settings.retry_backoff_ms))
+    drive.take(events.Tick(now_ms=drive.member._state.settings.retry_backoff_ms))
     assert drive.sent[NodeId(when["peer"])].request_id != before.request_id
 
 
@@ -180,7 +180,7 @@ def fetch_request(drive: Drive, when: dict[str, Any]) -> None:
 def fetch_from(drive: Drive, when: dict[str, Any]) -> None:
     for voter in when["voters"]:
         fetch(drive, voter, drive.member.epoch, when["within_ms"] - 1)
-    check_ms = drive.member._standing.settings.check_quorum_timeout_ms
+    check_ms = drive.member._state.settings.check_quorum_timeout_ms
     drive.take(events.Tick(now_ms=max(check_ms, when["within_ms"])))
 
 
@@ -295,7 +295,7 @@ def a_world(given: dict[str, Any], leader: int, **options: Any) -> World:
     epoch = given["epoch"]
     for voter, member in world.members.items():
         voted = ReplicaKey(voter) if voter == leader else None
-        state = QuorumState(epoch=QuorumEpoch(epoch if voted else epoch - 1), leader_id=NO_NODE, voted=voted)
+        state = StoredQuorumState(epoch=QuorumEpoch(epoch if voted else epoch - 1), leader_id=NO_NODE, voted=voted)
         member.disk.state_file = encode(state)
     world.start()
     world.run_until(world.agrees)

@@ -12,6 +12,7 @@ from replog.controller.events import Probe, Reply, Request
 from replog.controller.policy import Settings
 from replog.errors import Error
 from replog.types import NO_NODE, BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
+from replog.wire.apis import Api
 from replog.wire.messages import controlled_shutdown as cs
 from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import stop_replica as sr
@@ -24,6 +25,7 @@ from replog.zookeeper.operations import Stat
 from replog.zookeeper.versions import ProtocolVersion
 from replog.zookeeper.znodes import BrokerZnode, PartitionStateZnode, Registered, TopicZnode
 from tests.cases.cases import load, only
+from tests.identities import an_identity
 
 NODE = NodeId(1)
 GIVEN = {
@@ -78,10 +80,10 @@ def control_request(given: dict[str, Any], when: dict[str, Any]) -> dict[str, An
     checkpoints = {_name(text): offset for text, offset in given.get("hwm_checkpoint", {}).items()}
     hosted = {T0: partition_state(given.get("partition_leader_epoch", 0), given.get("recovery", 0))}
     metadata = BrokerMetadata(NODE)
-    broker = ControlledBroker(metadata, lambda name: hosted.get(name))
+    broker = ControlledBroker(metadata, an_identity(), lambda name: hosted.get(name))
     broker.registered(BrokerEpoch(given["broker_epoch"]))
-    broker.standing = broker.standing._replace(controller_epoch=given.get("controller_epoch", 0))
-    before = broker.standing
+    broker.controller_epoch = given.get("controller_epoch", 0)
+    before = broker.known_epochs
     body = BODIES[when["api"]](when)
 
     effects = broker.handle(body)
@@ -97,7 +99,7 @@ def control_request(given: dict[str, Any], when: dict[str, Any]) -> dict[str, An
                 for name in [name for name in checkpoints if name not in effect.names]:
                     del checkpoints[name]
     if answer.error_code is not Error.NONE:
-        assert broker.standing == before, "a refused request leaves no trace, not even its controller's epoch"
+        assert broker.known_epochs == before, "a refused request leaves no trace, not even its controller's epoch"
     queue = ControlQueue(NODE, BrokerEpoch(when["broker_epoch"]))
     request = ControlRequest(body=body, version=0)
     queue.put(request)
@@ -118,9 +120,13 @@ def control_request(given: dict[str, Any], when: dict[str, Any]) -> dict[str, An
 
 def shutdown(given: dict[str, Any], when: dict[str, Any]) -> dict[str, Any]:
     if not given.get("active", True):
-        from replog.node.zookeeper.controller import refusal
+        from replog.node.api.refusals import refusal
 
-        return {"error": refusal(cs.ControlledShutdownRequest()).error_code.name}
+        return {
+            "error": refusal(
+                Api.CONTROLLED_SHUTDOWN, cs.ControlledShutdownRequest(), Error.NOT_CONTROLLER
+            ).error_code.name
+        }
     controller = ZooKeeperController(
         Settings(cluster_id="c"),
         node_id=NodeId(2),

@@ -13,7 +13,7 @@ from replog.quorum.log_shape import LogShape
 from replog.quorum.quorum import Quorum
 from replog.quorum.quorum_state import Settings
 from replog.quorum.roles import Ballot, Candidate, Follower, Leader, Prospective, ResignedLeader, Role, Unattached
-from replog.quorum.state_file import QuorumState
+from replog.quorum.state_file import StoredQuorumState
 from replog.quorum.voters import ReplicaKey, VoterSet, voter_set
 from replog.types import NO_NODE, ZERO_UUID, NodeId, QuorumEpoch
 
@@ -47,7 +47,7 @@ def a_member(
     log: LogShape,
     *,
     settings: Settings | None = None,
-    stored: QuorumState | None = None,
+    stored: StoredQuorumState | None = None,
     voters: Iterable[int] = (1, 2, 3),
 ) -> Quorum:
     """A member that has not started; only voters have a known address."""
@@ -66,14 +66,14 @@ def a_member(
 
 def placed(member: Quorum, given: dict[str, Any]) -> Quorum:
     """Put the member into the state of `given` at time 0."""
-    standing = member._standing
-    standing.epoch = QuorumEpoch(given["epoch"])
+    state = member._state
+    state.epoch = QuorumEpoch(given["epoch"])
     voted = given.get("voted")
     if voted is None and given["state"] in ("leader", "resigned", "candidate"):
-        voted = standing.me.node_id
+        voted = state.me.node_id
     if voted is not None:
-        standing.voted = standing.me if voted == standing.me.node_id else ReplicaKey(NodeId(voted))
-    standing.role = _role(given, standing.me.node_id, standing.voters, member)
+        state.voted = state.me if voted == state.me.node_id else ReplicaKey(NodeId(voted))
+    state.role = _role(given, state.me.node_id, state.voters, member)
     member._announced = (member.leader_id, member.epoch)
     return member
 
@@ -98,8 +98,8 @@ def _role(given: dict[str, Any], me: NodeId, voters: VoterSet, member: Quorum) -
                 epoch=QuorumEpoch(given["epoch"]),
                 voters=voters,
                 epoch_start_offset=given.get("epoch_start", member.log.end_offset),
-                check_quorum_deadline_ms=member._standing.settings.check_quorum_timeout_ms,
-                begin_deadline_ms=member._standing.settings.begin_interval_ms,
+                check_quorum_deadline_ms=member._state.settings.check_quorum_timeout_ms,
+                begin_deadline_ms=member._state.settings.begin_interval_ms,
             )
             leader.progress[me].end_offset = member.log.synced_offset
             return leader

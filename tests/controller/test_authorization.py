@@ -30,10 +30,10 @@ from replog.controller.authorization import (
 )
 from replog.errors import Error
 from replog.host.world import RealWorld
-from replog.node.api.forwarding import errors_in
 from replog.node.api.refusals import refusal
 from replog.node.controller import ControllerNode
 from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_BROKER_APIS, Api, api_of, request_type
+from replog.wire.error_codes import errors_in
 from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import alter_configs as ac

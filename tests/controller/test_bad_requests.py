@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from replog.controller.controller import _HANDLERS
 from replog.errors import Error
-from replog.node.api.forwarding import errors_in
 from replog.node.api.refusals import refusal
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_response
+from replog.wire.error_codes import errors_in
 from replog.wire.layout import Wire
 from replog.wire.messages import alter_configs as ac
 from replog.wire.messages import alter_partition as ap

@@ -11,11 +11,11 @@ from replog.host.world import RealWorld
 from replog.log.batch import ControlType, batches, records
 from replog.metadata import records as r
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
-from replog.node.api.forwarding import errors_in
 from replog.node.controller import ControllerNode
 from replog.node.quorum.member import VOTER_CHANGES
 from replog.wire.apis import Api, request_type
 from replog.wire.codec import decode_struct
+from replog.wire.error_codes import errors_in
 from replog.wire.messages import update_features as uf
 from replog.wire.records.control import KRaftVersionRecord, VotersRecord
 from replog.wire.records.metadata import encode_metadata_record

@@ -14,8 +14,8 @@ from replog.client.connection import Connection
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
-from replog.node.api.forwarding import errors_in
 from replog.wire.apis import api_of
+from replog.wire.error_codes import errors_in
 from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import consumer_group_heartbeat as cgh

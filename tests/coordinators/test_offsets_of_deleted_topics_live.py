@@ -8,9 +8,9 @@ from replog.__main__ import ClientWorld
 from replog.client.client import Client
 from replog.config import Endpoint
 from replog.errors import Error
-from replog.node.api.forwarding import errors_in
 from replog.types import NodeId
 from replog.wire.apis import api_of
+from replog.wire.error_codes import errors_in
 from replog.wire.messages import delete_topics as dt
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import offset_commit as oc

@@ -14,6 +14,7 @@ from replog.wire.messages import broker_registration as br
 from replog.wire.messages import incremental_alter_configs as iac
 from tests.cases.controllers import Box, incarnation, registration
 from tests.cases.partitions import TOPIC, TOPIC_ID, partition
+from tests.identities import an_identity
 
 NOW_MS = 1_000_000
 
@@ -161,7 +162,7 @@ def a_leader(
             isr=tuple(NodeId(node) for node in isr),
             recovery=LeaderRecoveryState(recovery),
         ),
-        broker_epoch=BrokerEpoch(101),
+        identity=an_identity(101),
         brokers={NodeId(node): view for node, view in (views | (brokers or {})).items()},
         min_insync_replicas=min_isr,
         log_end_offset=end,

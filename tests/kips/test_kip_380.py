@@ -16,6 +16,7 @@ from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.messages import allocate_producer_ids as ids
 from replog.wire.messages import broker_heartbeat as hb
 from tests.cases.controllers import Box, incarnation, registration
+from tests.identities import an_identity
 from tests.kips.scenes import a_cluster, beat, fence, propose, register, unfence
 
 HEALTHY = {"replicas": [1, 2, 3]}
@@ -117,7 +118,7 @@ class TestFormerGenerations:
         """ "If the broker just gets disconnected from zookeeper and re-connect during controlled shutdown, it will retry to
         send the ControlledShutdownRequest with newer broker epoch": in KRaft it registers again on that error"""
         life = Lifecycle(
-            incarnation=incarnation(1),
+            identity=an_identity(incarnation=incarnation(1).int),
             previous_broker_epoch=BrokerEpoch(-1),
             heartbeat_interval_ms=2000,
             registration_timeout_ms=60_000,

@@ -42,6 +42,7 @@ from replog.zookeeper.znodes import (
     TopicZnode,
     partition_state,
 )
+from tests.identities import an_identity
 
 T0 = TopicPartition("t", 0)
 OLD, NEW = "2.1", "3.4"
@@ -211,19 +212,19 @@ class TestBroker:
         return li.LeaderAndIsrRequest(controller_epoch=9, broker_epoch=broker_epoch, topic_states=[topic])
 
     def a_broker(self) -> ControlledBroker:
-        broker = ControlledBroker(BrokerMetadata(NodeId(1)), lambda _: None)
+        broker = ControlledBroker(BrokerMetadata(NodeId(1)), an_identity(), lambda _: None)
         broker.registered(BrokerEpoch(50))
         return broker
 
     def test_a_former_generation_leaves_no_trace(self) -> None:
         broker = self.a_broker()
-        before = broker.standing
+        before = broker.known_epochs
 
         (_, answer) = broker.handle(self.request(49))
 
         assert isinstance(answer, Answer)
         assert answer.body == li.LeaderAndIsrResponse(error_code=Error.STALE_BROKER_EPOCH)
-        assert broker.standing == before
+        assert broker.known_epochs == before
 
     def test_only_the_first_of_this_generation_may_drop_checkpoints(self) -> None:
         broker = self.a_broker()

@@ -42,6 +42,7 @@ from tests.cases.controllers import Box
 from tests.cases.partitions import KEY, TOPIC, TOPIC_ID, nodes, partition
 from tests.cases.replicas import NOW_MS as REPLICA_NOW_MS
 from tests.cases.replicas import WALL_MS, a_log, a_replica, record_batch, state, told
+from tests.identities import an_identity
 from tests.kips.scenes import (
     NOW_MS,
     a_cluster,
@@ -421,7 +422,7 @@ class TestUncleanShutdown:
         """ "During the start, the broker will try to read the broker epoch from the CleanShutdownFile. Then put this broker
         epoch in the broker registration request." """
         life = Lifecycle(
-            incarnation=UUID(int=5),
+            identity=an_identity(incarnation=5),
             previous_broker_epoch=BrokerEpoch(77),
             heartbeat_interval_ms=2000,
             registration_timeout_ms=60_000,

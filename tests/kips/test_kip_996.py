@@ -18,7 +18,7 @@ from replog.quorum.messages import FetchAnswer, VoteAnswer, VoteRequest
 from replog.quorum.quorum import Quorum
 from replog.quorum.quorum_state import Settings
 from replog.quorum.roles import Candidate, Follower, Leader, Prospective, ResignedLeader, Unattached
-from replog.quorum.state_file import QuorumState
+from replog.quorum.state_file import StoredQuorumState
 from replog.quorum.translate import from_wire, to_wire
 from replog.quorum.voters import ReplicaKey, voter_set
 from replog.types import NO_NODE, NodeId, QuorumEpoch
@@ -50,13 +50,13 @@ def a_voter(
         endpoints=dict.fromkeys((A, B, C)),  # type: ignore[arg-type]
         settings=Settings(),
         log=LogShape(end_offset=log[1], epochs=[(log[0], 0)]),
-        stored=QuorumState(
+        stored=StoredQuorumState(
             epoch=QuorumEpoch(epoch), leader_id=leader, voted=None if voted is None else ReplicaKey(voted)
         ),
         draw=lambda below: below // 2,
     )
     for node in (A, B, C):
-        voter._standing._learned_endpoints[node] = _SOMEWHERE
+        voter._state._learned_endpoints[node] = _SOMEWHERE
     voter.handle(events.Started(now_ms=0))
     return voter
 
@@ -331,7 +331,7 @@ class TestPreVote:
         assert known_versions(Api.VOTE).last == 2
         for version, carried in [(0, False), (1, False), (2, True)]:
             frame = encode_request(Api.VOTE, version, 1, "test", body)
-            read = from_wire(Api.VOTE, version, decode_request(frame[4:]).body)
+            read = from_wire(version, decode_request(frame[4:]).body)
             assert isinstance(read, VoteRequest)
             assert read.pre_vote is carried
 

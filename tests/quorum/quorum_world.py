@@ -32,7 +32,7 @@ from replog.quorum.messages import (
 from replog.quorum.quorum import Quorum
 from replog.quorum.quorum_state import Settings
 from replog.quorum.roles import Leader
-from replog.quorum.state_file import QuorumState, decode, encode
+from replog.quorum.state_file import StoredQuorumState, decode, encode
 from replog.quorum.voters import ReplicaKey, voter_set
 from replog.types import NO_NODE, NodeId
 
@@ -417,7 +417,7 @@ class World:
         if (core.log.end_offset, core.log.start_offset) != (member.disk.end_offset, member.disk.start_offset):
             raise Broken(f"{member.node_id}: outline {core.log.end} is not the log {member.disk.end_offset}")
 
-    def _watch_vote(self, member: Member, state: QuorumState) -> None:
+    def _watch_vote(self, member: Member, state: StoredQuorumState) -> None:
         if state.voted is not None:
             known = self._votes.setdefault((member.node_id, state.epoch), state.voted.node_id)
             if known != state.voted.node_id:

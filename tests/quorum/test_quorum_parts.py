@@ -11,8 +11,8 @@ from replog.quorum import events
 from replog.quorum.log_shape import LogShape
 from replog.quorum.messages import BatchSpan, OffsetAndEpoch, VoteRequest
 from replog.quorum.peers import Peers
-from replog.quorum.quorum_state import Settings, Standing
-from replog.quorum.state_file import QuorumState, decode, encode
+from replog.quorum.quorum_state import QuorumState, Settings
+from replog.quorum.state_file import StoredQuorumState, decode, encode
 from replog.quorum.voters import ReplicaKey, hand_over_delay_ms, high_watermark, majority_offset, voter_set
 from replog.types import NO_NODE, NodeId, QuorumEpoch
 from tests.quorum.quorum_world import World
@@ -53,7 +53,7 @@ def test_successors_start_one_after_the_other(position: int | None, count: int, 
 @given(st.integers(0, 2**31 - 1), st.integers(-1, 200), st.none() | st.tuples(st.integers(0, 200), st.uuids()))
 def test_the_state_file_says_what_was_written(epoch: int, leader: int, voted: tuple[int, object] | None) -> None:
     key = None if voted is None else ReplicaKey(NodeId(voted[0]), voted[1])  # type: ignore[arg-type]
-    state = QuorumState(epoch=QuorumEpoch(epoch), leader_id=NodeId(leader), voted=key)
+    state = StoredQuorumState(epoch=QuorumEpoch(epoch), leader_id=NodeId(leader), voted=key)
 
     assert decode(encode(state)) == state
 
@@ -66,7 +66,7 @@ def test_an_unreadable_state_file_counts_as_missing(content: bytes) -> None:
 def test_a_state_file_of_version_0_is_read() -> None:
     content = b'{"clusterId":"c","leaderId":2,"leaderEpoch":5,"votedId":-1,"appliedOffset":0,"currentVoters":[],"data_version":0}'
 
-    assert decode(content) == QuorumState(epoch=QuorumEpoch(5), leader_id=NodeId(2))
+    assert decode(content) == StoredQuorumState(epoch=QuorumEpoch(5), leader_id=NodeId(2))
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=12), st.integers(0, 40))
@@ -139,7 +139,7 @@ def test_who_stored_both_its_own_vote_and_another_leader_follows_the_leader() ->
     world = World(1)
     member = world.members[world.voters[0]]
     voted = ReplicaKey(member.node_id, member.disk.directory_id)
-    stored = QuorumState(epoch=QuorumEpoch(3), leader_id=world.voters[1], voted=voted)
+    stored = StoredQuorumState(epoch=QuorumEpoch(3), leader_id=world.voters[1], voted=voted)
     member.disk.state_file = encode(stored)
 
     world.start(member.node_id)
@@ -155,7 +155,7 @@ def test_the_leader_is_looked_for_also_where_only_the_log_says() -> None:
         voters=[(7, (newcomer, ReplicaKey(NodeId(105))))], endpoints={newcomer.node_id: Endpoint("log", 4)}
     )
 
-    standing = Standing(
+    standing = QuorumState(
         me=ReplicaKey(NodeId(101)),
         cluster_id="c",
         voters=voter_set(ReplicaKey(node) for node in configured),

@@ -19,7 +19,7 @@ from tests.scenarios.three_brokers import (
 )
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 
-ELR, METADATA = "eligible.leader.replicas.version", "metadata.version"
+ELR, METADATA = "eligible.leader.plane.replicas.version", "metadata.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
@@ -35,7 +35,7 @@ def images(cluster: SimulatedCluster) -> list[Image]:
     for node in cluster.spec.node_ids:
         shell = cluster.nodes[node].shell
         if cluster.alive(node) and isinstance(shell, Broker):
-            found.append(shell.metadata.image)
+            found.append(shell.plane.metadata.image)
         elif cluster.alive(node) and isinstance(shell, ControllerNode):
             found.append(shell.controller.image)
     return found

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from replog.quorum.quorum_state import Standing
+from replog.quorum.quorum_state import QuorumState
 from replog.quorum.roles import Prospective
 from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.clock import RunClock
@@ -52,14 +52,14 @@ def test_an_isolated_leader_resigns_in_time():
 
 
 def test_without_prevotes_the_epoch_grows_and_the_return_forces_an_election(monkeypatch):
-    strict = Standing.become_prospective
+    strict = QuorumState.become_prospective
 
     def become_prospective(self, now_ms):
         strict(self, now_ms)
         if isinstance(self.role, Prospective):
             self.role.ballot.waive()
 
-    monkeypatch.setattr(Standing, "become_prospective", become_prospective)
+    monkeypatch.setattr(QuorumState, "become_prospective", become_prospective)
     stability = figures("follower")
 
     assert stability.isolated_epoch_growth > 2

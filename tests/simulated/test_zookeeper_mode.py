@@ -187,7 +187,7 @@ def test_a_setting_changed_after_a_short_loss_of_zookeeper_is_heard_of():
         resource = AlterConfigsResource(resource_type=2, resource_name="produce-consume", configs=[changed])
         await client.ask(Api.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
         await asyncio.sleep(2)
-        known.append(apart.metadata.image.topic_config("produce-consume", "min.insync.replicas"))
+        known.append(apart.plane.metadata.image.topic_config("produce-consume", "min.insync.replicas"))
         await client.close()
 
     Trial("zookeeper/setting", SPEC).run(change)
@@ -245,11 +245,11 @@ def test_what_was_moved_away_while_a_session_was_lost_is_hosted_no_more():
             topic = ReassignableTopic(name=PARTITION.topic, partitions=[moved])
             await client.ask(Api.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest(topics=[topic]))
             await until(lambda: lost not in cluster.state.partitions[PARTITION].replicas)
-            hosting.append(shell.replicas.find(PARTITION) is not None)
+            hosting.append(shell.plane.replicas.find(PARTITION) is not None)
             await client.close()
         await until(lambda: lost in cluster.state.brokers and not cluster.state.brokers[lost].fenced)
         await asyncio.sleep(2)
-        hosting.append(shell.replicas.find(PARTITION) is not None)
+        hosting.append(shell.plane.replicas.find(PARTITION) is not None)
 
     trial = Trial("zookeeper/moved", SPEC).run(move_away)
 
@@ -285,9 +285,9 @@ def test_settings_read_before_the_end_of_a_former_topic_was_told_are_not_lost():
         await asyncio.sleep(1)
         await cluster.heal(links)
         shell = cluster.nodes[slow].shell
-        await until(lambda: shell.replicas.find(TopicPartition("again", 0)) is not None)
+        await until(lambda: shell.plane.replicas.find(TopicPartition("again", 0)) is not None)
         await asyncio.sleep(5)
-        known.append(shell.metadata.image.topic_config("again", "min.insync.replicas"))
+        known.append(shell.plane.metadata.image.topic_config("again", "min.insync.replicas"))
         await client.close()
 
     Trial("zookeeper/read-early", SPEC).run(create_again)
@@ -363,7 +363,7 @@ def seats(cluster):
 
 def hosts(cluster, topic):
     """How many brokers know a topic."""
-    return sum(topic in cluster.nodes[node].shell.metadata.image.topics_by_name for node in BROKERS)
+    return sum(topic in cluster.nodes[node].shell.plane.metadata.image.topics_by_name for node in BROKERS)
 
 
 async def until(condition):

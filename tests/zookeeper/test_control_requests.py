@@ -15,6 +15,7 @@ from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import update_metadata as um
 from replog.zookeeper.broker import Answer, Assign, ControlledBroker, KeepOnly
 from replog.zookeeper.requests import FULL, INCREMENTAL
+from tests.identities import an_identity
 
 
 def request(broker_epoch: int) -> li.LeaderAndIsrRequest:
@@ -24,7 +25,7 @@ def request(broker_epoch: int) -> li.LeaderAndIsrRequest:
 
 
 def a_broker(**hosting: Any) -> ControlledBroker:
-    broker = ControlledBroker(BrokerMetadata(NodeId(1)), **{"hosted": lambda _: None, **hosting})
+    broker = ControlledBroker(BrokerMetadata(NodeId(1)), an_identity(), **{"hosted": lambda _: None, **hosting})
     broker.registered(BrokerEpoch(50))
     return broker
 

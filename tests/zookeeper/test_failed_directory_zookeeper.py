@@ -13,7 +13,7 @@ from tribunal.clusters.spec import ClusterSpec
 def test_a_broker_ends_with_a_log_directory_and_nothing_acknowledged_is_lost(paths, broken):
     async def scenario(cluster):
         victim = leader(cluster)
-        logs = cluster.nodes[victim].shell.directories.logs
+        logs = cluster.nodes[victim].shell.plane.directories.logs
         assert any(stored.directory == broken for stored in logs.values())
         disk = cluster.machine(victim).disk
         cluster.nodes[victim].excuse = "its disk failed"

@@ -98,7 +98,7 @@ class UndoJournal:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         return os.open(self.directory / JOURNAL, flags, 0o644)
 
-    def _write(self, *entry: Any) -> None:
+    def _write(self, *entry: object) -> None:
         """Write an entry down, then believe it."""
         self._until_compaction -= os.write(self._descriptor, framed(entry))
         self.state.apply(list(entry))
@@ -229,7 +229,7 @@ class UndoJournal:
             self._descriptor = -1
 
 
-def framed(entry: Sequence[Any]) -> bytes:
+def framed(entry: Sequence[object]) -> bytes:
     """Return an entry as the journal holds it."""
     content = msgspec.msgpack.encode(entry)
     return LENGTH.pack(len(content)) + content

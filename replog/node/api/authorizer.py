@@ -4,6 +4,7 @@ Without an authorizer nothing is asked at all: that costs one look at a flag.
 """
 
 from collections.abc import Callable
+from uuid import UUID
 
 import msgspec
 
@@ -21,11 +22,12 @@ from replog.controller.authorization import (
 )
 from replog.metadata.image import Image
 from replog.node.api.refusals import refusal
-from replog.node.net.server import ServerRequest
+from replog.node.net.server import AnyRequest
 from replog.wire.apis import Api
+from replog.wire.messages.produce import ProduceRequest
 
 
-class Gate:
+class Authorizer:
     """One listener's authorization."""
 
     def __init__(self, may: May, image: Callable[[], Image], *, serves_records: bool = False) -> None:
@@ -40,7 +42,7 @@ class Gate:
         self.is_open = may is allow_all
         self._ask = self._ask._replace(hook=may)
 
-    def admits(self, request: ServerRequest) -> bool:
+    def admits(self, request: AnyRequest) -> bool:
         """Tell whether anything of a request is to be carried out; what is not allowed is answered with its errors."""
         if self.is_open or (self._serves_records and request.api is Api.FETCH):
             return True
@@ -55,7 +57,7 @@ class Gate:
 
         if decision.body is None:
             first, *others = refusals
-            if api is Api.PRODUCE and not asked.acks:
+            if isinstance(asked, ProduceRequest) and not asked.acks:
                 request.close("acks=0 produce was not authorized")  # nobody listens for an error (SPEC 3.7.2)
             else:
                 request.reply(decision.with_refusals(api, first, others) if others else first)
@@ -80,6 +82,6 @@ class Gate:
         return any(self._ask.may(Operation.CREATE, resource) for resource in (CLUSTER, topic(name)))
 
 
-def _name(image: Image, topic_id: object) -> str | None:
-    found = image.topics.get(topic_id)  # type: ignore[call-overload]
+def _name(image: Image, topic_id: UUID) -> str | None:
+    found = image.topics.get(topic_id)
     return found.name if found is not None else None

@@ -16,13 +16,13 @@ from replog.errors import Error
 from replog.metadata.features import SUPPORTED
 from replog.metadata.image import Image
 from replog.metadata.state import Broker, Partition, Topic
-from replog.node.api.authorizer import Gate
+from replog.node.api.authorizer import Authorizer
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.types import METADATA_TOPIC, NO_NODE, ZERO_UUID
-from replog.wire.apis import Api
+from replog.wire.exchanges import CREATE_TOPICS
 from replog.wire.messages import api_versions as av
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_cluster as dc
@@ -53,7 +53,7 @@ class ClusterApi:
         self.link = link
         self.tasks = tasks
         self.settings = TopicSettings(config)
-        self.gate = Gate(may, lambda: self.image, serves_records=True)
+        self.authorizer = Authorizer(may, lambda: self.image, serves_records=True)
         self._creating: dict[str, None] = {}
 
     @property
@@ -77,12 +77,12 @@ class ClusterApi:
 
     # Metadata
 
-    def metadata(self, request: ServerRequest) -> None:
+    def metadata(self, request: ServerRequest[md.MetadataRequest, md.MetadataResponse]) -> None:
         """Answer with brokers and topics; ask for the creation of missing topics where the client may."""
-        body: md.MetadataRequest = request.body
+        body = request.body
         wants_all = body.topics is None or (not body.topics and request.version < FIRST_VERSION_WITH_EMPTY_FOR_NONE)
         if wants_all:
-            names = [name for name in sorted(self.image.topics_by_name) if self.gate.may_describe(name)]
+            names = [name for name in sorted(self.image.topics_by_name) if self.authorizer.may_describe(name)]
             topics = [self._topic(self.image.topics_by_name[name]) for name in names]
         elif request.version < FIRST_VERSION_WITH_IDS and not all(map(_is_by_name, body.topics or [])):
             topics = [
@@ -116,12 +116,12 @@ class ClusterApi:
             topic = self.image.topics.get(wanted.topic_id)
             if topic is None:
                 return md.MetadataResponseTopic(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
-            if not self.gate.may_describe(topic.name):
+            if not self.authorizer.may_describe(topic.name):
                 error = Error.TOPIC_AUTHORIZATION_FAILED  # without its name: that is not the caller's to know
                 return md.MetadataResponseTopic(error_code=error, name=None, topic_id=wanted.topic_id)
             return self._topic(topic)
         name = wanted.name or ""
-        if not self.gate.may_describe(name):
+        if not self.authorizer.may_describe(name):
             return md.MetadataResponseTopic(error_code=Error.TOPIC_AUTHORIZATION_FAILED, name=name)
         topic = self.image.topics_by_name.get(name)
         if topic is not None:
@@ -133,7 +133,7 @@ class ClusterApi:
             return Error.INVALID_TOPIC_EXCEPTION
         if not may_create or name in INTERNAL_TOPICS or name == METADATA_TOPIC:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        if not self.gate.may_create(name):
+        if not self.authorizer.may_create(name):
             return Error.TOPIC_AUTHORIZATION_FAILED
         if name not in self._creating:
             self._creating[name] = None
@@ -152,7 +152,7 @@ class ClusterApi:
             timeout_ms=CREATION_TIMEOUT_MS,
         )
         try:
-            answer = await self.link.send(Api.CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
+            answer = await self.link.send(CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
         except NoController:
             return
         finally:
@@ -186,9 +186,9 @@ class ClusterApi:
 
     # Descriptions
 
-    def describe_cluster(self, request: ServerRequest) -> None:
+    def describe_cluster(self, request: ServerRequest[dc.DescribeClusterRequest, dc.DescribeClusterResponse]) -> None:
         """Answer who the brokers are."""
-        body: dc.DescribeClusterRequest = request.body
+        body = request.body
         if body.endpoint_type != BROKERS:
             request.reply(
                 dc.DescribeClusterResponse(
@@ -216,14 +216,17 @@ class ClusterApi:
             )
         )
 
-    def describe_topic_partitions(self, request: ServerRequest) -> None:
+    def describe_topic_partitions(
+        self, request: ServerRequest[dtp.DescribeTopicPartitionsRequest, dtp.DescribeTopicPartitionsResponse]
+    ) -> None:
         """Answer with one page of topics (KIP-966)."""
         limit = self.config.network.request_partition_count_max
         try:
-            request.reply(page(self.image, request.body, limit, self.gate.may_describe))
+            request.reply(page(self.image, request.body, limit, self.authorizer.may_describe))
         except InvalidCursor as problem:
             # The answer has no error code at its top: each topic asked for carries it.
-            names = [topic.name for topic in request.body.topics] or [request.body.cursor.topic_name]
+            cursor = request.body.cursor
+            names = [topic.name for topic in request.body.topics] or ([] if cursor is None else [cursor.topic_name])
             journal = self.replicas.world.journal
             journal.log("debug", f"DescribeTopicPartitions: {problem}")
             request.reply(
@@ -235,9 +238,11 @@ class ClusterApi:
                 )
             )
 
-    def describe_configs(self, request: ServerRequest) -> None:
+    def describe_configs(
+        self, request: ServerRequest[dconf.DescribeConfigsRequest, dconf.DescribeConfigsResponse]
+    ) -> None:
         """Answer with the effective configs of topics and brokers."""
-        body: dconf.DescribeConfigsRequest = request.body
+        body = request.body
         results = [configs.describe(self.image, self.config.texts, resource) for resource in body.resources]
         request.reply(dconf.DescribeConfigsResponse(results=results))
 

@@ -16,7 +16,7 @@ from replog.broker.partition import READ_COMMITTED, FetchAnswer
 from replog.broker.read_replica import RACK_AWARE, Readable, preferred_read_replica
 from replog.config import NodeConfig
 from replog.errors import Error
-from replog.node.api.authorizer import Gate
+from replog.node.api.authorizer import Authorizer
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.types import NO_BROKER_EPOCH, NO_NODE, ZERO_UUID, BrokerEpoch, NodeId
@@ -75,8 +75,8 @@ class Fetch:
         "uses_topic_ids",
     )
 
-    def __init__(self, api: "FetchApi", request: ServerRequest, now_ms: int) -> None:
-        body: FetchRequest = request.body
+    def __init__(self, api: "FetchApi", request: ServerRequest[FetchRequest, FetchResponse], now_ms: int) -> None:
+        body = request.body
         self.api = api
         self.request = request
         self.body = body
@@ -157,6 +157,7 @@ class Fetch:
         total_bytes = 0
         for asked, data in outcome.found:
             if data.records:
+                assert asked.hosted is not None, "its records were read"
                 partition, wanted = asked.hosted.partition, asked.wanted
                 end_offset = partition.log.log_end_offset
                 if self.replica_id < 0:
@@ -199,7 +200,7 @@ class Fetch:
     ) -> PartitionData | None:
         """Return what there is to say of one partition; None when nothing is."""
         wanted = partition.wanted
-        if not self.api.gate.is_open and not self.api.may_fetch(self, partition.key):
+        if not self.api.authorizer.is_open and not self.api.may_fetch(self, partition.key):
             outcome.is_urgent = True
             return self._failure(partition, Error.TOPIC_AUTHORIZATION_FAILED, outcome)
         replica: Replica | None = partition.hosted
@@ -294,11 +295,13 @@ class Fetch:
 class FetchApi:
     """Reads for consumers and replicas."""
 
-    def __init__(self, replicas: Replicas, config: NodeConfig, unsent_bytes: Callable[[], int], gate: Gate) -> None:
+    def __init__(
+        self, replicas: Replicas, config: NodeConfig, unsent_bytes: Callable[[], int], authorizer: Authorizer
+    ) -> None:
         """`unsent_bytes`: what of earlier answers is still in memory, because its readers are slow."""
         self.replicas = replicas
         self.unsent_bytes = unsent_bytes
-        self.gate = gate
+        self.authorizer = authorizer
         self.clock = replicas.world.clock
         self.rack = config.identity.broker_rack
         self.selects_by_rack = config.network.replica_selector_class == RACK_AWARE
@@ -307,7 +310,7 @@ class FetchApi:
         slots = config.network.fetch_session_count_max
         self.sessions = FetchSessions(slots, replicas.world.entropy.random("fetch sessions"))
 
-    def handle(self, request: ServerRequest) -> None:
+    def handle(self, request: ServerRequest[FetchRequest, FetchResponse]) -> None:
         """Answer now or let the fetch wait."""
         now_ms = self.clock.now_ms()
         fetch = Fetch(self, request, now_ms)
@@ -347,7 +350,7 @@ class FetchApi:
         if fetch.replica_id >= 0:
             known = self.replicas.metadata.brokers.get(fetch.replica_id)
             is_former_life = known is not None and known.epoch > fetch.broker_epoch != NO_BROKER_EPOCH  # KIP-903
-            if is_former_life or not (self.gate.is_open or self.gate.may_fetch("", is_replica=True)):
+            if is_former_life or not (self.authorizer.is_open or self.authorizer.may_fetch("", is_replica=True)):
                 fetch.session.mark_all()  # every partition refuses it
             else:
                 fetch.session.fetched(fetch.broker_epoch, now_ms)
@@ -407,7 +410,7 @@ class FetchApi:
             if topic is None:
                 return True  # there is nothing to protect
             name = topic.name
-        return self.gate.may_fetch(name, is_replica=fetch.replica_id >= 0)
+        return self.authorizer.may_fetch(name, is_replica=fetch.replica_id >= 0)
 
     def missing_error(self, key: Key) -> Error:
         """Return what to say of a partition that is not hosted here."""

@@ -1,23 +1,24 @@
 """Requests of consumers: to the one coordinator they concern, or taken apart for several and put together again."""
 
 from collections.abc import Callable
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from replog.coordinators.classic_group import refused_join
 from replog.coordinators.consumer_group_coordinator import refused_heartbeat
 from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.metadata.image import Image
-from replog.node.coordinators.runtime import Coordinator, Shards, asked
+from replog.node.api.refusals import refused_commit, refused_commit_in_transaction
+from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard, asked
 from replog.node.coordinators.verifier import Unverified, Verifier, offsets_error
 from replog.node.net.server import ServerRequest
 from replog.types import ZERO_UUID, TopicPartition
 from replog.wire.messages import consumer_group_describe as cgd
+from replog.wire.messages import consumer_group_heartbeat as cgh
 from replog.wire.messages import delete_groups as dg
 from replog.wire.messages import describe_groups as desc
 from replog.wire.messages import heartbeat as hb
+from replog.wire.messages import join_group as jg
 from replog.wire.messages import leave_group as lg
 from replog.wire.messages import list_groups as ls
 from replog.wire.messages import offset_commit as oc
@@ -35,53 +36,67 @@ FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 5  # of TxnOffsetCommit
 class GroupApi:
     """What consumers and their admins ask."""
 
-    def __init__(self, shards: Shards, verifier: Verifier, permits_consumer_groups: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[GroupCoordinator],
+        verifier: Verifier,
+        permits_consumer_groups: Callable[[], bool],
+    ) -> None:
         """`permits_consumer_groups` tells whether the new group protocol is on (feature `group.version`)."""
-        self.shards = shards
+        self.runtime = runtime
         self.verifier = verifier
         self.permits_consumer_groups = permits_consumer_groups
 
     # --- one group ---------------------------------------------------------------------------
 
-    def join(self, request: ServerRequest) -> None:
+    def join(self, request: ServerRequest[jg.JoinGroupRequest, jg.JoinGroupResponse]) -> None:
         """JoinGroup."""
-        self.shards.ask(request.body.group_id, request, lambda body, error: refused_join(body.member_id, error))
+        self.runtime.ask(request.body.group_id, request, lambda body, error: refused_join(body.member_id, error))
 
-    def sync(self, request: ServerRequest) -> None:
+    def sync(self, request: ServerRequest[sg.SyncGroupRequest, sg.SyncGroupResponse]) -> None:
         """SyncGroup."""
-        self._ask(request, lambda _, error: sg.SyncGroupResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, lambda _, error: sg.SyncGroupResponse(error_code=error))
 
-    def heartbeat(self, request: ServerRequest) -> None:
+    def heartbeat(self, request: ServerRequest[hb.HeartbeatRequest, hb.HeartbeatResponse]) -> None:
         """Heartbeat."""
-        self._ask(request, lambda _, error: hb.HeartbeatResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, lambda _, error: hb.HeartbeatResponse(error_code=error))
 
-    def consumer_heartbeat(self, request: ServerRequest) -> None:
+    def consumer_heartbeat(
+        self, request: ServerRequest[cgh.ConsumerGroupHeartbeatRequest, cgh.ConsumerGroupHeartbeatResponse]
+    ) -> None:
         """ConsumerGroupHeartbeat."""
         if self.permits_consumer_groups():
-            self._ask(request, lambda _, error: refused_heartbeat(error))
+            self.runtime.ask(request.body.group_id, request, lambda _, error: refused_heartbeat(error))
         else:
             request.reply(refused_heartbeat(Error.UNSUPPORTED_VERSION))
 
-    def leave(self, request: ServerRequest) -> None:
+    def leave(self, request: ServerRequest[lg.LeaveGroupRequest, lg.LeaveGroupResponse]) -> None:
         """LeaveGroup."""
-        self._ask(request, lambda _, error: lg.LeaveGroupResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, lambda _, error: lg.LeaveGroupResponse(error_code=error))
 
-    def commit(self, request: ServerRequest) -> None:
+    def commit(self, request: ServerRequest[oc.OffsetCommitRequest, oc.OffsetCommitResponse]) -> None:
         """OffsetCommit."""
-        self._ask(request, refused_commit)
+        self.runtime.ask(request.body.group_id, request, refused_commit)
 
-    def commit_in_transaction(self, request: ServerRequest) -> None:
+    def commit_in_transaction(
+        self, request: ServerRequest[toc.TxnOffsetCommitRequest, toc.TxnOffsetCommitResponse]
+    ) -> None:
         """TxnOffsetCommit: like a producer's first batch, it may open a transaction on its partition (KIP-890)."""
-        body: toc.TxnOffsetCommitRequest = request.body
-        coordinator = self.shards.find(body.group_id)
+        body = request.body
+        coordinator = self.runtime.find(body.group_id)
         if isinstance(coordinator, Error):
             request.reply(refused_commit_in_transaction(body, coordinator))
         elif coordinator.replica.partition.needs_verification(body.producer_id, body.producer_epoch):
             self.verifier.start(self._verify(request, body, coordinator))
         else:
-            self._ask(request, refused_commit_in_transaction)
+            self.runtime.ask(request.body.group_id, request, refused_commit_in_transaction)
 
-    async def _verify(self, request: ServerRequest, body: toc.TxnOffsetCommitRequest, coordinator: Coordinator) -> None:
+    async def _verify(
+        self,
+        request: ServerRequest[toc.TxnOffsetCommitRequest, toc.TxnOffsetCommitResponse],
+        body: toc.TxnOffsetCommitRequest,
+        coordinator: CoordinatorShard[GroupCoordinator],
+    ) -> None:
         partition = coordinator.replica.partition
         async with self.verifier.turn(body.transactional_id):
             guard = partition.verifications.begin(body.producer_id)
@@ -97,26 +112,23 @@ class GroupApi:
             if error is Error.NONE and not is_open and not partition.verifications.holds(body.producer_id, guard):
                 error = Error.INVALID_TXN_STATE  # ended while we asked
             if error is Error.NONE:
-                self._ask(request, refused_commit_in_transaction)
+                self.runtime.ask(request.body.group_id, request, refused_commit_in_transaction)
             else:
                 error = offsets_error(error, request.version)
                 who = f"{request.client_id} at {request.peer_host}"
-                journal = self.shards.replicas.world.journal
+                journal = self.runtime.replicas.world.journal
                 journal.log("info", f"{partition.name}: {who}: {asked(body)}: {error.name}")
                 request.reply(refused_commit_in_transaction(body, error))
 
-    def delete_offsets(self, request: ServerRequest) -> None:
+    def delete_offsets(self, request: ServerRequest[od.OffsetDeleteRequest, od.OffsetDeleteResponse]) -> None:
         """OffsetDelete."""
-        self._ask(request, lambda _, error: od.OffsetDeleteResponse(error_code=error))
-
-    def _ask(self, request: ServerRequest, failed: Callable[[Any, Error], msgspec.Struct]) -> None:
-        self.shards.ask(request.body.group_id, request, failed)
+        self.runtime.ask(request.body.group_id, request, lambda _, error: od.OffsetDeleteResponse(error_code=error))
 
     # --- several groups ----------------------------------------------------------------------
 
-    def fetch(self, request: ServerRequest) -> None:
+    def fetch(self, request: ServerRequest[of.OffsetFetchRequest, of.OffsetFetchResponse]) -> None:
         """OffsetFetch: one group before version 8, any number since."""
-        body: of.OffsetFetchRequest = request.body
+        body = request.body
         if request.version >= FIRST_VERSION_WITH_MANY_GROUPS:
             groups = [self._fetch(group, request) for group in body.groups]
             request.reply(of.OffsetFetchResponse(groups=groups))
@@ -132,11 +144,13 @@ class GroupApi:
         )
         request.reply(_as_before_version_8(self._fetch(group, request), request.version))
 
-    def _fetch(self, asked: of.OffsetFetchRequestGroup, request: ServerRequest) -> of.OffsetFetchResponseGroup:
-        found = self.shards.find(asked.group_id)
+    def _fetch(
+        self, asked: of.OffsetFetchRequestGroup, request: ServerRequest[of.OffsetFetchRequest, of.OffsetFetchResponse]
+    ) -> of.OffsetFetchResponseGroup:
+        found = self.runtime.find(asked.group_id)
         if isinstance(found, Error):
             return self._not_fetched(asked, found)
-        core: GroupCoordinator = found.core
+        core = found.core
         refusal = core.fetch_error(asked.group_id, asked.member_id, asked.member_epoch)
         if refusal is not Error.NONE:
             return of.OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=refusal)
@@ -165,7 +179,7 @@ class GroupApi:
     @property
     def image(self) -> Image:
         """The committed metadata, as far as it has come here."""
-        return self.shards.replicas.metadata.image
+        return self.runtime.replicas.metadata.image
 
     def _name_of(self, topic: of.OffsetFetchRequestTopics) -> str | None:
         known = self.image.topics.get(topic.topic_id)
@@ -185,49 +199,50 @@ class GroupApi:
         ]
         return of.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=error)
 
-    def list_groups(self, request: ServerRequest) -> None:
+    def list_groups(self, request: ServerRequest[ls.ListGroupsRequest, ls.ListGroupsResponse]) -> None:
         """ListGroups: those that are coordinated here."""
-        body: ls.ListGroupsRequest = request.body
-        if any(not seat.is_loaded for seat in self.shards.seats.taken.values()):
+        body = request.body
+        if any(not seat.is_loaded for seat in self.runtime.seats.taken.values()):
             error = Error.COORDINATOR_LOAD_IN_PROGRESS
             request.reply(ls.ListGroupsResponse(error_code=error))
             return
         found: list[ls.ListedGroup] = []
-        for seat in self.shards.seats.loaded():
-            core: GroupCoordinator = seat.core.core
-            found += core.listed(body.states_filter, body.types_filter)
+        for seat in self.runtime.seats.loaded():
+            found += seat.core.core.listed(body.states_filter, body.types_filter)
         request.reply(ls.ListGroupsResponse(groups=found))
 
-    def describe(self, request: ServerRequest) -> None:
+    def describe(self, request: ServerRequest[desc.DescribeGroupsRequest, desc.DescribeGroupsResponse]) -> None:
         """DescribeGroups."""
-        body: desc.DescribeGroupsRequest = request.body
+        body = request.body
         groups: list[desc.DescribedGroup] = []
         for group_id in body.groups:
-            found = self.shards.find(group_id)
+            found = self.runtime.find(group_id)
             if isinstance(found, Error):
                 groups.append(desc.DescribedGroup(error_code=found, group_id=group_id))
             else:
                 groups.append(found.core.describe(group_id, request.version))
         request.reply(desc.DescribeGroupsResponse(groups=groups))
 
-    def describe_consumer_groups(self, request: ServerRequest) -> None:
+    def describe_consumer_groups(
+        self, request: ServerRequest[cgd.ConsumerGroupDescribeRequest, cgd.ConsumerGroupDescribeResponse]
+    ) -> None:
         """ConsumerGroupDescribe."""
-        body: cgd.ConsumerGroupDescribeRequest = request.body
+        body = request.body
         groups: list[cgd.DescribedGroup] = []
         for group_id in body.group_ids:
-            found = self.shards.find(group_id) if self.permits_consumer_groups() else Error.UNSUPPORTED_VERSION
+            found = self.runtime.find(group_id) if self.permits_consumer_groups() else Error.UNSUPPORTED_VERSION
             if isinstance(found, Error):
                 groups.append(cgd.DescribedGroup(error_code=found, group_id=group_id))
             elif not group_id:
                 groups.append(cgd.DescribedGroup(error_code=Error.INVALID_GROUP_ID, group_id=group_id))
             else:
-                core: GroupCoordinator = found.core
+                core = found.core
                 groups.append(core.consumer.describe(group_id))
         request.reply(cgd.ConsumerGroupDescribeResponse(groups=groups))
 
-    def delete(self, request: ServerRequest) -> None:
+    def delete(self, request: ServerRequest[dg.DeleteGroupsRequest, dg.DeleteGroupsResponse]) -> None:
         """DeleteGroups: answered when the last tombstone is committed."""
-        body: dg.DeleteGroupsRequest = request.body
+        body = request.body
         if not body.groups_names:
             request.reply(dg.DeleteGroupsResponse())
             return
@@ -240,49 +255,23 @@ class GroupApi:
                 request.reply(dg.DeleteGroupsResponse(results=[results[name] for name in names]))
 
         for group_id in names:
-            found = self.shards.find(group_id)
+            found = self.runtime.find(group_id)
             if isinstance(found, Error):
                 one_done(dg.DeletableGroupResult(group_id=group_id, error_code=found))
             else:
                 _delete(found, group_id, one_done, f"{request.client_id} at {request.peer_host}")
 
 
-def _delete(coordinator: Coordinator, group_id: str, done: Callable[[dg.DeletableGroupResult], None], who: str) -> None:
+def _delete(
+    coordinator: CoordinatorShard[GroupCoordinator],
+    group_id: str,
+    done: Callable[[dg.DeletableGroupResult], None],
+    who: str,
+) -> None:
     token = coordinator.expect(
         group_id, done, lambda name, error: dg.DeletableGroupResult(group_id=name, error_code=error), who=who
     )
     coordinator.perform(coordinator.core.delete(group_id, token))
-
-
-def refused_commit(body: Any, error: Error) -> oc.OffsetCommitResponse:
-    """Return the answer to a commit of which nothing is served."""
-    topics = [
-        oc.OffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                oc.OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=error)
-                for asked in topic.partitions
-            ],
-        )
-        for topic in body.topics
-    ]
-    return oc.OffsetCommitResponse(topics=topics)
-
-
-def refused_commit_in_transaction(body: Any, error: Error) -> toc.TxnOffsetCommitResponse:
-    """Return the answer to a transactional commit of which nothing is served."""
-    topics = [
-        toc.TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[
-                toc.TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=error)
-                for asked in topic.partitions
-            ],
-        )
-        for topic in body.topics
-    ]
-    return toc.TxnOffsetCommitResponse(topics=topics)
 
 
 def _unknown(topic: of.OffsetFetchRequestTopics) -> of.OffsetFetchResponseTopics:

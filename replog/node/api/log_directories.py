@@ -18,9 +18,11 @@ class DirectoryApi:
         self.directories = directories
         self.moves = moves
 
-    def alter(self, request: ServerRequest) -> None:
+    def alter(
+        self, request: ServerRequest[alter.AlterReplicaLogDirsRequest, alter.AlterReplicaLogDirsResponse]
+    ) -> None:
         """AlterReplicaLogDirs: say of each replica whether its move begins."""
-        body: alter.AlterReplicaLogDirsRequest = request.body
+        body = request.body
         topics: dict[str, list[alter.AlterReplicaLogDirPartitionResult]] = {}
         for directory in body.dirs:
             for topic in directory.topics:
@@ -33,9 +35,9 @@ class DirectoryApi:
         ]
         request.reply(alter.AlterReplicaLogDirsResponse(results=results))
 
-    def describe(self, request: ServerRequest) -> None:
+    def describe(self, request: ServerRequest[dl.DescribeLogDirsRequest, dl.DescribeLogDirsResponse]) -> None:
         """DescribeLogDirs: what lies in our directories, how far each copy lags behind, how much room there is."""
-        body: dl.DescribeLogDirsRequest = request.body
+        body = request.body
         wanted: dict[TopicPartition, None] | None = None
         if body.topics is not None:
             wanted = {TopicPartition(topic.topic, index): None for topic in body.topics for index in topic.partitions}

@@ -1,16 +1,16 @@
 """Offsets for clients and replicas: ListOffsets, OffsetForLeaderEpoch, DeleteRecords, GetReplicaLogInfo."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from replog.broker.identity import BrokerIdentity
 from replog.controller.describe import INTERNAL_TOPICS
 from replog.errors import Error
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
-from replog.types import ZERO_UUID, BrokerEpoch, TopicIdPartition
+from replog.types import ZERO_UUID, TopicIdPartition
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import get_replica_log_info as li
 from replog.wire.messages import list_offsets as lo
@@ -26,17 +26,17 @@ LOW_WATERMARK_POLL_MS: Final = 20
 class OffsetsApi:
     """Answers about where logs begin and end."""
 
-    def __init__(self, replicas: Replicas, tasks: Tasks, broker_epoch: Callable[[], BrokerEpoch]) -> None:
+    def __init__(self, replicas: Replicas, tasks: Tasks, identity: BrokerIdentity) -> None:
         self.replicas = replicas
         self.tasks = tasks
         self.clock = replicas.world.clock
-        self.broker_epoch = broker_epoch
+        self.identity = identity
 
     # ListOffsets
 
-    def list_offsets(self, request: ServerRequest) -> None:
+    def list_offsets(self, request: ServerRequest[lo.ListOffsetsRequest, lo.ListOffsetsResponse]) -> None:
         """Answer for each partition by itself."""
-        body: lo.ListOffsetsRequest = request.body
+        body = request.body
         topics = [
             lo.ListOffsetsTopicResponse(
                 name=topic.name,
@@ -75,9 +75,11 @@ class OffsetsApi:
 
     # OffsetForLeaderEpoch
 
-    def end_of_epochs(self, request: ServerRequest) -> None:
+    def end_of_epochs(
+        self, request: ServerRequest[oe.OffsetForLeaderEpochRequest, oe.OffsetForLeaderEpochResponse]
+    ) -> None:
         """Answer where leader epochs ended, for each partition by itself."""
-        body: oe.OffsetForLeaderEpochRequest = request.body
+        body = request.body
         topics = [
             oe.OffsetForLeaderTopicResult(
                 topic=topic.topic, partitions=[self._end_of_epoch(topic.topic, wanted) for wanted in topic.partitions]
@@ -103,12 +105,12 @@ class OffsetsApi:
 
     # DeleteRecords
 
-    def delete_records(self, request: ServerRequest) -> None:
+    def delete_records(self, request: ServerRequest[dr.DeleteRecordsRequest, dr.DeleteRecordsResponse]) -> None:
         """Raise log starts; answer when all live replicas have followed, or time is over (SPEC 3.9.6)."""
         self.tasks.start(self._delete_records(request))
 
-    async def _delete_records(self, request: ServerRequest) -> None:
-        body: dr.DeleteRecordsRequest = request.body
+    async def _delete_records(self, request: ServerRequest[dr.DeleteRecordsRequest, dr.DeleteRecordsResponse]) -> None:
+        body = request.body
         deadline_ms = self.clock.now_ms() + body.timeout_ms
         wanted = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
         errors = [self._delete(topic, partition.partition_index, partition.offset) for topic, partition in wanted]
@@ -173,9 +175,9 @@ class OffsetsApi:
 
     # GetReplicaLogInfo
 
-    def log_info(self, request: ServerRequest) -> None:
+    def log_info(self, request: ServerRequest[li.GetReplicaLogInfoRequest, li.GetReplicaLogInfoResponse]) -> None:
         """Tell the controller how far our logs reach, for an unclean recovery (KIP-966 part 2, SPEC D8)."""
-        body: li.GetReplicaLogInfoRequest = request.body
+        body = request.body
         keys = [(topic.topic_id, index) for topic in body.topic_partitions for index in topic.partitions]
         topics: dict[object, li.TopicPartitionLogInfo] = {}
         for topic_id, index in keys[:LOG_INFO_PARTITIONS_MAX]:
@@ -185,7 +187,7 @@ class OffsetsApi:
             )
         request.reply(
             li.GetReplicaLogInfoResponse(
-                broker_epoch=self.broker_epoch(),
+                broker_epoch=self.identity.broker_epoch,
                 truncated=len(keys) > LOG_INFO_PARTITIONS_MAX,
                 topic_partition_log_info_list=list(topics.values()),
             )

@@ -51,7 +51,7 @@ class ProduceApi:
         self.verifier = verifier
         self.clock = replicas.world.clock
 
-    def handle(self, request: ServerRequest) -> None:
+    def handle(self, request: ServerRequest[ProduceRequest, ProduceResponse]) -> None:
         """Append all batches of a request; partitions succeed and fail independently."""
         transactional_id = request.body.transactional_id
         if transactional_id is not None and (
@@ -76,7 +76,7 @@ class ProduceApi:
                         )
         return found
 
-    async def _verify(self, request: ServerRequest, transactional_id: str) -> None:
+    async def _verify(self, request: ServerRequest[ProduceRequest, ProduceResponse], transactional_id: str) -> None:
         """Ask, then append; requests of one transactional id keep their order meanwhile."""
         adds = request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
         async with self.verifier.turn(transactional_id):
@@ -93,13 +93,20 @@ class ProduceApi:
                 left_ms -= self.verifier.retry_ms
 
     def _append_verified(
-        self, request: ServerRequest, unverified: list[Unverified], outcomes: dict[TopicPartition, Error]
+        self,
+        request: ServerRequest[ProduceRequest, ProduceResponse],
+        unverified: list[Unverified],
+        outcomes: dict[TopicPartition, Error],
     ) -> None:
         if not request.is_answered:
             self._append_all(request, {wanted.name: (wanted, outcomes[wanted.name]) for wanted in unverified})
 
-    def _append_all(self, request: ServerRequest, verified: dict[TopicPartition, tuple[Unverified, Error]]) -> None:
-        body: ProduceRequest = request.body
+    def _append_all(
+        self,
+        request: ServerRequest[ProduceRequest, ProduceResponse],
+        verified: dict[TopicPartition, tuple[Unverified, Error]],
+    ) -> None:
+        body = request.body
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
         results: list[ProduceResult] = []
         waits: list[tuple[Replica, int]] = []
@@ -169,7 +176,11 @@ class ProduceApi:
         )
 
     def _tell(
-        self, request: ServerRequest, name: TopicPartition, data: PartitionProduceData, error: Error | None
+        self,
+        request: ServerRequest[ProduceRequest, ProduceResponse],
+        name: TopicPartition,
+        data: PartitionProduceData,
+        error: Error | None,
     ) -> None:
         """Say which producer was refused, and why."""
         if error in OF_PRODUCERS and data.records is not None:
@@ -186,7 +197,9 @@ class ProduceApi:
             return self.replicas.by_topic_id.get(topic.topic_id, {})
         return self.replicas.by_topic.get(topic.name, {})
 
-    def _answer_nothing(self, request: ServerRequest, results: list[ProduceResult]) -> None:
+    def _answer_nothing(
+        self, request: ServerRequest[ProduceRequest, ProduceResponse], results: list[ProduceResult]
+    ) -> None:
         failed = next((result for result in results if result.error is not Error.NONE), None)
         if failed is None or failed.error is None:
             request.reply_nothing()
@@ -194,7 +207,9 @@ class ProduceApi:
             # SPEC 3.7.2: nobody listens for an error; a lost connection makes the client look for the new leader.
             request.close(f"acks=0 produce failed with {failed.error.name}")
 
-    def _responder(self, request: ServerRequest) -> "Callable[[list[ProduceResult]], None]":
+    def _responder(
+        self, request: ServerRequest[ProduceRequest, ProduceResponse]
+    ) -> "Callable[[list[ProduceResult]], None]":
         return lambda results: request.reply(self._response(request.version, results))
 
     def _response(self, version: int, results: list[ProduceResult]) -> ProduceResponse:

@@ -6,13 +6,14 @@ from typing import Final
 
 import msgspec
 
+from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.placement import OFFSETS_TOPIC
 from replog.coordinators.transaction import State
 from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, TransactionCoordinator, added
 from replog.errors import Error
 from replog.node.coordinators.producer_ids import ProducerIds
-from replog.node.coordinators.runtime import Coordinator, Shards
-from replog.node.net.server import ServerRequest
+from replog.node.coordinators.runtime import CoordinatorRuntime
+from replog.node.net.server import AwaitedRequest, Caller, ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
@@ -20,9 +21,9 @@ from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import describe_producers as dp
 from replog.wire.messages import describe_transactions as dt
+from replog.wire.messages import end_txn as et
+from replog.wire.messages import init_producer_id as ip
 from replog.wire.messages import list_transactions as lt
-from replog.wire.messages.end_txn import EndTxnResponse
-from replog.wire.messages.init_producer_id import InitProducerIdResponse
 
 FIRST_VERSION_WITH_FENCED: Final = 2  # of AddPartitionsToTxn and AddOffsetsToTxn
 
@@ -33,39 +34,49 @@ Wanted = apt.AddPartitionsToTxnTransaction
 class TransactionApi:
     """What transactional producers ask."""
 
-    def __init__(self, transactions: Shards, groups: Shards, producer_ids: ProducerIds, tasks: Tasks) -> None:
-        self.shards = transactions
+    def __init__(
+        self,
+        transactions: CoordinatorRuntime[TransactionCoordinator],
+        groups: CoordinatorRuntime[GroupCoordinator],
+        producer_ids: ProducerIds,
+        tasks: Tasks,
+    ) -> None:
+        self.runtime = transactions
         self.groups = groups
         self.producer_ids = producer_ids
         self.tasks = tasks
         self.replicas: Replicas = transactions.replicas
 
-    def init(self, request: ServerRequest) -> None:
+    def init(self, request: ServerRequest[ip.InitProducerIdRequest, ip.InitProducerIdResponse]) -> None:
         """InitProducerId: idempotent producers are served by any broker."""
-        if request.body.transactional_id is None:
+        key = request.body.transactional_id
+        if key is None:
             self.producer_ids.init(request)
         elif self.producer_ids.is_empty:
-            self.tasks.start(self._init_later(request))
+            self.tasks.start(self._init_later(key, request))
         else:
-            self._init(request)
+            self._init(key, request)
 
-    async def _init_later(self, request: ServerRequest) -> None:
+    async def _init_later(
+        self, key: str, request: ServerRequest[ip.InitProducerIdRequest, ip.InitProducerIdResponse]
+    ) -> None:
         await self.producer_ids.stock_up()
         if not request.is_answered:  # else the connection is gone
-            self._init(request)
+            self._init(key, request)
 
-    def _init(self, request: ServerRequest) -> None:
-        key = request.body.transactional_id
-        self.shards.ask(key, request, lambda _, error: InitProducerIdResponse(error_code=error))
+    def _init(self, key: str, request: ServerRequest[ip.InitProducerIdRequest, ip.InitProducerIdResponse]) -> None:
+        self.runtime.ask(key, request, lambda _, error: ip.InitProducerIdResponse(error_code=error))
 
-    def end(self, request: ServerRequest) -> None:
+    def end(self, request: ServerRequest[et.EndTxnRequest, et.EndTxnResponse]) -> None:
         """EndTxn."""
         key = request.body.transactional_id
-        self.shards.ask(key, request, lambda _, error: EndTxnResponse(error_code=error))
+        self.runtime.ask(key, request, lambda _, error: et.EndTxnResponse(error_code=error))
 
-    def add_partitions(self, request: ServerRequest) -> None:
+    def add_partitions(
+        self, request: AwaitedRequest[apt.AddPartitionsToTxnRequest, apt.AddPartitionsToTxnResponse]
+    ) -> None:
         """AddPartitionsToTxn: one transaction of a client before version 4, any number of a broker since."""
-        body: apt.AddPartitionsToTxnRequest = request.body
+        body = request.body
         if request.version >= FIRST_ADD_BY_BROKERS:
             self._add_many(request, body.transactions)
             return
@@ -84,7 +95,7 @@ class TransactionApi:
             topics = _for_version(result, request.version).topic_results
             request.reply(apt.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
 
-        self._add(request, wanted, answer)
+        self._add(request, request.version, wanted, answer)
 
     def _unknown(self, wanted: Wanted) -> Result | None:
         """Return the refusal of a request that names partitions which do not exist; nothing of it is done then."""
@@ -114,7 +125,11 @@ class TransactionApi:
         ]
         return Result(transactional_id=wanted.transactional_id, topic_results=topics)
 
-    def _add_many(self, request: ServerRequest, transactions: list[Wanted]) -> None:
+    def _add_many(
+        self,
+        request: AwaitedRequest[apt.AddPartitionsToTxnRequest, apt.AddPartitionsToTxnResponse],
+        transactions: list[Wanted],
+    ) -> None:
         results: dict[int, Result] = {}
 
         def done(index: int, result: Result) -> None:
@@ -131,18 +146,18 @@ class TransactionApi:
             if unknown is not None:
                 done(index, unknown)
             else:
-                self._add(request, wanted, lambda result, index=index: done(index, result))  # type: ignore[misc]
+                self._add(request, request.version, wanted, lambda result, index=index: done(index, result))  # type: ignore[misc]
 
-    def _add(self, request: ServerRequest, wanted: Wanted, answer: Callable[[Result], None]) -> None:
-        found = self.shards.find(wanted.transactional_id)
+    def _add(self, caller: Caller, version: int, wanted: Wanted, answer: Callable[[Result], None]) -> None:
+        found = self.runtime.find(wanted.transactional_id)
         if isinstance(found, Error):
             answer(added(wanted, found))
         else:
-            found.ask_as(wanted, version=request.version, request=request, respond=answer, failed=added)
+            found.ask_as(wanted, version=version, caller=caller, respond=answer, failed=added)
 
-    def add_offsets(self, request: ServerRequest) -> None:
+    def add_offsets(self, request: ServerRequest[aot.AddOffsetsToTxnRequest, aot.AddOffsetsToTxnResponse]) -> None:
         """AddOffsetsToTxn: the offsets partition of a group is a partition like any other (SPEC 4.2.12)."""
-        body: aot.AddOffsetsToTxnRequest = request.body
+        body = request.body
         partition = self.groups.partition_of(body.group_id)
         if not body.group_id or partition is None:
             error = Error.COORDINATOR_NOT_AVAILABLE if body.group_id else Error.INVALID_GROUP_ID
@@ -160,18 +175,20 @@ class TransactionApi:
             request.reply(aot.AddOffsetsToTxnResponse(error_code=error))
 
         # Its versions are others than those of AddPartitionsToTxn, and it only ever comes from clients.
-        found = self.shards.find(wanted.transactional_id)
+        found = self.runtime.find(wanted.transactional_id)
         if isinstance(found, Error):
             answer(added(wanted, found))
         else:
-            found.ask_as(wanted, version=0, request=request, respond=answer, failed=added)
+            found.ask_as(wanted, version=0, caller=request, respond=answer, failed=added)
 
     # --- looking -----------------------------------------------------------------------------
 
-    def list_transactions(self, request: ServerRequest) -> None:
+    def list_transactions(
+        self, request: ServerRequest[lt.ListTransactionsRequest, lt.ListTransactionsResponse]
+    ) -> None:
         """ListTransactions: those that are coordinated here."""
-        body: lt.ListTransactionsRequest = request.body
-        if any(not seat.is_loaded for seat in self.shards.seats.taken.values()):
+        body = request.body
+        if any(not seat.is_loaded for seat in self.runtime.seats.taken.values()):
             request.reply(lt.ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
             return
         try:
@@ -182,10 +199,9 @@ class TransactionApi:
         known = {state.words: None for state in State}
         wanted = [state for state in body.state_filters if state in known]
         states: list[lt.TransactionState] = []
-        for seat in self.shards.seats.loaded() if wanted or not body.state_filters else []:
-            coordinator: Coordinator = seat.core
-            core: TransactionCoordinator = coordinator.core
-            states += core.listed(
+        for seat in self.runtime.seats.loaded() if wanted or not body.state_filters else []:
+            coordinator = seat.core
+            states += coordinator.core.listed(
                 wanted,
                 body.producer_id_filters,
                 coordinator.now(),
@@ -195,21 +211,25 @@ class TransactionApi:
         unknown = [state for state in body.state_filters if state not in known]
         request.reply(lt.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states))
 
-    def describe_transactions(self, request: ServerRequest) -> None:
+    def describe_transactions(
+        self, request: ServerRequest[dt.DescribeTransactionsRequest, dt.DescribeTransactionsResponse]
+    ) -> None:
         """DescribeTransactions."""
-        body: dt.DescribeTransactionsRequest = request.body
+        body = request.body
         states: list[dt.TransactionState] = []
         for transactional_id in body.transactional_ids:
-            found = self.shards.find(transactional_id)
+            found = self.runtime.find(transactional_id)
             if isinstance(found, Error):
                 states.append(dt.TransactionState(error_code=found, transactional_id=transactional_id))
             else:
                 states.append(found.core.describe(transactional_id))
         request.reply(dt.DescribeTransactionsResponse(transaction_states=states))
 
-    def describe_producers(self, request: ServerRequest) -> None:
+    def describe_producers(
+        self, request: ServerRequest[dp.DescribeProducersRequest, dp.DescribeProducersResponse]
+    ) -> None:
         """DescribeProducers: what the partitions led here know of their producers."""
-        body: dp.DescribeProducersRequest = request.body
+        body = request.body
         topics = [
             dp.TopicResponse(
                 name=topic.name,

@@ -10,7 +10,7 @@ from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_NODE, NodeId
-from replog.wire.apis import Api
+from replog.wire.exchanges import CREATE_TOPICS
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import find_coordinator as fc
 
@@ -40,9 +40,9 @@ class InternalTopics:
         self.tasks = tasks
         self._creating: dict[str, None] = {}
 
-    def find_coordinator(self, request: ServerRequest) -> None:
+    def find_coordinator(self, request: ServerRequest[fc.FindCoordinatorRequest, fc.FindCoordinatorResponse]) -> None:
         """FindCoordinator: one key before version 4, any number since."""
-        body: fc.FindCoordinatorRequest = request.body
+        body = request.body
         if request.version < FIRST_VERSION_WITH_BATCHES:
             place = self._place(body.key, body.key_type)
             request.reply(
@@ -106,7 +106,7 @@ class InternalTopics:
         body = ct.CreateTopicsRequest(topics=[self._wanted(topic)], timeout_ms=CREATION_TIMEOUT_MS)
         journal = self.replicas.world.journal
         try:
-            answer = await self.link.send(Api.CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
+            answer = await self.link.send(CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
         except NoController:
             return
         finally:

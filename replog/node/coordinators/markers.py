@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from replog.coordinators.events import MarkersWritten, SendMarkers
+from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.transaction import PROTOCOL_2
+from replog.coordinators.transaction_coordinator import TransactionCoordinator
 from replog.errors import Error
 from replog.log.batch import end_transaction_marker
 from replog.log.log import Appended
 from replog.log.validation import Origin
 from replog.node.coordinators.internal_topics import InternalTopics
-from replog.node.coordinators.runtime import Coordinator, Shards
+from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard
 from replog.node.net.broker_links import BrokerLinks
-from replog.node.net.server import ServerRequest
+from replog.node.net.server import AwaitedRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicPartition
-from replog.wire.apis import Api
+from replog.wire.exchanges import WRITE_TXN_MARKERS
 from replog.wire.messages import write_txn_markers as wtm
 
 RETRY_MS: Final = 100
@@ -39,11 +41,11 @@ class MarkerSender:
         self.topics = topics
         self.tasks = tasks
 
-    def send(self, coordinator: Coordinator, markers: SendMarkers) -> None:
+    def send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
         """Begin; the coordinator's core hears when all are written."""
         self.tasks.start(self._send(coordinator, markers))
 
-    async def _send(self, coordinator: Coordinator, markers: SendMarkers) -> None:
+    async def _send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
         missing = dict.fromkeys(markers.partitions)
         while missing and not coordinator.is_ended:
             by_leader = self._by_leader(missing)
@@ -77,7 +79,11 @@ class MarkerSender:
         return by_leader
 
     async def _ask(
-        self, node: NodeId, coordinator: Coordinator, markers: SendMarkers, partitions: list[TopicPartition]
+        self,
+        node: NodeId,
+        coordinator: CoordinatorShard[TransactionCoordinator],
+        markers: SendMarkers,
+        partitions: list[TopicPartition],
     ) -> list[tuple[TopicPartition, Error]]:
         by_topic: dict[str, list[int]] = {}
         for partition in partitions:
@@ -92,7 +98,7 @@ class MarkerSender:
             coordinator_epoch=coordinator.leader_epoch,
             transaction_version=markers.transaction_version,
         )
-        answer = await self.links.send(node, Api.WRITE_TXN_MARKERS, wtm.WriteTxnMarkersRequest(markers=[marker]))
+        answer = await self.links.send(node, WRITE_TXN_MARKERS, wtm.WriteTxnMarkersRequest(markers=[marker]))
         if answer is None:
             return []
         return [
@@ -110,13 +116,13 @@ class MarkerSender:
 class MarkerApi:
     """The partition leader's side."""
 
-    def __init__(self, replicas: Replicas, groups: Shards) -> None:
+    def __init__(self, replicas: Replicas, groups: CoordinatorRuntime[GroupCoordinator]) -> None:
         self.replicas = replicas
         self.groups = groups
 
-    def write(self, request: ServerRequest) -> None:
+    def write(self, request: AwaitedRequest[wtm.WriteTxnMarkersRequest, wtm.WriteTxnMarkersResponse]) -> None:
         """WriteTxnMarkers: answered when the last marker is committed."""
-        body: wtm.WriteTxnMarkersRequest = request.body
+        body = request.body
         gathering = Gathering(body, request.reply)
         for index, marker in enumerate(body.markers):
             for topic in marker.topics:

@@ -1,17 +1,16 @@
 """Producer ids, taken from the controller in blocks and given out one by one (InitProducerId)."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
+from replog.broker.identity import BrokerIdentity
 from replog.errors import Error
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.server import ServerRequest
 from replog.node.tasks import Tasks
-from replog.types import BrokerEpoch, NodeId
-from replog.wire.apis import Api
+from replog.wire.exchanges import ALLOCATE_PRODUCER_IDS
 from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from replog.wire.messages.init_producer_id import InitProducerIdResponse
+from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 REQUEST_TIMEOUT_MS: Final = 5_000
 
@@ -19,25 +18,22 @@ REQUEST_TIMEOUT_MS: Final = 5_000
 class ProducerIds:
     """The block of ids in use and the request for the next."""
 
-    def __init__(
-        self, link: ControllerLink, tasks: Tasks, node_id: NodeId, broker_epoch: Callable[[], BrokerEpoch]
-    ) -> None:
+    def __init__(self, link: ControllerLink, tasks: Tasks, identity: BrokerIdentity) -> None:
         self.link = link
         self.tasks = tasks
-        self.node_id = node_id
-        self.broker_epoch = broker_epoch
+        self.identity = identity
         self._next = 0
         self._end = 0
         self._allocating = asyncio.Lock()
 
-    def init(self, request: ServerRequest) -> None:
+    def init(self, request: ServerRequest[InitProducerIdRequest, InitProducerIdResponse]) -> None:
         """Give an idempotent producer its id."""
         if self._next < self._end:
             request.reply(_answer(self.take()))
         else:
             self.tasks.start(self._init_later(request))
 
-    async def _init_later(self, request: ServerRequest) -> None:
+    async def _init_later(self, request: ServerRequest[InitProducerIdRequest, InitProducerIdResponse]) -> None:
         await self.stock_up()
         request.reply(_answer(self.take()))
 
@@ -61,9 +57,9 @@ class ProducerIds:
         return taken
 
     async def _allocate(self) -> None:
-        body = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch())
+        body = AllocateProducerIdsRequest(broker_id=self.identity.node_id, broker_epoch=self.identity.broker_epoch)
         try:
-            answer = await self.link.send(Api.ALLOCATE_PRODUCER_IDS, body, timeout_ms=REQUEST_TIMEOUT_MS)
+            answer = await self.link.send(ALLOCATE_PRODUCER_IDS, body, timeout_ms=REQUEST_TIMEOUT_MS)
         except NoController:
             return
         if answer.error_code is Error.NONE:

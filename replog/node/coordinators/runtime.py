@@ -9,14 +9,25 @@ committed may not be shown to anyone.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
 from replog.broker.purgatory import DelayedProduce, ProduceResult
 from replog.coordinators.coordinated_partitions import Seat, Seats
-from replog.coordinators.events import Effect, NotWritten, Now, Reply, Request, SendMarkers, Token, Write, Written
+from replog.coordinators.events import (
+    AnyRequest,
+    Effect,
+    NotWritten,
+    Now,
+    Reply,
+    Request,
+    SendMarkers,
+    Token,
+    Write,
+    Written,
+)
 from replog.coordinators.placement import partition_for
 from replog.errors import Error
 from replog.log.batch import (
@@ -31,12 +42,12 @@ from replog.log.batch import (
 )
 from replog.log.log import Appended
 from replog.log.validation import Origin
-from replog.node.api.forwarding import errors_in
-from replog.node.net.server import ServerRequest
+from replog.node.net.server import AwaitedRequest, Caller, Q, R
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.ports import Buffer
 from replog.wire.decoder import MalformedMessage
+from replog.wire.error_codes import errors_in
 from replog.wire.messages.produce import TopicProduceData
 
 LOAD_BYTES: Final = 1 << 20
@@ -55,8 +66,7 @@ NAMED: Final = (
     *("instance_id", "member_epoch", "transactional_id", "producer_id", "producer_epoch"),
 )
 
-Respond = Callable[[Any], None]
-Failed = Callable[[Any, Error], msgspec.Struct]
+Asked = TypeVar("Asked", bound=msgspec.Struct | str)  # a request, a part of one, or the name of a group
 
 
 class Core(Protocol):
@@ -75,7 +85,7 @@ class Core(Protocol):
     def on_loaded(self, now: Now) -> list[Effect]:
         """Begin."""
 
-    def handle(self, request: Request, now: Now) -> list[Effect]:
+    def handle(self, request: AnyRequest, now: Now) -> list[Effect]:
         """Answer a request."""
 
     def on_tick(self, now: Now) -> list[Effect]:
@@ -87,30 +97,42 @@ class Core(Protocol):
     def on_not_written(self, refused: NotWritten, now: Now) -> list[Effect]:
         """Go on without it."""
 
+    def on_topics_deleted(self, names: Mapping[str, None]) -> list[Effect]:
+        """Forget what is known of these topics."""
 
-class Waiting:
+
+AnyCore = TypeVar("AnyCore", bound=Core)
+
+
+class Waiting(Generic[Asked, R]):
     """Who waits for a reply, and what to say when there will be none."""
 
     __slots__ = ("body", "failed", "respond", "who")
 
-    def __init__(self, body: Any, respond: Respond, failed: Failed, who: str) -> None:
+    def __init__(
+        self, body: Asked, respond: Callable[[R], None], failed: Callable[[Asked, Error], R], who: str
+    ) -> None:
         self.body = body
         self.respond = respond
         self.failed = failed
         self.who = who
 
+    def fail(self, error: Error) -> None:
+        """Answer with this error."""
+        self.respond(self.failed(self.body, error))
 
-class Coordinator:
+
+class CoordinatorShard(Generic[AnyCore]):
     """One core on its partition."""
 
-    def __init__(self, shards: "Shards", replica: Replica, core: Any) -> None:
-        self.shards = shards
+    def __init__(self, runtime: "CoordinatorRuntime[AnyCore]", replica: Replica, core: AnyCore) -> None:
+        self.runtime = runtime
         self.replica = replica
         self.core = core
         self.leader_epoch = replica.partition.leader_epoch
         self.is_ended = False
         self.deleted: dict[str, None] = {}  # topics, while this is being loaded
-        self.waiting: dict[Token, Waiting] = {}
+        self.waiting: dict[Token, Waiting[msgspec.Struct | str, msgspec.Struct]] = {}
         self._gathered: list[Write] = []  # of this turn of the loop
         self._last_token = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -118,30 +140,41 @@ class Coordinator:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def ask(self, request: ServerRequest, failed: Failed) -> None:
+    def ask(self, request: AwaitedRequest[Q, R], failed: Callable[[Q, Error], R]) -> None:
         """Let the core answer a request."""
-        self.ask_as(request.body, version=request.version, request=request, respond=request.reply, failed=failed)
+        self.ask_as(request.body, version=request.version, caller=request, respond=request.reply, failed=failed)
 
-    def ask_as(self, body: Any, *, version: int, request: ServerRequest, respond: Respond, failed: Failed) -> None:
+    def ask_as(
+        self,
+        body: Q,
+        *,
+        version: int,
+        caller: Caller,
+        respond: Callable[[R], None],
+        failed: Callable[[Q, Error], R],
+    ) -> None:
         """Let the core answer something else in a request's name: its part for one id, or what it comes down to."""
-        asked = Request(
-            token=self.expect(body, respond, failed, who=f"{request.client_id} at {request.peer_host}"),
+        asked: AnyRequest = Request(
+            token=self.expect(body, respond, failed, who=f"{caller.client_id} at {caller.peer_host}"),
             version=version,
-            client_id=request.client_id or "",
-            client_host=f"/{request.peer_host}",
+            client_id=caller.client_id or "",
+            client_host=f"/{caller.peer_host}",
             body=body,
         )
         self.perform(self.core.handle(asked, self.now()))
 
-    def expect(self, body: Any, respond: Respond, failed: Failed, *, who: str) -> Token:
+    def expect(
+        self, body: Asked, respond: Callable[[R], None], failed: Callable[[Asked, Error], R], *, who: str
+    ) -> Token:
         """Return a token for a reply to come."""
         self._last_token += 1
-        self.waiting[self._last_token] = Waiting(body, respond, failed, who)
+        waiting = Waiting(body, respond, failed, who)
+        self.waiting[self._last_token] = cast("Waiting[msgspec.Struct | str, msgspec.Struct]", waiting)
         return self._last_token
 
     def now(self) -> Now:
         """Return the time of an event."""
-        clock = self.shards.replicas.world.clock
+        clock = self.runtime.replicas.world.clock
         return Now(clock.now_ms(), clock.wall_ms())
 
     def end(self) -> None:
@@ -151,7 +184,7 @@ class Coordinator:
             self._timer.cancel()
         waiting, self.waiting = self.waiting, {}
         for one in waiting.values():
-            one.respond(one.failed(one.body, Error.NOT_COORDINATOR))
+            one.fail(Error.NOT_COORDINATOR)
 
     # --- effects -----------------------------------------------------------------------------
 
@@ -163,19 +196,19 @@ class Coordinator:
             match effect:
                 case Reply():
                     self._reply(self.waiting.pop(effect.token), effect.body)
-                case Write() if self.shards.gathers:
+                case Write() if self.runtime.gathers:
                     self._gather(effect)
                 case Write():
                     self._append([effect])
                 case SendMarkers():
-                    self.shards.send_markers(self, effect)
+                    self.runtime.send_markers(self, effect)
         self._arm()
 
-    def _reply(self, waiting: Waiting, answer: msgspec.Struct) -> None:
+    def _reply(self, waiting: Waiting[msgspec.Struct | str, msgspec.Struct], answer: msgspec.Struct) -> None:
         error = next((error for error in errors_in(answer) if error not in ROUTINE), None)
         if error is not None:
             what = f"{self.replica.name}: {waiting.who}: {asked(waiting.body)}"
-            self.shards.replicas.world.journal.log("info", f"{what}: {error.name}")
+            self.runtime.replicas.world.journal.log("info", f"{what}: {error.name}")
         waiting.respond(answer)
 
     def _gather(self, write: Write) -> None:
@@ -214,15 +247,15 @@ class Coordinator:
             batch, acks=-1, now_ms=now.now_ms, wall_ms=now.wall_ms, origin=Origin.COORDINATOR
         )
         if not isinstance(appended, Appended):
-            world = self.shards.replicas.world
+            world = self.runtime.replicas.world
             world.journal.log("warning", f"{self.replica.name}: a coordinator's write was refused: {appended.name}")
             for write in writes:
                 self.perform(self.core.on_not_written(NotWritten(write.ticket, appended), now))
             return
         base_offset = appended.base_offset
-        self.shards.when_committed(self.replica, appended.last_offset, lambda: self._written(writes, base_offset))
-        self.shards.replicas.grew(self.replica)
-        self.shards.replicas.perform(self.replica, effects)
+        self.runtime.when_committed(self.replica, appended.last_offset, lambda: self._written(writes, base_offset))
+        self.runtime.replicas.grew(self.replica)
+        self.runtime.replicas.perform(self.replica, effects)
 
     def _written(self, writes: list[Write], base_offset: int) -> None:
         for write in writes:
@@ -287,7 +320,7 @@ class Coordinator:
     async def _committed(self, end_offset: int) -> None:
         """Wait for the high watermark, or for the end of the leadership."""
         passed = asyncio.Event()
-        self.shards.when_committed(self.replica, end_offset - 1, passed.set, passed.set)
+        self.runtime.when_committed(self.replica, end_offset - 1, passed.set, passed.set)
         await passed.wait()
 
     def _replay(self, content: bytes, header: BatchHeader) -> None:
@@ -302,10 +335,10 @@ class Coordinator:
                 self.core.replay(record.key or b"", record.value, record.offset, producer_id)
             except MalformedMessage as problem:
                 where = f"{self.replica.name} at {record.offset}"
-                self.shards.replicas.world.journal.log("error", f"{where}: not a coordinator's record: {problem}")
+                self.runtime.replicas.world.journal.log("error", f"{where}: not a coordinator's record: {problem}")
 
 
-class Shards:
+class CoordinatorRuntime(Generic[AnyCore]):
     """The coordinators of one internal topic's partitions that are led here."""
 
     def __init__(
@@ -313,8 +346,8 @@ class Shards:
         topic: str,
         replicas: Replicas,
         tasks: Tasks,
-        new_core: Callable[[int, int], Any],
-        send_markers: Callable[[Coordinator, SendMarkers], None],
+        new_core: Callable[[int, int], AnyCore],
+        send_markers: Callable[[CoordinatorShard[AnyCore], SendMarkers], None],
         *,
         gathers: bool,
     ) -> None:
@@ -329,14 +362,14 @@ class Shards:
         self.tasks = tasks
         self.new_core = new_core
         self.send_markers = send_markers
-        self.seats: Seats[Coordinator] = Seats()
+        self.seats: Seats[CoordinatorShard[AnyCore]] = Seats()
 
     def partition_of(self, key: str) -> int | None:
         """Return the partition that a key belongs to, None while the topic is not there."""
         topic = self.replicas.metadata.image.topics_by_name.get(self.topic)
         return partition_for(key, len(topic.partitions)) if topic is not None else None
 
-    def find(self, key: str) -> Coordinator | Error:
+    def find(self, key: str) -> CoordinatorShard[AnyCore] | Error:
         """Return the coordinator of a group or transactional id, if that is here."""
         partition = self.partition_of(key)
         if partition is None:
@@ -344,7 +377,7 @@ class Shards:
         seat = self.seats.find(partition)
         return seat if isinstance(seat, Error) else seat.core
 
-    def ask(self, key: str, request: ServerRequest, failed: Failed) -> None:
+    def ask(self, key: str, request: AwaitedRequest[Q, R], failed: Callable[[Q, Error], R]) -> None:
         """Let the key's coordinator answer, or say why it cannot."""
         coordinator = self.find(key)
         if isinstance(coordinator, Error):
@@ -356,7 +389,7 @@ class Shards:
         """Load the partition in its new leader epoch."""
         partition = replica.name.partition
         leader_epoch = replica.partition.leader_epoch
-        coordinator = Coordinator(self, replica, self.new_core(partition, leader_epoch))
+        coordinator = CoordinatorShard(self, replica, self.new_core(partition, leader_epoch))
         seat = Seat(partition, leader_epoch, coordinator)
         self.seats.take(seat)
         self.tasks.start(self._load(seat))
@@ -368,7 +401,7 @@ class Shards:
             seat.core.end()
             self.replicas.world.journal.log("info", f"no longer coordinates {replica.name}")
 
-    async def _load(self, seat: Seat[Coordinator]) -> None:
+    async def _load(self, seat: Seat[CoordinatorShard[AnyCore]]) -> None:
         coordinator = seat.core
         if await coordinator.load():
             seat.is_loaded = True
@@ -412,7 +445,7 @@ class Shards:
         replica.produces.add(DelayedProduce([result], NEVER_MS, respond), result)
 
 
-def asked(body: Any) -> str:
+def asked(body: msgspec.Struct | str) -> str:
     """Return what was asked, and in whose name, for people."""
     if isinstance(body, str):  # a group, of several that one request is about
         return f"group {body!r}"

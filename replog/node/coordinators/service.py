@@ -1,9 +1,10 @@
 """A broker's part in coordinating groups and transactions: which requests go where, and who is told of elections."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
+from replog.broker.identity import BrokerIdentity
 from replog.config import NodeConfig
 from replog.controller.describe import INTERNAL_TOPICS
 from replog.coordinators.classic_group import GroupSettings
@@ -13,22 +14,17 @@ from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replog.coordinators.transaction_coordinator import TransactionCoordinator, TransactionSettings
 from replog.metadata.features import GROUP_VERSION
-from replog.node.api.groups import GroupApi
-from replog.node.api.transactions import TransactionApi
 from replog.node.coordinators.internal_topics import InternalTopics
-from replog.node.coordinators.markers import MarkerApi, MarkerSender
+from replog.node.coordinators.markers import MarkerSender
 from replog.node.coordinators.producer_ids import ProducerIds
-from replog.node.coordinators.runtime import Coordinator, Shards
+from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard
 from replog.node.coordinators.verifier import Verifier
 from replog.node.net.broker_links import BrokerLinks
 from replog.node.net.controller_link import ControllerLink
-from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
-from replog.types import BrokerEpoch, TopicPartition
-from replog.wire.apis import Api
+from replog.types import TopicPartition
 
-Handle = Callable[[ServerRequest], None]
 MINUTE_MS: Final = 60_000
 
 
@@ -58,7 +54,7 @@ class ImageTopics:
         return [name for name in sorted(self.replicas.metadata.image.topics_by_name) if name not in INTERNAL_TOPICS]
 
 
-class Coordinators:
+class CoordinatorService:
     """Both kinds of coordinators of one broker."""
 
     def __init__(
@@ -67,20 +63,21 @@ class Coordinators:
         replicas: Replicas,
         link: ControllerLink,
         tasks: Tasks,
-        broker_epoch: Callable[[], BrokerEpoch],
+        identity: BrokerIdentity,
     ) -> None:
         self.config = config
         self.replicas = replicas
         self.topics = ImageTopics(replicas)
         self.internal_topics = InternalTopics(config, replicas, link, tasks)
-        self.links = BrokerLinks(replicas)
-        self.producer_ids = ProducerIds(link, tasks, config.node_id, broker_epoch)
-        self.groups = Shards(OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers, gathers=False)
+        self.links = BrokerLinks(replicas.world, replicas.metadata)
+        self.producer_ids = ProducerIds(link, tasks, identity)
+        self.groups = CoordinatorRuntime(
+            OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers, gathers=False
+        )
         sender = MarkerSender(replicas, self.links, self.internal_topics, tasks)
-        self.transactions = Shards(
+        self.transactions = CoordinatorRuntime(
             TRANSACTIONS_TOPIC, replicas, tasks, self._new_transaction_core, sender.send, gathers=True
         )
-        self.transaction_api = TransactionApi(self.transactions, self.groups, self.producer_ids, tasks)
         self.verifier = Verifier(
             self.links,
             self.internal_topics,
@@ -88,51 +85,22 @@ class Coordinators:
             retry_ms=config.transactions.verification_backoff_ms,
             patience_ms=config.transactions.verification_backoff_ms_max,
         )
-        self.by_topic = {OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions}
-        replicas.coordination = self
-
-    def handlers(self) -> dict[Api, Handle]:
-        """Return who answers what."""
-        groups = GroupApi(self.groups, self.verifier, lambda: self.permits_consumer_groups)
-        transactions = self.transaction_api
-        markers = MarkerApi(self.replicas, self.groups)
-        self.links.own = {Api.WRITE_TXN_MARKERS: markers.write, Api.ADD_PARTITIONS_TO_TXN: transactions.add_partitions}
-        return {
-            Api.FIND_COORDINATOR: self.internal_topics.find_coordinator,
-            Api.JOIN_GROUP: groups.join,
-            Api.SYNC_GROUP: groups.sync,
-            Api.HEARTBEAT: groups.heartbeat,
-            Api.LEAVE_GROUP: groups.leave,
-            Api.OFFSET_COMMIT: groups.commit,
-            Api.OFFSET_FETCH: groups.fetch,
-            Api.OFFSET_DELETE: groups.delete_offsets,
-            Api.LIST_GROUPS: groups.list_groups,
-            Api.DESCRIBE_GROUPS: groups.describe,
-            Api.DELETE_GROUPS: groups.delete,
-            Api.CONSUMER_GROUP_HEARTBEAT: groups.consumer_heartbeat,
-            Api.CONSUMER_GROUP_DESCRIBE: groups.describe_consumer_groups,
-            Api.INIT_PRODUCER_ID: transactions.init,
-            Api.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
-            Api.ADD_OFFSETS_TO_TXN: transactions.add_offsets,
-            Api.END_TXN: transactions.end,
-            Api.TXN_OFFSET_COMMIT: groups.commit_in_transaction,
-            Api.WRITE_TXN_MARKERS: markers.write,
-            Api.LIST_TRANSACTIONS: transactions.list_transactions,
-            Api.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
-            Api.DESCRIBE_PRODUCERS: transactions.describe_producers,
+        self.by_topic: dict[str, CoordinatorRuntime[GroupCoordinator] | CoordinatorRuntime[TransactionCoordinator]] = {
+            OFFSETS_TOPIC: self.groups,
+            TRANSACTIONS_TOPIC: self.transactions,
         }
 
     def elected(self, replica: Replica) -> None:
         """Coordinate what this partition is for."""
-        shards = self.by_topic.get(replica.name.topic)
-        if shards is not None:
-            shards.elected(replica)
+        runtime = self.by_topic.get(replica.name.topic)
+        if runtime is not None:
+            runtime.elected(replica)
 
     def resigned(self, replica: Replica) -> None:
         """Leave it to the next leader."""
-        shards = self.by_topic.get(replica.name.topic)
-        if shards is not None:
-            shards.resigned(replica)
+        runtime = self.by_topic.get(replica.name.topic)
+        if runtime is not None:
+            runtime.resigned(replica)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Forget what groups have read of topics that are gone: others of these names begin anew."""
@@ -140,8 +108,8 @@ class Coordinators:
 
     def stop(self) -> None:
         """Stop all of it."""
-        for shards in self.by_topic.values():
-            shards.stop()
+        for runtime in self.by_topic.values():
+            runtime.stop()
         self.links.close()
 
     def _new_group_core(self, partition: int, leader_epoch: int) -> GroupCoordinator:
@@ -182,5 +150,5 @@ class Coordinators:
         return TransactionCoordinator(settings, self.producer_ids.take)
 
 
-def _no_markers(_: Coordinator, effect: SendMarkers) -> None:
+def _no_markers(_: CoordinatorShard[GroupCoordinator], effect: SendMarkers) -> None:
     raise AssertionError(f"groups send no markers: {effect}")

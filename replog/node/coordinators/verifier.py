@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from replog.broker.verification import Guard
 from replog.coordinators.placement import TRANSACTIONS_TOPIC
@@ -12,7 +12,7 @@ from replog.node.coordinators.internal_topics import InternalTopics
 from replog.node.net.broker_links import BrokerLinks
 from replog.node.tasks import Tasks
 from replog.types import NO_NODE, TopicPartition
-from replog.wire.apis import Api
+from replog.wire.exchanges import ADD_PARTITIONS_TO_TXN
 from replog.wire.messages import add_partitions_to_txn as apt
 
 FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
@@ -51,7 +51,7 @@ class Verifier:
         self.patience_ms = patience_ms
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[object, object, None]) -> None:
         """Run what has to wait for an answer."""
         self.tasks.start(work)
 
@@ -96,7 +96,7 @@ class Verifier:
             topics=[apt.AddPartitionsToTxnTopic(name=topic, partitions=found) for topic, found in by_topic.items()],
         )
         body = apt.AddPartitionsToTxnRequest(transactions=[transaction])
-        answer = await self.links.send(coordinator, Api.ADD_PARTITIONS_TO_TXN, body)
+        answer = await self.links.send(coordinator, ADD_PARTITIONS_TO_TXN, body)
         for result in answer.results_by_transaction if answer is not None else ():
             for topic in result.topic_results:
                 for one in topic.results_by_partition:

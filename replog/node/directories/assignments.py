@@ -9,14 +9,15 @@ import asyncio
 from typing import Final
 from uuid import UUID
 
+from replog.broker.identity import BrokerIdentity
 from replog.errors import Error
 from replog.metadata.state import DIRECTORIES_LEVEL, UNASSIGNED
 from replog.node.directories.log_directories import LogDirectories
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
-from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicIdPartition
-from replog.wire.apis import Api
+from replog.types import TopicIdPartition
+from replog.wire.exchanges import ASSIGN_REPLICAS_TO_DIRS
 from replog.wire.messages import assign_replicas_to_dirs as m
 
 LOOK_MS: Final = 200
@@ -28,12 +29,19 @@ PARTITIONS_MAX: Final = 2_000
 class DirectoryAssignments:
     """Keeps the committed directories of one broker's replicas true."""
 
-    def __init__(self, replicas: Replicas, directories: LogDirectories, link: ControllerLink, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        directories: LogDirectories,
+        link: ControllerLink,
+        tasks: Tasks,
+        identity: BrokerIdentity,
+    ) -> None:
         self.replicas = replicas
         self.directories = directories
         self.link = link
         self.tasks = tasks
-        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.identity = identity
         self._is_telling = False
         self._seen: tuple[int, int] = (-1, -1)
 
@@ -59,7 +67,7 @@ class DirectoryAssignments:
 
     def _may_tell(self) -> bool:
         level = self.replicas.metadata.image.metadata_version
-        return not self._is_telling and self.broker_epoch != NO_BROKER_EPOCH and level >= DIRECTORIES_LEVEL
+        return not self._is_telling and self.identity.is_registered and level >= DIRECTORIES_LEVEL
 
     def moved(self) -> None:
         """Look again next time: a replica lies elsewhere now."""
@@ -86,7 +94,7 @@ class DirectoryAssignments:
         while untold := self._untold():
             try:
                 answer = await self.link.send(
-                    Api.ASSIGN_REPLICAS_TO_DIRS, self._request(untold[:PARTITIONS_MAX]), timeout_ms=TIMEOUT_MS
+                    ASSIGN_REPLICAS_TO_DIRS, self._request(untold[:PARTITIONS_MAX]), timeout_ms=TIMEOUT_MS
                 )
             except NoController:
                 pass
@@ -105,7 +113,7 @@ class DirectoryAssignments:
             partitions.append(m.AssignReplicasToDirsRequestPartitionData(partition_index=key.partition))
         return m.AssignReplicasToDirsRequest(
             broker_id=self.replicas.node_id,
-            broker_epoch=self.broker_epoch,
+            broker_epoch=self.identity.broker_epoch,
             directories=[
                 m.AssignReplicasToDirsRequestDirectoryData(
                     id_=directory,

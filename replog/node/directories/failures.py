@@ -19,13 +19,20 @@ class DirectoryFailures:
     """Takes replicas away with their directory."""
 
     def __init__(
-        self, replicas: Replicas, directories: LogDirectories, *, metadata_path: str, tell: Callable[[UUID], None]
+        self,
+        replicas: Replicas,
+        directories: LogDirectories,
+        *,
+        metadata_path: str,
+        tell: Callable[[UUID], None],
+        needs_all: bool,
     ) -> None:
+        """`needs_all`: the broker cannot go on without any of its directories."""
         self.replicas = replicas
         self.directories = directories
         self.metadata_path = metadata_path
         self.tell = tell
-        self.needs_all = False  # the broker cannot go on without any of its directories
+        self.needs_all = needs_all
 
     def on_failure(self, path: str, names: list[TopicPartition]) -> None:
         """Serve nothing of it from now on, and clear up once whoever noticed has come to an end."""

@@ -36,6 +36,8 @@ from replog.types import METADATA_TOPIC, NO_BROKER_EPOCH, BrokerEpoch, TopicPart
 
 STRAY_SUFFIX = "-stray"
 
+OnFailure = Callable[[str, list[TopicPartition]], None]
+
 
 class NoDirectory(Exception):
     """No log directory can be used; the message says why not the last one."""
@@ -69,16 +71,17 @@ class LogDirectories:
         self.offline: dict[str, str] = {}  # by path, why; in the order they failed
         self.preferred: dict[TopicPartition, str] = {}  # where a log is to be created, if somebody has said so
         self.unfinished: dict[TopicPartition, str] = {}  # logs that were on their way to this directory
-        self.on_failure: Callable[[str, list[TopicPartition]], None] = _take_note
+        self._on_failure: OnFailure = _take_note
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._prepared: dict[TopicPartition, str] = {}
         self._rivals: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
         self._gone: dict[str, dict[TopicPartition, None]] = {}  # by path: logs that its checkpoints may still name
 
-    def open(self) -> None:
+    def open(self, on_failure: OnFailure | None = None) -> None:
         """Open all logs there are; to be called once, before anything else (SPEC 3.11.1, 3.11.2).
 
+        on_failure:  hears of each directory that fails later, and of the logs in it.
         Raises `NoDirectory` when there is none left to work with.
         """
         for path in self.paths:
@@ -92,6 +95,8 @@ class LogDirectories:
         if not self.online:
             path, reason = list(self.offline.items())[-1]
             raise NoDirectory(f"no log directory can be used; {path}: {reason}")
+        if on_failure is not None:
+            self._on_failure = on_failure
 
     def _try(self, path: str, work: Callable[[str], None]) -> None:
         try:
@@ -127,7 +132,7 @@ class LogDirectories:
         for name in lost:
             with suppress(OSError):
                 self.logs.pop(name).log.close_files()
-        self.on_failure(path, lost)
+        self._on_failure(path, lost)
 
     def fail_directory_of(self, name: TopicPartition, problem: OSError, log: Log | None = None) -> None:
         """Take the directory offline that a log lies in; nothing to do where it is already.

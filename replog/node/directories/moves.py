@@ -4,18 +4,18 @@ One move at a time, a megabyte at a time, so that nobody else has to wait; where
 one go, and nothing can be appended in between. The folder of a copy says what was wanted: a broker that ended in the middle
 of a move begins it again. Where a replica is not here yet, what is asked for is where it will be created.
 
-The controller hears of it afterwards (`directory_assignments`). Until then it believes the replica in its former directory;
+The controller hears of it afterwards (`assignments.py`). Until then it believes the replica in its former directory;
 should the new one fail before, the replica's leadership is moved as soon as it is told.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from replog.errors import Error
 from replog.log.batch import CorruptBatch
 from replog.log.log import Log
 from replog.log.moving import LogCopy
-from replog.node.directories.assignments import DirectoryAssignments
 from replog.node.directories.log_directories import LogDirectories
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
@@ -29,11 +29,11 @@ class DirectoryMoves:
     """What is being moved on one broker."""
 
     def __init__(
-        self, replicas: Replicas, directories: LogDirectories, assignments: DirectoryAssignments, tasks: Tasks
+        self, replicas: Replicas, directories: LogDirectories, on_moved: Callable[[], None], tasks: Tasks
     ) -> None:
         self.replicas = replicas
         self.directories = directories
-        self.assignments = assignments
+        self.on_moved = on_moved
         self.tasks = tasks
         self.world = replicas.world
         self.copies: dict[TopicPartition, LogCopy] = {}
@@ -128,7 +128,7 @@ class DirectoryMoves:
         left = self.directories.take_copy(name, copy)
         replica.partition.log = self.directories.logs[name].log
         self.replicas.flushed(replica)
-        self.assignments.moved()
+        self.on_moved()
         self.world.journal.log("info", f"{name}: moved to {path}")
         self.world.journal.probe("replica_changed_directory")
         if left is not None:

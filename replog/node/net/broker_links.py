@@ -7,39 +7,41 @@ What a broker asks itself goes straight to its own handler, without a socket: of
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, Generic, cast
 
 import msgspec
 
+from replog.broker.metadata import BrokerMetadata
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
-from replog.node.replication.replicas import Replicas
+from replog.ports import World
 from replog.types import NodeId
 from replog.wire.apis import BROKER_APIS, Api
+from replog.wire.exchanges import Exchange, Q, R
 
 OPEN_TIMEOUT_MS: Final = 5_000
 REQUEST_TIMEOUT_MS: Final = 30_000
 LOOK_MS: Final = 500
 
 
-class OwnRequest:
-    """What a broker asks itself; to its handlers it looks like a `ServerRequest`."""
+class OwnRequest(Generic[Q, R]):
+    """What a node asks itself; to its handlers it is an `AwaitedRequest` like one of a connection."""
 
     __slots__ = ("answer", "api", "body", "client_id", "peer_host", "version")
 
-    def __init__(self, api: Api, version: int, body: msgspec.Struct, client_id: str) -> None:
+    def __init__(self, api: Api, version: int, body: Q, client_id: str) -> None:
         self.api = api
         self.version = version
-        self.body: Any = body
+        self.body = body
         self.client_id = client_id
         self.peer_host = "itself"
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
     @property
     def is_answered(self) -> bool:
         """Tell whether nobody waits any more."""
         return self.answer.done()
 
-    def reply(self, body: msgspec.Struct) -> None:
+    def reply(self, body: R) -> None:
         """Answer; too late it does nothing."""
         if not self.answer.done():
             self.answer.set_result(body)
@@ -48,34 +50,43 @@ class OwnRequest:
 class BrokerLinks:
     """Ways to the other brokers, and to ourselves."""
 
-    def __init__(self, replicas: Replicas) -> None:
-        self.replicas = replicas
-        self.own: dict[Api, Callable[[Any], None]] = {}  # handlers of what is asked here
+    def __init__(self, world: World, metadata: BrokerMetadata) -> None:
+        self.world = world
+        self.metadata = metadata
+        self._own: dict[Api, Callable[[OwnRequest[msgspec.Struct, msgspec.Struct]], None]] = {}
         self._connections: dict[NodeId, Connection] = {}
         self._opening: dict[NodeId, asyncio.Lock] = {}
 
-    async def send(self, node: NodeId, api: Api, body: msgspec.Struct, *, version: int | None = None) -> Any | None:
+    def answer_ourselves(self, exchange: Exchange[Q, R], handler: Callable[[OwnRequest[Q, R]], None]) -> None:
+        """Let this handler take what is asked of ourselves."""
+        self._own[exchange.api] = cast("Callable[[OwnRequest[msgspec.Struct, msgspec.Struct]], None]", handler)
+
+    async def send(self, node: NodeId, exchange: Exchange[Q, R], body: Q, *, version: int | None = None) -> R | None:
         """Ask a broker; None when it cannot be had or does not answer."""
-        if node == self.replicas.node_id and api in self.own:
-            return await self._ask_ourselves(api, body, version)
+        if node == self.metadata.node_id and exchange.api in self._own:
+            return await self._ask_ourselves(exchange, body, version)
         try:
             connection = await self._open(node)
             if connection is None:
                 return None
-            answer = connection.send(api, body, version=version, timeout_ms=REQUEST_TIMEOUT_MS)
+            answer: asyncio.Future[R] = connection.send(
+                exchange.api, body, version=version, timeout_ms=REQUEST_TIMEOUT_MS
+            )
             while not answer.done():
                 await asyncio.wait([answer], timeout=LOOK_MS / 1000)
                 if not answer.done() and self._is_gone(node, connection):
                     connection.close()  # it will not answer: somebody else leads by now, and requests wait behind this
             return await answer
         except (ConnectionLost, UnsupportedVersion) as problem:
-            self.replicas.world.journal.log("debug", f"{api.name} to broker {node}: {problem}")
+            self.world.journal.log("debug", f"{exchange} to broker {node}: {problem}")
             return None
 
-    async def _ask_ourselves(self, api: Api, body: msgspec.Struct, version: int | None) -> Any | None:
-        newest = BROKER_APIS[api].last if version is None else version
-        request = OwnRequest(api, newest, body, f"broker-{self.replicas.node_id}-coordinator")
-        self.own[api](request)
+    async def _ask_ourselves(self, exchange: Exchange[Q, R], body: Q, version: int | None) -> R | None:
+        newest = BROKER_APIS[exchange.api].last if version is None else version
+        request: OwnRequest[Q, R] = OwnRequest(
+            exchange.api, newest, body, f"broker-{self.metadata.node_id}-coordinator"
+        )
+        self._own[exchange.api](cast("OwnRequest[msgspec.Struct, msgspec.Struct]", request))
         if request.answer.done():
             return request.answer.result()
         try:
@@ -85,8 +96,8 @@ class BrokerLinks:
             return None
 
     def _is_gone(self, node: NodeId, connection: Connection) -> bool:
-        broker = self.replicas.metadata.image.brokers.get(node)
-        return broker is None or broker.fenced or self.replicas.metadata.endpoint_of(node) != connection.endpoint
+        broker = self.metadata.image.brokers.get(node)
+        return broker is None or broker.fenced or self.metadata.endpoint_of(node) != connection.endpoint
 
     def close(self) -> None:
         """Close them all."""
@@ -95,7 +106,7 @@ class BrokerLinks:
 
     async def _open(self, node: NodeId) -> Connection | None:
         async with self._opening.setdefault(node, asyncio.Lock()):
-            endpoint = self.replicas.metadata.endpoint_of(node)
+            endpoint = self.metadata.endpoint_of(node)
             known = self._connections.get(node)
             if known is not None and known.is_open and known.endpoint == endpoint:
                 return known
@@ -104,7 +115,7 @@ class BrokerLinks:
                 del self._connections[node]
             if endpoint is None:
                 return None
-            connection = Connection(self.replicas.world, endpoint, f"broker-{self.replicas.node_id}-coordinator")
+            connection = Connection(self.world, endpoint, f"broker-{self.metadata.node_id}-coordinator")
             await connection.open(timeout_ms=OPEN_TIMEOUT_MS)
             self._connections[node] = connection
             return connection

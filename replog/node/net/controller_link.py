@@ -7,16 +7,13 @@ asker knows whether its question still holds (a heartbeat does, an AlterPartitio
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint
 from replog.node.fault_injection_points import strikes
 from replog.ports import World
 from replog.types import NO_NODE, NodeId
-from replog.wire.apis import Api
+from replog.wire.exchanges import Exchange, Q, R
 
 Leader = Callable[[], tuple[NodeId, Endpoint | None]]
 
@@ -44,16 +41,16 @@ class ControllerLink:
         self._connected_to = NO_NODE
         self._opening = asyncio.Lock()
 
-    async def send(self, api: Api, body: msgspec.Struct, *, timeout_ms: int, version: int | None = None) -> Any:
+    async def send(self, exchange: Exchange[Q, R], body: Q, *, timeout_ms: int, version: int | None = None) -> R:
         """Send to the active controller and return its answer; `NoController` when there is none."""
         was_sent = False
         try:
             connection = await self._open()
-            answer = connection.send(api, body, version=version, timeout_ms=timeout_ms)
+            answer = connection.send(exchange.api, body, version=version, timeout_ms=timeout_ms)
             was_sent = True
-            told = await answer
+            told: R = await answer
             if strikes(self.world, "controller's answer is lost"):
-                raise ConnectionLost(f"{api.name}: the answer is lost")
+                raise ConnectionLost(f"{exchange}: the answer is lost")
             return told
         except (ConnectionLost, UnsupportedVersion) as problem:
             self.drop()

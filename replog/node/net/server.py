@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -32,7 +32,9 @@ REQUEST_START_BYTES: Final = 8
 UNWRITTEN_BYTES_MAX: Final = 65536
 LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
 
-Handler = Callable[["ServerRequest"], None]
+Q = TypeVar("Q", bound=msgspec.Struct)
+R = TypeVar("R", bound=msgspec.Struct)
+Answer = TypeVar("Answer", bound=msgspec.Struct, contravariant=True)
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +65,34 @@ class Progress(Enum):
     WRITTEN = 2  # or given up: nothing is owed any more
 
 
-class ServerRequest:
-    """A request that waits for its answer: exactly one of `reply`, `reply_nothing`, `close`."""
+class Caller(Protocol):
+    """Who asks."""
+
+    @property
+    def client_id(self) -> str | None:
+        """What it calls itself."""
+
+    @property
+    def peer_host(self) -> str:
+        """Where it asks from."""
+
+
+class AwaitedRequest(Caller, Protocol[Q, Answer]):
+    """A request that waits for its answer, from a connection or from this very node."""
+
+    body: Q
+    version: int
+
+    @property
+    def is_answered(self) -> bool:
+        """Tell whether nothing is owed any more."""
+
+    def reply(self, body: Answer) -> None:
+        """Answer; when nobody waits any more it does nothing."""
+
+
+class ServerRequest(Generic[Q, R]):
+    """A request of type Q that waits for its answer: exactly one of `reply` (with an R), `reply_nothing`, `close`."""
 
     __slots__ = (
         "_connection",
@@ -82,7 +110,7 @@ class ServerRequest:
     )
 
     def __init__(self, connection: "ServerConnection", api: Api, start: RequestStart, frame: memoryview) -> None:
-        self.body: Any
+        self.body: Q
         self.client_id, self.body = decode_rest(api, start.version, frame)
         self.api = api
         self.version = start.version
@@ -93,14 +121,14 @@ class ServerRequest:
         self._connection = connection
         self._frame = b""
         self._progress = Progress.PENDING
-        self.amend: Callable[[msgspec.Struct], msgspec.Struct] | None = None  # what of it was refused beforehand
+        self.amend: Callable[[R], R] | None = None  # what of it was refused beforehand
 
     @property
     def is_answered(self) -> bool:
         """Tell whether nothing is owed any more."""
         return self._progress is not Progress.PENDING
 
-    def reply(self, body: msgspec.Struct) -> None:
+    def reply(self, body: R) -> None:
         """Answer; after the connection is lost it does nothing."""
         if self.amend is not None:
             body = self.amend(body)
@@ -131,13 +159,17 @@ class ServerRequest:
         if self._progress is Progress.PENDING:
             return None
         self._progress = Progress.WRITTEN
-        self.body = None
+        self.body = None  # type: ignore[assignment]  # nobody looks at it any more
         return self._frame
 
     def give_up(self) -> None:
         """Owe nothing any more."""
         self._progress = Progress.WRITTEN
-        self.body = None
+        self.body = None  # type: ignore[assignment]
+
+
+AnyRequest = ServerRequest[msgspec.Struct, msgspec.Struct]
+Handler = Callable[[AnyRequest], None]
 
 
 class Server:
@@ -245,7 +277,7 @@ class ServerConnection(asyncio.Protocol):
         self.noted_unanswered_bytes = 0
         self._server = server
         self._frames = Frames(server.limits.request_bytes_max)
-        self._pending: deque[ServerRequest] = deque()
+        self._pending: deque[AnyRequest] = deque()
         self._transport: asyncio.Transport | None = None
         self._closed = False
         self._reading = True
@@ -349,7 +381,7 @@ class ServerConnection(asyncio.Protocol):
                 raise MalformedMessage(f"{api.name} version {start.version} is not offered here")
             self._write_now(encode_response(Api.API_VERSIONS, 0, start.correlation_id, self._api_versions_refused()))
             return
-        request = ServerRequest(self, api, start, frame)
+        request: AnyRequest = ServerRequest(self, api, start, frame)
         self._pending.append(request)
         self.unanswered_bytes += request.size_bytes
         if api is Api.API_VERSIONS:

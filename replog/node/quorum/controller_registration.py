@@ -6,7 +6,7 @@ to be trusted and a controller that forgot is told again. The active controller 
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from replog.config import Endpoint
@@ -18,7 +18,7 @@ from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.types import NodeId
-from replog.wire.apis import Api
+from replog.wire.exchanges import CONTROLLER_REGISTRATION
 from replog.wire.messages import controller_registration as m
 
 LISTENER: Final = "CONTROLLER"
@@ -39,7 +39,9 @@ class ControllerRegistration:
         incarnation: UUID,
         endpoint: Endpoint,
         image: Callable[[], Image],
-        tell_ourselves: Callable[[m.ControllerRegistrationRequest], "asyncio.Future[Any] | None"],
+        tell_ourselves: Callable[
+            [m.ControllerRegistrationRequest], "asyncio.Future[m.ControllerRegistrationResponse] | None"
+        ],
     ) -> None:
         """`tell_ourselves`: hand the request to this very node, if it is the active controller; None if it is not."""
         self.world = world
@@ -88,12 +90,12 @@ class ControllerRegistration:
             self._last_words = words
             self.world.journal.log("warning", f"registration of this controller: {words}")
 
-    async def _ask(self) -> Any | None:
+    async def _ask(self) -> m.ControllerRegistrationResponse | None:
         own = self.tell_ourselves(self.request)
         if own is not None:
             return await own
         try:
-            answer = await self.link.send(Api.CONTROLLER_REGISTRATION, self.request, timeout_ms=TIMEOUT_MS)
+            answer = await self.link.send(CONTROLLER_REGISTRATION, self.request, timeout_ms=TIMEOUT_MS)
         except NoController:
             return None
         if answer.error_code is Error.NOT_CONTROLLER:

@@ -10,13 +10,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, TypeVar, cast
 from uuid import UUID
+
+import msgspec
 
 from replog.config import Endpoint, NodeConfig, Voter
 from replog.log.log import Flush, Log
 from replog.node.fault_injection_points import linger, strikes
-from replog.node.net.server import ServerRequest
+from replog.node.net.server import AnyRequest
 from replog.node.quorum.description import description
 from replog.node.quorum.metadata_log import CommittedBatch, MetadataLog, directory_id_of
 from replog.node.quorum.peers import QuorumPeers
@@ -27,10 +29,12 @@ from replog.quorum.messages import FetchAnswer, FetchSnapshotAnswer, OffsetAndEp
 from replog.quorum.quorum import Quorum
 from replog.quorum.quorum_state import Settings
 from replog.quorum.translate import MAX_FETCH_BYTES, answer_to_wire, from_wire, names_metadata
-from replog.quorum.voter_changes import change_answer_to_wire, change_from_wire
+from replog.quorum.voter_changes import ChangeRequest, change_answer_to_wire, change_from_wire
 from replog.quorum.voters import ReplicaKey, voter_set
 from replog.types import METADATA_TOPIC, ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.apis import Api
+from replog.wire.messages.describe_quorum import DescribeQuorumRequest
+from replog.wire.messages.fetch import FetchRequest
 
 VOTER_CHANGES: Final = (Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER, Api.UPDATE_RAFT_VOTER)
 APIS: Final = (
@@ -141,7 +145,7 @@ class QuorumNode:
         self._events: deque[Event] = deque()
         self._effects: deque[Effect] = deque()
         self._notices: deque[Notice] = deque()
-        self._requests: dict[int, ServerRequest] = {}
+        self._requests: dict[int, AnyRequest] = {}
         self._next_token = 0
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
@@ -262,25 +266,23 @@ class QuorumNode:
 
     # --- requests of others
 
-    def handle(self, request: ServerRequest) -> bool:
+    def handle(self, request: AnyRequest) -> bool:
         """Take a request if it is for the quorum; tell whether it was."""
-        if request.api is Api.DESCRIBE_QUORUM and "controller" in self._config.roles:
+        body = request.body
+        votes = "controller" in self._config.roles
+        if isinstance(body, DescribeQuorumRequest) and votes:
             wall_ms = self._world.clock.wall_ms() - self._now_ms
-            request.reply(description(request.body, self._core, self.voters, self._now_ms, wall_ms))
+            request.reply(description(body, self._core, self.voters, self._now_ms, wall_ms))
             return True
         if request.api not in APIS:
             return False
-        if request.api in VOTER_CHANGES and "controller" not in self._config.roles:
+        if not votes and isinstance(body, ChangeRequest):
             return False
-        if request.api is Api.FETCH and "controller" not in self._config.roles and not names_metadata(request.body):
+        if not votes and isinstance(body, FetchRequest) and not names_metadata(body):
             return False
         self._next_token += 1
         self._requests[self._next_token] = request
-        translated = (
-            change_from_wire(request.body)
-            if request.api in VOTER_CHANGES
-            else from_wire(request.api, request.version, request.body)
-        )
+        translated = change_from_wire(body) if isinstance(body, ChangeRequest) else from_wire(request.version, body)
         self._take(events.Received(now_ms=self._now_ms, token=self._next_token, request=translated))
         return True
 
@@ -478,25 +480,35 @@ def _chunks(records: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
 
 _TAKES_FILES_AWAY: Final = (events.TruncateLog, events.InstallSnapshot, events.MoveLogStart)
 
-_PERFORM: Final[dict[type, Callable[[QuorumNode, Any], None]]] = {
-    events.Persist: lambda node, effect: node._log.store_state(effect.state),
-    events.Send: lambda node, effect: node._peers.send(effect),
-    events.Answered: lambda node, effect: node._reply(effect.token, effect.answer),
-    events.AppendRecords: lambda node, effect: node._log.append_records(effect),
-    events.AppendLeaderChange: lambda node, effect: node._log.append_leader_change(effect),
-    events.AppendVoters: lambda node, effect: node._log.append_voters(effect),
-    events.AppendFetched: lambda node, effect: node._log.append_fetched(effect),
-    events.SyncLog: QuorumNode._sync,
-    events.TruncateLog: QuorumNode._truncate,
-    events.StoreSnapshotChunk: lambda node, effect: node._log.store_chunk(
-        effect.snapshot, effect.position, effect.content
+AnyEffect = TypeVar("AnyEffect", bound=events.Effect)
+
+
+def _does(
+    kind: type[AnyEffect], perform: Callable[[QuorumNode, AnyEffect], object]
+) -> dict[type[msgspec.Struct], Callable[[QuorumNode, Effect], object]]:
+    return {kind: cast("Callable[[QuorumNode, Effect], object]", perform)}
+
+
+_PERFORM: Final = {
+    **_does(events.Persist, lambda node, effect: node._log.store_state(effect.state)),
+    **_does(events.Send, lambda node, effect: node._peers.send(effect)),
+    **_does(events.Answered, lambda node, effect: node._reply(effect.token, effect.answer)),
+    **_does(events.AppendRecords, lambda node, effect: node._log.append_records(effect)),
+    **_does(events.AppendLeaderChange, lambda node, effect: node._log.append_leader_change(effect)),
+    **_does(events.AppendVoters, lambda node, effect: node._log.append_voters(effect)),
+    **_does(events.AppendFetched, lambda node, effect: node._log.append_fetched(effect)),
+    **_does(events.SyncLog, QuorumNode._sync),
+    **_does(events.TruncateLog, QuorumNode._truncate),
+    **_does(
+        events.StoreSnapshotChunk,
+        lambda node, effect: node._log.store_chunk(effect.snapshot, effect.position, effect.content),
     ),
-    events.MoveLogStart: lambda node, effect: node._log.move_start(effect.offset, node._core.high_watermark),
-    events.InstallSnapshot: QuorumNode._notice,
-    events.Committed: QuorumNode._notice,
-    events.Leading: QuorumNode._notice,
-    events.Resigned: QuorumNode._notice,
-    events.LeaderChanged: QuorumNode._notice,
-    events.Probe: lambda node, effect: node._world.journal.probe(effect.name),
-    events.Note: lambda node, effect: node._world.journal.log("info", f"quorum: {effect.text}"),
+    **_does(events.MoveLogStart, lambda node, effect: node._log.move_start(effect.offset, node._core.high_watermark)),
+    **_does(events.InstallSnapshot, QuorumNode._notice),
+    **_does(events.Committed, QuorumNode._notice),
+    **_does(events.Leading, QuorumNode._notice),
+    **_does(events.Resigned, QuorumNode._notice),
+    **_does(events.LeaderChanged, QuorumNode._notice),
+    **_does(events.Probe, lambda node, effect: node._world.journal.probe(effect.name)),
+    **_does(events.Note, lambda node, effect: node._world.journal.log("info", f"quorum: {effect.text}")),
 }

@@ -36,7 +36,7 @@ from replog.ports import Disk, World
 from replog.quorum.events import AppendFetched, AppendLeaderChange, AppendRecords, AppendVoters
 from replog.quorum.log_shape import LogShape
 from replog.quorum.messages import BatchSpan, OffsetAndEpoch
-from replog.quorum.state_file import FILE_NAME, QuorumState, decode, encode
+from replog.quorum.state_file import FILE_NAME, StoredQuorumState, decode, encode
 from replog.quorum.translate import spans
 from replog.quorum.voters import ReplicaKey
 from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, NodeId
@@ -188,7 +188,7 @@ class MetadataLog:
                     found.append((span.base_offset, span))
         return sorted(found, key=lambda entry: entry[0])
 
-    def stored_state(self) -> QuorumState | None:
+    def stored_state(self) -> StoredQuorumState | None:
         """Return what the quorum-state file says, None when there is none; `DamagedMetadata` when it says nothing.
 
         The released software takes one that it cannot read for missing (SPEC 1.1.4). It holds this member's vote: who
@@ -203,7 +203,7 @@ class MetadataLog:
             raise DamagedMetadata(path, 0, f"not a quorum state: {content[:80]!r}")
         return state
 
-    def store_state(self, state: QuorumState) -> None:
+    def store_state(self, state: StoredQuorumState) -> None:
         """Write the quorum-state file durably."""
         self._disk.replace_file(f"{self.log.directory}/{FILE_NAME}", encode(state))
 

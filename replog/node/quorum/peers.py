@@ -105,7 +105,7 @@ class QuorumPeers:
             self._on_failure(effect.request_id, Failure.LOST)
             return
         try:
-            answer = answer_from_wire(api, future.result())
+            answer = answer_from_wire(future.result())
         except (CorruptBatch, MalformedMessage) as damage:
             self._world.journal.log("warning", f"node {effect.to} sent damaged records: {damage}")
             self._world.journal.probe("quorum_damaged_fetch")

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from replog.broker.fetch_sessions import Key
 from replog.broker.fetcher import FetchSource, FetchState, Question, Remedy
+from replog.broker.identity import BrokerIdentity
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.errors import Error
 from replog.log.batch import CorruptBatch
@@ -292,21 +293,30 @@ class SourceLoop:
 class ReplicaFetching:
     """All loops of a broker."""
 
-    def __init__(self, replicas: Replicas, flushing: Flushing, limits: FetchLimits, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        flushing: Flushing,
+        limits: FetchLimits,
+        tasks: Tasks,
+        identity: BrokerIdentity,
+        *,
+        tells_epoch: bool,
+    ) -> None:
+        """`tells_epoch`: KIP-903 needs metadata that name everybody's broker epoch; where they don't, fetches don't."""
         self.replicas = replicas
         self.flushing = flushing
         self.tasks = tasks
         self.limits = limits
-        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
-        # KIP-903 needs metadata that name everybody's broker epoch; where they don't (ZooKeeper mode), fetches don't.
-        self.tells_epoch = True
+        self.identity = identity
+        self.tells_epoch = tells_epoch
         self._loops: dict[NodeId, SourceLoop] = {}
         self._followed: dict[Replica, SourceLoop] = {}
 
     @property
     def may_fetch(self) -> bool:
         """Before registration there is no epoch to fetch with (SPEC 3.1.7)."""
-        return self.broker_epoch != NO_BROKER_EPOCH
+        return self.identity.is_registered
 
     def follow(self, replica: Replica, source: NodeId) -> None:
         """Fetch from this broker in the partition's current leader epoch."""
@@ -328,7 +338,7 @@ class ReplicaFetching:
     @property
     def told_epoch(self) -> BrokerEpoch:
         """What fetches say of our broker epoch."""
-        return self.broker_epoch if self.tells_epoch else NO_BROKER_EPOCH
+        return self.identity.broker_epoch if self.tells_epoch else NO_BROKER_EPOCH
 
     def moved(self, replica: Replica) -> None:
         """Tell the leader, if we follow one, with the next fetch where our log begins now."""
@@ -336,9 +346,8 @@ class ReplicaFetching:
         if loop is not None:
             loop.source.changed(replica.name)
 
-    def registered(self, broker_epoch: BrokerEpoch) -> None:
-        """Fetch with this epoch from now on."""
-        self.broker_epoch = broker_epoch
+    def registered(self) -> None:
+        """Fetch with the new broker epoch from now on."""
         for loop in self._loops.values():
             loop.begin_anew()
 

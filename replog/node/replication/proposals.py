@@ -8,14 +8,15 @@ import asyncio
 from typing import Final
 from uuid import UUID
 
+from replog.broker.identity import BrokerIdentity
 from replog.broker.isr import AlterPartitionAnswer, Proposal
 from replog.errors import Error
 from replog.node.fault_injection_points import linger
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
-from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch, TopicIdPartition
-from replog.wire.apis import Api
+from replog.types import LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch, TopicIdPartition
+from replog.wire.exchanges import ALTER_PARTITION
 from replog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -34,13 +35,22 @@ Sent = dict[TopicIdPartition, tuple[Replica, Proposal]]
 class ProposalChannel:
     """The queue of proposals and the one request under way."""
 
-    def __init__(self, replicas: Replicas, link: ControllerLink, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        link: ControllerLink,
+        tasks: Tasks,
+        identity: BrokerIdentity,
+        *,
+        version: int | None,
+    ) -> None:
+        """`version` of AlterPartition; None: the highest that the controller offers."""
         self.replicas = replicas
         self.tasks = tasks
         self.link = link
         self.clock = replicas.world.clock
-        self.broker_epoch = BrokerEpoch(-1)
-        self.version: int | None = None  # None: the highest that the controller offers
+        self.identity = identity
+        self.version = version
         self._queue: Sent = {}
         self._is_running = False
 
@@ -72,7 +82,7 @@ class ProposalChannel:
         await linger(self.replicas.world, "proposal is sent late")
         try:
             response = await self.link.send(
-                Api.ALTER_PARTITION, request, version=self.version, timeout_ms=REQUEST_TIMEOUT_MS
+                ALTER_PARTITION, request, version=self.version, timeout_ms=REQUEST_TIMEOUT_MS
             )
             await linger(self.replicas.world, "proposal's answer is heard late")
         except NoController:
@@ -123,7 +133,7 @@ class ProposalChannel:
             )
         return AlterPartitionRequest(
             broker_id=self.replicas.node_id,
-            broker_epoch=self.broker_epoch,
+            broker_epoch=self.identity.broker_epoch,
             topics=[
                 AlterPartitionRequestTopicData(topic_name=names[topic_id], topic_id=topic_id, partitions=partitions)
                 for topic_id, partitions in topics.items()

@@ -9,7 +9,7 @@ Single-threaded and without tasks: a request that can be answered at once never 
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from replog.broker.fetch_sessions import SessionPartition
@@ -90,10 +90,21 @@ class Coordination(Protocol):
         """Stop coordinating, if it was begun."""
 
 
+class ReplicaPorts(NamedTuple):
+    """Who acts on what becomes of replicas."""
+
+    replication: Replication
+    proposals: Proposals
+    coordination: Coordination
+    flushing: EarlyFlushes
+    on_truncated: Callable[[], None]
+
+
 class Replicas:
     """All hosted partitions by name and by id."""
 
-    def __init__(self, world: World, metadata: BrokerMetadata) -> None:
+    def __init__(self, world: World, metadata: BrokerMetadata, ports: Callable[["Replicas"], ReplicaPorts]) -> None:
+        """`ports` makes those who act on replicas; they find these here, so they come with them."""
         self.world = world
         self.metadata = metadata
         self.node_id = metadata.node_id
@@ -101,11 +112,6 @@ class Replicas:
         self.by_topic_id: dict[UUID, dict[int, Replica]] = {}
         # Assigned to this broker, but in a log directory that failed: which one, as the controller is to be told.
         self.offline: dict[TopicIdPartition, UUID] = {}
-        self.replication: Replication | None = None
-        self.proposals: Proposals | None = None
-        self.coordination: Coordination | None = None
-        self.flushing: EarlyFlushes | None = None
-        self.on_truncated: Callable[[], None] | None = None
         self._grown: dict[Replica, None] = {}  # logs that grew, or of which the role changed
         self._advanced: dict[Replica, None] = {}  # high watermarks that moved
         self._wake_is_due = False
@@ -114,6 +120,7 @@ class Replicas:
         self._timer_ms = 0
         self._unjournaled: dict[Replica, None] = {}
         self._is_closed = False
+        self.replication, self.proposals, self.coordination, self.flushing, self.on_truncated = ports(self)
 
     # --- who is here ---------------------------------------------------------------------
 
@@ -163,8 +170,7 @@ class Replicas:
                 del outer[index]  # type: ignore[arg-type]
         self._unjournaled.pop(replica, None)
         replica.is_hosted = False
-        if self.flushing is not None:
-            self.flushing.forget(replica)
+        self.flushing.forget(replica)
 
     # --- what follows --------------------------------------------------------------------
 
@@ -177,15 +183,14 @@ class Replicas:
         """Note an append: followers may be waiting for it."""
         self._grown[replica] = None
         self._wake_soon()
-        if self.flushing is not None and replica.partition.log.settings.flushes_early:
+        if replica.partition.log.settings.flushes_early:
             self.flushing.grew(replica)
 
     def log_start_moved(self, replica: Replica) -> None:
         """Note that old records went: followers tell their leader, leaders their followers."""
         self._advanced[replica] = None
         self._wake_soon()
-        if self.replication is not None:
-            self.replication.moved(replica)
+        self.replication.moved(replica)
 
     def flushed(self, replica: Replica) -> None:
         """Note that a log is durable further than before, or has to be: acknowledgements may be due."""
@@ -203,12 +208,10 @@ class Replicas:
 
     def _propose(self, replica: Replica, effect: Effect) -> None:
         assert isinstance(effect, Propose)
-        assert self.proposals is not None
         self.proposals.submit(replica, effect.proposal, effect.after_ms)
 
     def _step_down(self, replica: Replica, _: Effect) -> None:
-        if self.coordination is not None:
-            self.coordination.resigned(replica)
+        self.coordination.resigned(replica)
         # SPEC 3.7.3: whatever waited under the last leader epoch has an unknown outcome now (M46).
         error = Error.KAFKA_STORAGE_ERROR if replica.partition.is_offline else Error.NOT_LEADER_OR_FOLLOWER
         for queue in (replica.produces, replica.flushes):
@@ -219,7 +222,6 @@ class Replicas:
 
     def _follow(self, replica: Replica, effect: Effect) -> None:
         assert isinstance(effect, Follow)
-        assert self.replication is not None
         # What this replica brings into the leader epoch: what it has to cut or to copy follows from here.
         self.world.journal.event(
             "follows",
@@ -233,13 +235,11 @@ class Replicas:
         self.replication.follow(replica, effect.source)
 
     def _unfollow(self, replica: Replica, _: Effect) -> None:
-        assert self.replication is not None
         self.replication.unfollow(replica)
 
     def _lead(self, replica: Replica, _: Effect) -> None:
         self._journal_watermark(replica)
-        if self.coordination is not None:
-            self.coordination.elected(replica)
+        self.coordination.elected(replica)
 
     def _truncated(self, replica: Replica, effect: Effect) -> None:
         assert isinstance(effect, Truncated)
@@ -253,8 +253,7 @@ class Replicas:
             leader_epoch=replica.partition.leader_epoch,
         )
         self.world.journal.probe("log_truncated")
-        if self.on_truncated is not None:
-            self.on_truncated()
+        self.on_truncated()
         self._advanced[replica] = None
         self._wake_soon()
 

@@ -1,6 +1,6 @@
 """A broker of ZooKeeper mode: registered by an ephemeral znode, told by a controller what it hosts (KIP-380; SPEC 3.12).
 
-Logs, partitions, fetchers, coordinators and everything clients see are those of KRaft mode (`Broker`). What differs is how
+Logs, partitions, fetchers, coordinators and everything clients see are those of KRaft mode (`DataPlane`). What differs is how
 a broker lives: a session instead of heartbeats, control requests instead of a metadata log. Every broker also stands for
 election as controller (`ControllerSeat`).
 
@@ -22,18 +22,19 @@ from replog.controller.events import Probe
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.state import TOPIC_RESOURCE
-from replog.node.api.cluster import ClusterApi
-from replog.node.broker import Broker, BrokerFailed
+from replog.node.data_plane import BrokerFailed, DataPlane, Mode
 from replog.node.directories.log_directories import NoDirectory
 from replog.node.net.controller_link import NoController
-from replog.node.net.server import Server, ServerLimits, ServerRequest
+from replog.node.net.server import AnyRequest
 from replog.node.zookeeper.controller import ControllerSeat, persistent_nodes, read_all, read_configs
 from replog.node.zookeeper.hosting import AssignedHosting
 from replog.ports import World, ZooKeeper, ZooKeeperListener
 from replog.types import BrokerEpoch, NodeId, TopicPartition
 from replog.wire.apis import ZOOKEEPER_BROKER_APIS, Api
+from replog.wire.exchanges import CONTROLLED_SHUTDOWN
 from replog.wire.messages import controlled_shutdown as cs
 from replog.wire.messages import leader_and_isr as li
+from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
 from replog.zookeeper import paths, registration, znodes
 from replog.zookeeper.broker import Answer, Assign, ControlledBroker, GiveUp, KeepOnly, Rename, topics_without_id
@@ -49,12 +50,13 @@ from replog.zookeeper.operations import (
     ZooKeeperError,
 )
 from replog.zookeeper.registration import Found
+from replog.zookeeper.versions import ProtocolVersion
 from replog.zookeeper.znodes import BrokerZnode, ClusterIdZnode, encoded
 
 OpenZooKeeper = Callable[[World, NodeConfig, ZooKeeperListener], ZooKeeper]
 
 RETRY_MS: Final = 100
-CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
+ControlRequest = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetadataRequest
 CONTROLLER_APIS: Final = frozenset({Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN, Api.ALLOCATE_PRODUCER_IDS})
 PEERS: Final = ("broker-", "controller-")  # how nodes call themselves
 LOST_SESSIONS_OF_OTHERS: Final = 2  # so many session time-outs may a former life's registration outlive it
@@ -68,29 +70,30 @@ class ZooKeeperUnreachable(ZooKeeperUnusable):
     """No server answered in time."""
 
 
-class ZooKeeperBroker(Broker):
+class ZooKeeperBroker:
     """One broker process in ZooKeeper mode."""
 
     def __init__(
         self, world: World, config: NodeConfig, open_zookeeper: OpenZooKeeper, *, may: May = allow_all
     ) -> None:
-        super().__init__(world, config, may=may)
+        self.world = world
+        self.config = config
+        plane = self.plane = DataPlane(world, config, mode_of(config), self, may=may, handler=self._handle)
+        self.identity = plane.identity
         self.zookeeper = open_zookeeper(world, config, self)
-        self.seat = ControllerSeat(world, config, self.zookeeper, self.tasks)
-        self.assigned = AssignedHosting(config, self.replicas, self.directories, self.tasks)
-        self.hosting = self.assigned
-        self.hosting.on_deleted = self.coordinators.topics_deleted
-        self.control = ControlledBroker(self.metadata, self._state_of, self._topic_id_of)
-        self.proposals.version = self.seat.protocol.of(Api.ALTER_PARTITION)
-        self.fetching.tells_epoch = False
-        cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
-        self.gate = cluster.gate
-        self.handlers = self._handlers(cluster)
-        self.server = Server(
-            world, ZOOKEEPER_BROKER_APIS, self._handle, ServerLimits.of(config), features=cluster.features
+        self.seat = ControllerSeat(world, config, self.zookeeper, plane.tasks)
+        self.hosting = AssignedHosting(
+            config,
+            plane.replicas,
+            plane.directories,
+            plane.tasks,
+            plane.identity,
+            on_deleted=plane.coordinators.topics_deleted,
         )
-        self._early: list[ServerRequest] = []
-        self._control_requests: deque[ServerRequest] = deque()
+        self.control = ControlledBroker(plane.metadata, plane.identity, self._state_of, self._topic_id_of)
+        self.is_serving = False
+        self._early: list[AnyRequest] = []
+        self._control_requests: deque[tuple[AnyRequest, ControlRequest]] = deque()
         self._control_came = asyncio.Event()
         self._configured: dict[str, None] = {}
         self._configs_changed = False
@@ -108,15 +111,17 @@ class ZooKeeperBroker(Broker):
         """
         await self._reach_zookeeper()
         self._open_directories()
-        self.world.journal.event("start", node=self.config.node_id, role="broker", incarnation=str(self.incarnation))
+        self.world.journal.event(
+            "start", node=self.config.node_id, role="broker", incarnation=str(self.identity.incarnation)
+        )
         await self._read_configs()
-        await self.server.start(self.config.listener)
+        await self.plane.server.start(self.config.listener)
         self.is_serving = True
-        self._start_timers()
-        self.tasks.start(self._carry_out_control_requests())
-        self.tasks.start(self.seat.run())
+        self.plane.start_periodic_work(look_at_directories=self.plane.moves.look, after_checkpoint=_nothing)
+        self.plane.tasks.start(self._carry_out_control_requests())
+        self.plane.tasks.start(self.seat.run())
         await self._be_registered()
-        self.tasks.start(self._keep_registered())
+        self.plane.tasks.start(self._keep_registered())
 
     def _open_directories(self) -> None:
         """Open the logs; from now on the broker ends with the first directory that fails.
@@ -125,28 +130,18 @@ class ZooKeeperBroker(Broker):
         `/log_dir_event_notification`): only a session that ends moves leaderships. And whoever hosted without a directory
         what lies in it would begin with an empty log that counts as in sync. `NoDirectory` says which one failed.
         """
-        self.directories.open()
-        for path, problem in self.directories.offline.items():
+        directories = self.plane.directories
+        directories.open(self.plane.failures.on_failure)
+        for path, problem in directories.offline.items():
             raise NoDirectory(f"{path}: {problem}; in ZooKeeper mode all log directories are needed")
-        self.failures.needs_all = True
-        self.directories.on_failure = self.failures.on_failure
 
     async def stop(self) -> None:
         """Hand leaderships over, stop serving, close the logs in order, end the session last (SPEC 3.11.4)."""
         self._is_stopping = True
         await self._take_leave()
         self.seat.close()
-        for timer in self._timers.values():
-            timer.cancel()
-        self.fetching.stop()
-        self.flushing.stop()
-        self.server.stop()
-        self.coordinators.stop()
-        self.replicas.close()
-        self.tasks.cancel()
-        self.link.drop()
-        self._note_high_watermarks()
-        self.directories.close_in_order(self.hosting.broker_epoch)
+        self.plane.stop()
+        self.plane.close_logs()
         await self.zookeeper.close()
         self.world.journal.event("stop", node=self.config.node_id, role="broker")
 
@@ -155,16 +150,14 @@ class ZooKeeperBroker(Broker):
         deadline_ms = self.world.clock.now_ms() + self.config.controller.controlled_shutdown_timeout_ms
         version = self.seat.protocol.of(Api.CONTROLLED_SHUTDOWN)
         while (left_ms := deadline_ms - self.world.clock.now_ms()) > 0:
-            body = cs.ControlledShutdownRequest(
-                broker_id=self.config.node_id, broker_epoch=self.control.standing.broker_epoch
-            )
+            body = cs.ControlledShutdownRequest(broker_id=self.config.node_id, broker_epoch=self.identity.broker_epoch)
             with contextlib.suppress(NoController):
                 timeout_ms = min(left_ms, max(1_000, self.config.controller.controlled_shutdown_timeout_ms // 3))
-                answer = await self.link.send(Api.CONTROLLED_SHUTDOWN, body, version=version, timeout_ms=timeout_ms)
+                answer = await self.plane.link.send(CONTROLLED_SHUTDOWN, body, version=version, timeout_ms=timeout_ms)
                 if answer.error_code is Error.NONE and not answer.remaining_partitions:
                     return
                 if answer.error_code is Error.NOT_CONTROLLER:
-                    self.link.drop()
+                    self.plane.link.drop()
             await asyncio.sleep(RETRY_MS / 1000)
 
     # --- ZooKeeper -----------------------------------------------------------------------
@@ -245,7 +238,7 @@ class ZooKeeperBroker(Broker):
         znode = registration.broker_znode(
             self.config.advertised,
             rack=self.config.identity.broker_rack or None,
-            incarnation=str(self.incarnation),
+            incarnation=str(self.identity.incarnation),
             wall_ms=self.world.clock.wall_ms(),
         )
         session_id = self.zookeeper.session_id
@@ -274,29 +267,34 @@ class ZooKeeperBroker(Broker):
         return BrokerEpoch(stat.czxid)  # we did, and the answer was lost
 
     def _registered_as(self, epoch: BrokerEpoch, session_id: int) -> None:
-        previous = self.hosting.broker_epoch
+        previous = self.identity.broker_epoch
         self._registered_session = session_id
         self._is_registered.set()
         self.control.registered(epoch)
-        self.hosting.broker_epoch = epoch
-        self.proposals.broker_epoch = epoch
-        for replica in self.replicas:
-            if replica.partition.leadership is not None:
-                replica.partition.leadership.broker_epoch = epoch
-        self.fetching.registered(epoch)
+        self.plane.registered()
         self.world.journal.log("info", f"registered with broker epoch {epoch}")
         self.world.journal.event(
             "registered",
             node=self.config.node_id,
             broker_epoch=epoch,
-            previous_broker_epoch=previous if previous >= 0 else self.directories.previous_broker_epoch,
-            incarnation=str(self.incarnation),
+            previous_broker_epoch=previous if previous >= 0 else self.plane.directories.previous_broker_epoch,
+            incarnation=str(self.identity.incarnation),
         )
         self.seat.may_stand = not self._is_stopping
         self.seat.look_again()
 
-    def _leader(self) -> tuple[NodeId, Endpoint | None]:
+    # --- what the data plane asks ----------------------------------------------------------
+
+    def leader(self) -> tuple[NodeId, Endpoint | None]:
+        """Return who the controller is, and where."""
         return self.seat.controller_id, self.seat.endpoint
+
+    def on_directory_lost(self, directory_id: UUID) -> None:
+        """Never: the broker ends with the first directory that fails."""
+        raise AssertionError(f"went on without {directory_id}")
+
+    def on_replica_moved(self) -> None:
+        """Take no notice: controllers of ZooKeeper mode know of no directories."""
 
     # --- configuration -------------------------------------------------------------------
 
@@ -309,7 +307,7 @@ class ZooKeeperBroker(Broker):
         except (ConnectionLoss, SessionExpired):
             self._configs_changed = True
             raise
-        image = self.metadata.image
+        image = self.plane.metadata.image
         records: list[r.MetadataRecord] = []
         for resource, values in image.configs.items():
             gone = [name for name in values if name not in found.get(resource, {})]
@@ -320,12 +318,11 @@ class ZooKeeperBroker(Broker):
             for name, value in values.items():
                 if image.configs.get(resource, {}).get(name) != value:
                     records.append(_config(resource, name, value))
-        self.metadata.replay(list(enumerate(records, start=image.last_offset + 1)))
+        self.plane.metadata.replay(list(enumerate(records, start=image.last_offset + 1)))
         self.hosting.update()
 
-    async def _configure(self, request: ServerRequest) -> None:
+    async def _configure(self, body: ControlRequest) -> None:
         """Know the settings of topics before the first of their partitions is hosted."""
-        body = request.body
         topics: list[str] = []
         if isinstance(body, li.LeaderAndIsrRequest):
             topics = [each.topic_name for each in body.ungrouped_partition_states]
@@ -339,8 +336,8 @@ class ZooKeeperBroker(Broker):
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             self._configured |= dict.fromkeys(topics)
-        standing = self.control.standing
-        if body.controller_epoch > standing.controller_epoch or body.broker_epoch > standing.broker_epoch:
+        known = self.control.known_epochs
+        if body.controller_epoch > known.controller_epoch or body.broker_epoch > known.broker_epoch:
             self.control.topic_ids.clear()  # we may have missed what was told before: deletions
         await self._learn_ids(topics_without_id(body))
 
@@ -362,20 +359,21 @@ class ZooKeeperBroker(Broker):
 
     # --- requests ------------------------------------------------------------------------
 
-    def _handle(self, request: ServerRequest) -> None:
-        if request.api in CONTROL_APIS:
-            if self.gate.admits(request):
-                self._control_requests.append(request)
+    def _handle(self, request: AnyRequest) -> None:
+        body = request.body
+        if isinstance(body, ControlRequest):
+            if self.plane.authorizer.admits(request):
+                self._control_requests.append((request, body))
                 self._control_came.set()
         elif self.seat.handles(request) and self._is_for_controller(request):
-            if self.gate.admits(request):
+            if self.plane.authorizer.admits(request):
                 self.seat.handle(request)
         elif not self.control.has_metadata and not (request.client_id or "").startswith(PEERS):
             self._early.append(request)
         else:
-            super()._handle(request)
+            self.plane.handle(request)
 
-    def _is_for_controller(self, request: ServerRequest) -> bool:
+    def _is_for_controller(self, request: AnyRequest) -> bool:
         """Tell who decides here: the controller itself; others pass on what clients ask, never what brokers do."""
         from_peer = (request.client_id or "").startswith(PEERS)
         return self.seat.is_active or from_peer or request.api in CONTROLLER_APIS
@@ -386,11 +384,11 @@ class ZooKeeperBroker(Broker):
         while True:
             self._control_came.clear()
             while self._control_requests:
-                request = self._control_requests.popleft()
+                request, body = self._control_requests.popleft()
                 if not request.is_answered:  # its connection may be gone
-                    await self._configure(request)
+                    await self._configure(body)
                 if not request.is_answered:
-                    self._carry_out(request)
+                    self._carry_out(request, body)
             if self._configs_changed:
                 with contextlib.suppress(ConnectionLoss, SessionExpired):
                     await self._read_configs()
@@ -401,23 +399,22 @@ class ZooKeeperBroker(Broker):
 
     def _forget_deleted_topics(self) -> None:
         """Whoever is created by such a name later has an id and settings of its own, which may have been read too early."""
-        known = self.metadata.image.topics_by_name
+        known = self.plane.metadata.image.topics_by_name
         for of_topics in (self.control.topic_ids, self._configured):
             for topic in [topic for topic in of_topics if topic not in known]:
                 del of_topics[topic]
 
-    def _carry_out(self, request: ServerRequest) -> None:
-        body = request.body  # the request lets it go with its answer
+    def _carry_out(self, request: AnyRequest, body: ControlRequest) -> None:
         for effect in self.control.handle(body):
             match effect:
                 case Assign():
-                    self.assigned.assign(effect)
+                    self.hosting.assign(effect)
                 case Rename():
-                    self.assigned.rename(effect)
+                    self.hosting.rename(effect)
                 case GiveUp():
-                    self.assigned.give_up(effect)
+                    self.hosting.give_up(effect)
                 case KeepOnly():
-                    self.assigned.keep_only(effect)
+                    self.hosting.keep_only(effect)
                 case Probe():
                     self.world.journal.probe(effect.name)
                 case Answer():
@@ -432,12 +429,27 @@ class ZooKeeperBroker(Broker):
                     self._handle(waiting)
 
     def _state_of(self, name: TopicPartition) -> PartitionState | None:
-        replica = self.replicas.find(name)
+        replica = self.plane.replicas.find(name)
         return None if replica is None else replica.partition.state
 
     def _topic_id_of(self, name: TopicPartition) -> UUID | None:
-        replica = self.replicas.find(name)
+        replica = self.plane.replicas.find(name)
         return None if replica is None else replica.key.topic_id
+
+
+def mode_of(config: NodeConfig) -> Mode:
+    """Return how a data plane differs in ZooKeeper mode."""
+    protocol = ProtocolVersion.parse(config.zookeeper.inter_broker_protocol_version)
+    return Mode(
+        apis=ZOOKEEPER_BROKER_APIS,
+        alter_partition_version=protocol.of(Api.ALTER_PARTITION),
+        fetches_tell_epoch=False,
+        needs_all_directories=True,
+    )
+
+
+def _nothing() -> None:
+    """Do nothing: there is no metadata log to be trimmed."""
 
 
 def _config(resource: tuple[int, str], name: str, value: str | None) -> r.ConfigRecord:

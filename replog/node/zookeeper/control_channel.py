@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint
 from replog.errors import Error
@@ -66,10 +68,10 @@ class ControlChannel:
             if not self._is_closed:
                 self._take(request, answer)
 
-    def _take(self, request: ControlRequest, answer: "object") -> None:
+    def _take(self, request: ControlRequest, answer: msgspec.Struct) -> None:
         error = getattr(answer, "error_code", Error.NONE)
         if self.queue.on_answer(request, error):
-            self._answered(ControlAnswered(node=self.queue.node, request=request, response=answer))  # type: ignore[arg-type]
+            self._answered(ControlAnswered(node=self.queue.node, request=request, response=answer))
             return
         journal = self.world.journal
         journal.log("info", f"{api_of(request.body).name} was refused by broker {self.queue.node}: {error.name}")

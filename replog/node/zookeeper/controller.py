@@ -9,23 +9,20 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from replog.config import Endpoint, NodeConfig
 from replog.controller.events import Probe, Reply, Request, Tell
 from replog.errors import Error
 from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
-from replog.node.api.forwarding import FAILED
+from replog.node.api.refusals import refusal
 from replog.node.controller import settings_of
-from replog.node.net.server import ServerRequest
+from replog.node.net.server import AnyRequest
 from replog.node.tasks import Tasks
 from replog.node.zookeeper.control_channel import ControlChannel
 from replog.ports import World, ZooKeeper
 from replog.types import NO_NODE, NodeId, TopicPartition
-from replog.wire.apis import api_of
-from replog.wire.messages import allocate_producer_ids, alter_partition, controlled_shutdown
+from replog.wire.messages import alter_partition
 from replog.wire.translate import old_alter_partition
 from replog.zookeeper import paths, znodes
 from replog.zookeeper.controller import (
@@ -82,8 +79,8 @@ class ControllerSeat:
         self.may_stand = False  # registered, and not on the way out
         self._fence = Check(path=paths.CONTROLLER_EPOCH, version=0)
         self._channels: dict[NodeId, ControlChannel] = {}
-        self._events: deque[tuple[Event, ServerRequest | None]] = deque()
-        self._waiting: dict[int, ServerRequest] = {}
+        self._events: deque[tuple[Event, AnyRequest | None]] = deque()
+        self._waiting: dict[int, AnyRequest] = {}
         self._next_token = 0
         self._changed = asyncio.Event()
         self._is_doubtful = False  # whether the present reign is still ours
@@ -101,7 +98,7 @@ class ControllerSeat:
         self._brokers_changed = True
         self._put(BrokersChanged({}), None)
 
-    def handles(self, request: ServerRequest) -> bool:
+    def handles(self, request: AnyRequest) -> bool:
         """Tell whether this is a request for the controller."""
         return ZooKeeperController.handles(type(request.body))
 
@@ -110,10 +107,10 @@ class ControllerSeat:
         """Whether this node is the controller, as far as it knows."""
         return self.core is not None
 
-    def handle(self, request: ServerRequest) -> None:
+    def handle(self, request: AnyRequest) -> None:
         """Take a request, or refuse it: NOT_CONTROLLER."""
         if self.core is None:
-            request.reply(refusal(request.body))
+            request.reply(refusal(request.api, request.body, Error.NOT_CONTROLLER))
             return
         self._next_token += 1
         self._waiting[self._next_token] = request
@@ -125,7 +122,7 @@ class ControllerSeat:
         self.may_stand = False
         self._end_reign()
 
-    def _put(self, event: Event, request: ServerRequest | None) -> None:
+    def _put(self, event: Event, request: AnyRequest | None) -> None:
         if self.core is not None:
             self._events.append((event, request))
             self._changed.set()
@@ -325,7 +322,7 @@ class ControllerSeat:
             if request.is_answered:
                 continue  # its connection is gone, and its body with it
             if id(request) in undecided:
-                request.reply(refusal(request.body))
+                request.reply(refusal(request.api, request.body, Error.NOT_CONTROLLER))
             else:
                 request.close("the controller's reign ended; whether this was done nobody knows")
 
@@ -428,19 +425,6 @@ async def read_configs(zookeeper: ZooKeeper) -> dict[tuple[int, str], dict[str, 
         for path, resource in wanted.items()
         if path in found
     }
-
-
-_REFUSALS: Final[dict[type[msgspec.Struct], msgspec.Struct]] = {
-    alter_partition.REQUEST: alter_partition.AlterPartitionResponse(error_code=Error.NOT_CONTROLLER),
-    controlled_shutdown.REQUEST: controlled_shutdown.ControlledShutdownResponse(error_code=Error.NOT_CONTROLLER),
-    allocate_producer_ids.REQUEST: allocate_producer_ids.AllocateProducerIdsResponse(error_code=Error.NOT_CONTROLLER),
-}
-
-
-def refusal(body: msgspec.Struct) -> Any:
-    """Return NOT_CONTROLLER in the words of the request's API."""
-    known = _REFUSALS.get(type(body))
-    return known if known is not None else FAILED[api_of(body)](body, Error.NOT_CONTROLLER)
 
 
 def persistent_nodes() -> Iterator[Create]:

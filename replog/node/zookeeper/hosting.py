@@ -6,7 +6,7 @@ controller says to this very broker.
 
 from replog.broker.metadata import Assigned
 from replog.node.directories.log_directories import StoredLog
-from replog.node.replication.hosting import Hosting
+from replog.node.hosting import Hosting
 from replog.node.replication.replicas import Replica
 from replog.types import TopicIdPartition
 from replog.zookeeper.broker import Assign, GiveUp, KeepOnly, Rename, id_of_name
@@ -22,7 +22,7 @@ class AssignedHosting(Hosting):
             return
         # One that is there again was given its true id, or is told of again: what groups read of it counts.
         gone = [name for name in change.deleted.values() if name not in self.metadata.image.topics_by_name]
-        if gone and self.on_deleted is not None:
+        if gone:
             self.on_deleted(gone)
         self._apply_settings(change)
         if change.brokers:

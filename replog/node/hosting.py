@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final
 from uuid import UUID
 
+from replog.broker.identity import BrokerIdentity
 from replog.broker.metadata import Assigned, BrokerMetadata, Change, Removed
 from replog.broker.partition import Partition
 from replog.broker.topic_settings import TopicSettings
@@ -22,7 +23,7 @@ from replog.metadata.state import LOST, MIGRATING, UNASSIGNED
 from replog.node.directories.log_directories import LogDirectories, NewLog, StoredLog
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
-from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicIdPartition, TopicPartition
+from replog.types import NO_BROKER_EPOCH, TopicIdPartition, TopicPartition
 
 SLICE_MS: Final = 10  # so long nobody else is served
 NEW_LOGS_MAX: Final = 100  # made in one go
@@ -31,7 +32,18 @@ NEW_LOGS_MAX: Final = 100  # made in one go
 class Hosting:
     """Keeps the hosted replicas as the metadata wants them."""
 
-    def __init__(self, config: NodeConfig, replicas: Replicas, directories: LogDirectories, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        replicas: Replicas,
+        directories: LogDirectories,
+        tasks: Tasks,
+        identity: BrokerIdentity,
+        *,
+        on_deleted: Callable[[Iterable[str]], None],
+        on_hosted: Callable[[Replica], None] | None = None,
+    ) -> None:
+        """`on_deleted` is told of topics, before anything is done; `on_hosted` of each replica whose metadata changed."""
         self.config = config
         self.tasks = tasks
         self.replicas = replicas
@@ -39,10 +51,10 @@ class Hosting:
         self.metadata: BrokerMetadata = replicas.metadata
         self.world = replicas.world
         self.settings = TopicSettings(config)
-        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.identity = identity
         self.has_begun = False
-        self.on_hosted: Callable[[Replica], None] | None = None  # told of each whose metadata changed
-        self.on_deleted: Callable[[Iterable[str]], None] | None = None  # told of topics, before anything is done
+        self.on_hosted = on_hosted
+        self.on_deleted = on_deleted
         self._earlier: dict[
             TopicIdPartition, None
         ] = {}  # partitions of former lives, kept while a directory is offline
@@ -66,7 +78,7 @@ class Hosting:
 
     def _knows_this_life(self) -> bool:
         registered = self.metadata.image.brokers.get(self.replicas.node_id)
-        return registered is not None and registered.epoch == self.broker_epoch != NO_BROKER_EPOCH
+        return registered is not None and registered.epoch == self.identity.broker_epoch != NO_BROKER_EPOCH
 
     def _begin(self) -> None:
         """Act for the first time: whatever the image holds is new, whatever it does not hold is stray."""
@@ -93,7 +105,7 @@ class Hosting:
         return key is not None and self.directories.logs[name].log.topic_id in (None, key.topic_id)
 
     def _apply(self, change: Change) -> None:
-        if change.deleted and self.on_deleted is not None:
+        if change.deleted:
             self.on_deleted(change.deleted.values())
         self._apply_settings(change)
         self._act(change.partitions)
@@ -209,7 +221,7 @@ class Hosting:
                 return
         clock = self.world.clock
         effects = replica.partition.on_metadata(
-            assigned.state, broker_epoch=self.broker_epoch, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()
+            assigned.state, identity=self.identity, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()
         )
         self.replicas.perform(replica, effects)
         if self.on_hosted is not None:

@@ -1,0 +1,305 @@
+"""What every broker does with records, whoever tells it what to host.
+
+Replicas and their log directories, copying from leaders, proposals to the controller, coordinators, and the listener with all that
+clients and other brokers ask. A driver owns it: `replog.node.broker` lives by a metadata log and heartbeats (KRaft),
+`replog.node.zookeeper.broker` by a session and control requests. The driver registers (it writes the identity's broker epoch),
+decides what is hosted, and starts and stops the parts in its order.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+from uuid import UUID
+
+import msgspec
+
+from replog.broker.identity import BrokerIdentity
+from replog.broker.metadata import BrokerMetadata
+from replog.config import Endpoint, NodeConfig
+from replog.controller.authorization import May
+from replog.log.settings import LogSettings
+from replog.node.api.cluster import ClusterApi
+from replog.node.api.fetch import FetchApi
+from replog.node.api.forwarding import Forwarding
+from replog.node.api.groups import GroupApi
+from replog.node.api.log_directories import DirectoryApi
+from replog.node.api.offsets import OffsetsApi
+from replog.node.api.produce import ProduceApi
+from replog.node.api.transactions import TransactionApi
+from replog.node.coordinators.markers import MarkerApi
+from replog.node.coordinators.service import CoordinatorService
+from replog.node.directories.assignments import LOOK_MS
+from replog.node.directories.failures import DirectoryFailures
+from replog.node.directories.log_directories import LogDirectories
+from replog.node.directories.moves import DirectoryMoves
+from replog.node.net.controller_link import ControllerLink
+from replog.node.net.handlers import Handlers
+from replog.node.net.server import AnyRequest, Handler, Server, ServerLimits
+from replog.node.periodic import PeriodicWork
+from replog.node.replication.compaction import Compaction
+from replog.node.replication.copying import FetchLimits, ReplicaFetching
+from replog.node.replication.flushing import Flushing
+from replog.node.replication.proposals import ProposalChannel
+from replog.node.replication.replicas import ReplicaPorts, Replicas
+from replog.node.tasks import Tasks
+from replog.ports import World
+from replog.types import NodeId
+from replog.wire import exchanges
+from replog.wire.apis import Api
+from replog.wire.layout import VersionRange
+
+REQUEST_TIMEOUT_MS: Final = 5_000
+
+
+class BrokerFailed(Exception):
+    """The broker cannot go on; the message says why."""
+
+
+class Mode(msgspec.Struct, frozen=True, kw_only=True):
+    """How the two ways to live differ for those who handle records.
+
+    alter_partition_version:  None is the highest that the controller offers.
+    fetches_tell_epoch:       KIP-903 needs metadata that name everybody's broker epoch.
+    needs_all_directories:    nobody could be told which replicas are lost with one of them.
+    """
+
+    apis: dict[Api, VersionRange]
+    alter_partition_version: int | None
+    fetches_tell_epoch: bool
+    needs_all_directories: bool
+
+
+class Driver(Protocol):
+    """What is asked of whoever drives a data plane."""
+
+    def leader(self) -> tuple[NodeId, Endpoint | None]:
+        """Return who the controller is, and where, as far as that is known."""
+
+    def on_directory_lost(self, directory_id: UUID) -> None:
+        """Tell the controller of a log directory that failed."""
+
+    def on_replica_moved(self) -> None:
+        """Look again which replica lies in which directory."""
+
+
+class DataPlane:
+    """The parts of one broker that handle records."""
+
+    def __init__(
+        self,
+        world: World,
+        config: NodeConfig,
+        mode: Mode,
+        driver: Driver,
+        *,
+        may: May,
+        handler: Handler | None = None,
+    ) -> None:
+        """`handler` gets the requests instead, and hands on to `handle` what is not the driver's."""
+        self.world = world
+        self.config = config
+        self.identity = BrokerIdentity(config.node_id, world.entropy.uuid())
+        self.tasks = Tasks()
+        self.metadata = BrokerMetadata(config.node_id)
+        self.directories = LogDirectories(world, config.log_dirs, LogSettings.of(config.log))
+        self.link = ControllerLink(world, f"broker-{config.node_id}", driver.leader, open_timeout_ms=REQUEST_TIMEOUT_MS)
+        self._mode = mode
+        self.replicas = Replicas(world, self.metadata, self._replica_ports)
+        self.failures = DirectoryFailures(
+            self.replicas,
+            self.directories,
+            metadata_path=config.metadata_log_dir,
+            tell=driver.on_directory_lost,
+            needs_all=mode.needs_all_directories,
+        )
+        self.moves = DirectoryMoves(self.replicas, self.directories, driver.on_replica_moved, self.tasks)
+        self.compaction = Compaction(self.replicas, self.flushing, self.tasks)
+        self.cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
+        self.authorizer = self.cluster.authorizer
+        self.handlers = self._handlers()
+        self.server = Server(
+            world, mode.apis, handler or self.handle, ServerLimits.of(config), features=self.cluster.features
+        )
+        self.periodic = PeriodicWork()
+        self._checkpoint_is_due = False
+
+    def _replica_ports(self, replicas: Replicas) -> ReplicaPorts:
+        """Make those who act on what becomes of replicas, and act on them in turn."""
+        config, mode = self.config, self._mode
+        self.flushing = Flushing(replicas, self.tasks)
+        self.proposals = ProposalChannel(
+            replicas, self.link, self.tasks, self.identity, version=mode.alter_partition_version
+        )
+        self.fetching = ReplicaFetching(
+            replicas, self.flushing, _limits(config), self.tasks, self.identity, tells_epoch=mode.fetches_tell_epoch
+        )
+        self.coordinators = CoordinatorService(config, replicas, self.link, self.tasks, self.identity)
+        return ReplicaPorts(
+            replication=self.fetching,
+            proposals=self.proposals,
+            coordination=self.coordinators,
+            flushing=self.flushing,
+            on_truncated=self._checkpoint_soon,
+        )
+
+    # --- life ----------------------------------------------------------------------------
+
+    def start_periodic_work(
+        self, *, look_at_directories: Callable[[], None], after_checkpoint: Callable[[], None]
+    ) -> None:
+        """Begin what is done again and again."""
+        config, every = self.config, self.periodic.every
+
+        def checkpoint() -> None:
+            self.note_high_watermarks()
+            self.directories.write_high_watermarks()
+            after_checkpoint()
+
+        # SPEC 0.2: the ISR is looked at every half of the allowed lag.
+        every("isr", max(1, config.replication.lag_ms_max // 2), self._tick_leaders)
+        every("checkpoint", config.replication.high_watermark_checkpoint_interval_ms, checkpoint)
+        every("flush", config.log.flush_checkpoint_interval_ms, self._flush)
+        if config.log.cleaner_enable:
+            every("compaction", config.log.cleaner_backoff_ms, self.compaction.begin)
+        if len(self.directories.paths) > 1:
+            every("directories", LOOK_MS, look_at_directories)
+        every("retention", config.log.retention_check_interval_ms, self._retain)
+
+    def registered(self) -> None:
+        """Act under the identity's new broker epoch."""
+        self.fetching.registered()
+
+    def stop(self) -> None:
+        """Serve and copy nothing more."""
+        self.periodic.stop()
+        self.fetching.stop()
+        self.flushing.stop()
+        self.server.stop()
+        self.coordinators.stop()
+        self.replicas.close()
+        self.tasks.cancel()
+        self.link.drop()
+
+    def close_logs(self) -> None:
+        """Close all logs in order, after everything else."""
+        self.note_high_watermarks()
+        self.directories.close_in_order(self.identity.broker_epoch)
+
+    # --- requests ------------------------------------------------------------------------
+
+    def _handlers(self) -> Handlers:
+        fetch = FetchApi(self.replicas, self.config, lambda: self.server.unsent_bytes, self.authorizer)
+        offsets = OffsetsApi(self.replicas, self.tasks, self.identity)
+        directories = DirectoryApi(self.replicas, self.directories, self.moves)
+        handlers = Handlers()
+        Forwarding(self.world, self.link, self.tasks).answer(handlers)
+        handlers.on(exchanges.PRODUCE, ProduceApi(self.replicas, self.coordinators.verifier).handle)
+        handlers.on(exchanges.FETCH, fetch.handle)
+        handlers.on(exchanges.LIST_OFFSETS, offsets.list_offsets)
+        handlers.on(exchanges.OFFSET_FOR_LEADER_EPOCH, offsets.end_of_epochs)
+        handlers.on(exchanges.DELETE_RECORDS, offsets.delete_records)
+        handlers.on(exchanges.GET_REPLICA_LOG_INFO, offsets.log_info)
+        handlers.on(exchanges.METADATA, self.cluster.metadata)
+        handlers.on(exchanges.DESCRIBE_CLUSTER, self.cluster.describe_cluster)
+        handlers.on(exchanges.DESCRIBE_TOPIC_PARTITIONS, self.cluster.describe_topic_partitions)
+        handlers.on(exchanges.DESCRIBE_CONFIGS, self.cluster.describe_configs)
+        handlers.on(exchanges.ALTER_REPLICA_LOG_DIRS, directories.alter)
+        handlers.on(exchanges.DESCRIBE_LOG_DIRS, directories.describe)
+        self._coordinators_handlers(handlers)
+        return handlers
+
+    def _coordinators_handlers(self, handlers: Handlers) -> None:
+        coordinators = self.coordinators
+        groups = GroupApi(coordinators.groups, coordinators.verifier, lambda: coordinators.permits_consumer_groups)
+        transactions = TransactionApi(
+            coordinators.transactions, coordinators.groups, coordinators.producer_ids, self.tasks
+        )
+        markers = MarkerApi(self.replicas, coordinators.groups)
+        coordinators.links.answer_ourselves(exchanges.WRITE_TXN_MARKERS, markers.write)
+        coordinators.links.answer_ourselves(exchanges.ADD_PARTITIONS_TO_TXN, transactions.add_partitions)
+        handlers.on(exchanges.FIND_COORDINATOR, coordinators.internal_topics.find_coordinator)
+        handlers.on(exchanges.JOIN_GROUP, groups.join)
+        handlers.on(exchanges.SYNC_GROUP, groups.sync)
+        handlers.on(exchanges.HEARTBEAT, groups.heartbeat)
+        handlers.on(exchanges.LEAVE_GROUP, groups.leave)
+        handlers.on(exchanges.OFFSET_COMMIT, groups.commit)
+        handlers.on(exchanges.OFFSET_FETCH, groups.fetch)
+        handlers.on(exchanges.OFFSET_DELETE, groups.delete_offsets)
+        handlers.on(exchanges.LIST_GROUPS, groups.list_groups)
+        handlers.on(exchanges.DESCRIBE_GROUPS, groups.describe)
+        handlers.on(exchanges.DELETE_GROUPS, groups.delete)
+        handlers.on(exchanges.CONSUMER_GROUP_HEARTBEAT, groups.consumer_heartbeat)
+        handlers.on(exchanges.CONSUMER_GROUP_DESCRIBE, groups.describe_consumer_groups)
+        handlers.on(exchanges.INIT_PRODUCER_ID, transactions.init)
+        handlers.on(exchanges.ADD_PARTITIONS_TO_TXN, transactions.add_partitions)
+        handlers.on(exchanges.ADD_OFFSETS_TO_TXN, transactions.add_offsets)
+        handlers.on(exchanges.END_TXN, transactions.end)
+        handlers.on(exchanges.TXN_OFFSET_COMMIT, groups.commit_in_transaction)
+        handlers.on(exchanges.WRITE_TXN_MARKERS, markers.write)
+        handlers.on(exchanges.LIST_TRANSACTIONS, transactions.list_transactions)
+        handlers.on(exchanges.DESCRIBE_TRANSACTIONS, transactions.describe_transactions)
+        handlers.on(exchanges.DESCRIBE_PRODUCERS, transactions.describe_producers)
+
+    def handle(self, request: AnyRequest) -> None:
+        """Let the handler of its API answer a request."""
+        handler = self.handlers.by_api.get(request.api)
+        if handler is None:
+            request.close(f"{request.api.name} is not answered by brokers")
+            return
+        try:
+            if self.authorizer.is_open or self.authorizer.admits(request):
+                handler(request)
+        except OSError as problem:
+            # asyncio takes an OSError within a protocol for a lost connection and goes on; after one from the disk
+            # no log can be trusted.
+            request.close("the disk failed")
+            context = {"message": f"{request.api.name}: the disk failed", "exception": problem}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    # --- time ----------------------------------------------------------------------------
+
+    def note_high_watermarks(self) -> None:
+        """Let the directories know what to write down."""
+        for replica in self.replicas:
+            self.directories.note_high_watermark(replica.name, replica.partition.high_watermark)
+
+    def _tick_leaders(self) -> None:
+        now_ms = self.world.clock.now_ms()
+        for replica in self.replicas:
+            leadership = replica.partition.leadership
+            if leadership is not None:
+                self.replicas.perform(replica, list(leadership.on_tick(now_ms)))
+
+    def _checkpoint_soon(self) -> None:
+        """Lower the checkpointed recovery points before anything new is written where something was cut."""
+        if not self._checkpoint_is_due:
+            self._checkpoint_is_due = True
+            asyncio.get_running_loop().call_soon(self._checkpoint_recovery)
+
+    def _checkpoint_recovery(self) -> None:
+        self._checkpoint_is_due = False
+        self.directories.write_recovery_points()
+
+    def _flush(self) -> None:
+        self.tasks.start(self.directories.flush())
+
+    def _retain(self) -> None:
+        wall_ms = self.world.clock.wall_ms()
+        for replica in self.replicas:
+            try:
+                log = replica.partition.log
+                if log.delete_old_segments(wall_ms, replica.partition.high_watermark):
+                    self.replicas.log_start_moved(replica)
+                log.expire_producers(wall_ms)
+            except OSError as problem:
+                replica.partition.go_offline(problem)
+
+
+def _limits(config: NodeConfig) -> FetchLimits:
+    return FetchLimits(
+        wait_ms_max=config.replication.fetch_wait_ms_max,
+        backoff_ms=config.replication.fetch_backoff_ms,
+        bytes_min=config.replication.fetch_bytes_min,
+        partition_bytes_max=config.replication.fetch_partition_bytes_max,
+        bytes_max=config.replication.fetch_bytes_max,
+    )
