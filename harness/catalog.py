@@ -63,7 +63,7 @@ def all_clusters() -> dict[str, ModuleType]:
 
 def all_checkers() -> dict[str, ModuleType]:
     """Return the properties that are judged."""
-    return _modules(tribunal.checkers.properties, "KINDS")
+    return _modules(tribunal.checkers.properties, "PROPERTY")
 
 
 def mutants() -> dict[str, str]:

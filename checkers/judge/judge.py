@@ -6,10 +6,9 @@ capped witnesses with counts, figures, damages.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -22,10 +21,12 @@ from tribunal.checkers.api import (
     ANOMALY,
     UNKNOWN,
     Context,
+    Excuse,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     properties,
     sends_by_value,
 )
@@ -36,7 +37,6 @@ from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.timeline import CONFIG_OF_TOPIC, History, Judgement, Record, Timeline
-from tribunal.checkers.properties import availability
 from tribunal.results.history import is_history
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording, partition_order
@@ -158,13 +158,13 @@ def _judge_run(run_dir: Path, without: frozenset[str]) -> Iterator[Row]:
     _check_values_unique(recording)
     run = PartitionRows(tables)
     history = history_of(recording, tables)
-    for name, module in properties().items():
+    for name, chosen in properties().items():
         if name in without:
             continue
-        if hasattr(module, "run_kernel"):
-            yield from _attempt(name, partial(_judged_run, module, run, history, recording))
-        if hasattr(module, "timeline_kernel"):
-            yield from _attempt(name, partial(_judged_timelines, module, history))
+        if chosen.run_kernel is not None:
+            yield from _attempt(name, partial(_judged_run, chosen, run, history, recording))
+        if chosen.timeline_kernel is not None:
+            yield from _attempt(name, partial(_judged_timelines, chosen, history))
 
 
 def _check_values_unique(recording: Recording) -> None:
@@ -180,12 +180,12 @@ def _check_values_unique(recording: Recording) -> None:
 
 def _judge_partition(run_dir: Path, topic_partition: str) -> Iterator[Row]:
     recording = Recording.open(run_dir, compare=False, only=topic_partition)
-    modules = {name: module for name, module in properties().items() if hasattr(module, "kernel")}
-    needed = dict.fromkeys(table for module in modules.values() for table in module.TABLES)
+    chosen = {name: one for name, one in properties().items() if one.kernel is not None}
+    needed = dict.fromkeys(table for one in chosen.values() for table in one.tables)
     rows = PartitionRows({name: _sound(recording, name, topic_partition) for name in needed})
     judge = PartitionJudge(recording, topic_partition, rows)
-    for name, module in modules.items():
-        yield from _attempt(name, partial(judge.judged, module))
+    for name, one in chosen.items():
+        yield from _attempt(name, partial(judge.judged, one))
 
 
 def _judge_part(run_dir: Path, name: str, part: _Part) -> Iterator[Row]:
@@ -224,27 +224,31 @@ def _judge_rest(recording: Recording, name: str) -> Iterator[Row]:
         for rows in ranges.read_groups("sends", ranges.groups("sends", paths), ["txn_id"])
     )
     big = bool(tail or in_transactions)
-    modules = {
-        own: module
-        for own, module in properties().items()
-        if hasattr(module, "kernel") and own not in ranges.SIEVED and own != "availability"
-        and (big or not {"sends", "reads", "logs"} & {*module.TABLES})
+    in_pieces = {own: one for own, one in properties().items() if one.kernel_in_pieces is not None}
+    chosen = {
+        own: one
+        for own, one in properties().items()
+        if one.kernel is not None and own not in ranges.SIEVED and own not in in_pieces
+        and (big or not {"sends", "reads", "logs"} & {*one.tables})
     }  # fmt: skip
-    needed = dict.fromkeys(table for module in modules.values() for table in module.TABLES)
+    needed = dict.fromkeys(table for one in chosen.values() for table in one.tables)
     judge = PartitionJudge(
         recording, name, PartitionRows({table: _sound(recording, table, name) for table in needed})
     )  # fmt: skip
-    for own, module in modules.items():
-        yield from _attempt(own, partial(judge.judged, module))
-    columns = ["acks", "outcome", "invoke_ns", "complete_ns"]
-    pieces = (
-        PartitionRows({"sends": rows}) for rows in ranges.read_groups("sends", ranges.groups("sends", paths), columns)
-    )
-    yield from _attempt(
-        "availability", lambda: judge.explained(availability, availability.kernel_in_pieces(pieces, judge.context))
-    )
+    for own, one in chosen.items():
+        yield from _attempt(own, partial(judge.judged, one))
+    for own, one in in_pieces.items():
+        columns = ["acks", "outcome", "invoke_ns", "complete_ns"]
+        groups = ranges.groups("sends", paths)
+        pieces = (PartitionRows({"sends": rows}) for rows in ranges.read_groups("sends", groups, columns))
+        yield from _attempt(own, partial(_of_pieces, judge, one, pieces))
     figures = msgspec.json.encode(ranges.without_offset(recording, name)).decode()
     yield {"property": "lost_writes", "kind": FIGURES, "severity": FIGURES, "detail": figures, "count": 1}
+
+
+def _of_pieces(judge: "PartitionJudge", chosen: Property, pieces: Iterable[PartitionRows]) -> list[Row]:
+    assert chosen.kernel_in_pieces is not None
+    return judge.explained(chosen, chosen.kernel_in_pieces(pieces, judge.context))
 
 
 def _judge_together(recording: Recording, name: str, part: _Part) -> Iterator[Row]:
@@ -267,10 +271,11 @@ def _judge_together(recording: Recording, name: str, part: _Part) -> Iterator[Ro
         yield {"property": "lost_writes", "kind": "unjudged", "severity": "unjudged", "detail": detail, "count": 1}
 
 
-def _of_ranges(judge: "PartitionJudge", module: ModuleType, part: _Part) -> list[Row]:
-    found = module.kernel(judge.rows, judge.context)
+def _of_ranges(judge: "PartitionJudge", chosen: Property, part: _Part) -> list[Row]:
+    assert chosen.kernel is not None
+    found = chosen.kernel(judge.rows, judge.context)
     anomalies = ranges.gaps_between(found.anomalies, part.judge)
-    return [row for row in judge.explained(module, Found(anomalies)) if row["kind"] != FIGURES]
+    return [row for row in judge.explained(chosen, Found(anomalies)) if row["kind"] != FIGURES]
 
 
 def second_look(rows: Sequence[Row]) -> tuple[list[Row], list[tuple[str, str]]]:
@@ -301,8 +306,9 @@ def second_look(rows: Sequence[Row]) -> tuple[list[Row], list[tuple[str, str]]]:
     return kept, items
 
 
-def _judged_run(module: ModuleType, run: PartitionRows, history: History, recording: Recording) -> list[Row]:
-    found: Found = module.run_kernel(run, history)
+def _judged_run(chosen: Property, run: PartitionRows, history: History, recording: Recording) -> list[Row]:
+    assert chosen.run_kernel is not None
+    found = chosen.run_kernel(run, history)
     judges: dict[str, PartitionJudge] = {}
     judgements = dict(found.judgements)
     for row, one in found.contradictions.items():
@@ -310,14 +316,15 @@ def _judged_run(module: ModuleType, run: PartitionRows, history: History, record
             tables = {name: recording.table(name, one.key) for name in PARTITION_TABLES}
             judges[one.key] = PartitionJudge(recording, one.key, PartitionRows(tables))
         judgements[row] = judges[one.key].of_contradiction(one)
-    return list(_rows(module, found, judgements))
+    return list(_rows(chosen, found, judgements))
 
 
-def _judged_timelines(module: ModuleType, history: History) -> list[Row]:
+def _judged_timelines(chosen: Property, history: History) -> list[Row]:
+    assert chosen.timeline_kernel is not None
     rows = []
     for topic, partition in history.partitions():
-        found = module.timeline_kernel(history.timeline(topic, partition))
-        rows += [row | {"topic": topic, "partition": partition} for row in _rows(module, found, {})]
+        found = chosen.timeline_kernel(history.timeline(topic, partition))
+        rows += [row | {"topic": topic, "partition": partition} for row in _rows(chosen, found, {})]
     return rows
 
 
@@ -374,30 +381,36 @@ class PartitionJudge:
             steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),
         )
 
-    def judged(self, module: ModuleType) -> list[Row]:
-        """Run a property's kernel; return capped witnesses with severity and rule, and the figures."""
-        return self.explained(module, module.kernel(self.rows, self.context))
+        # Where several excuse an anomaly the last one's words count.
+        self._excuses = {
+            Excuse.END_LOST: self._of_ends,
+            Excuse.POSITIONS_LOST: self._of_positions,
+            Excuse.TAIL_LOST: self._of_rewinds,
+            Excuse.MEMORY_LOST: self._of_memory,
+        }
 
-    def explained(self, module: ModuleType, found: Found) -> list[Row]:
+    def judged(self, chosen: Property) -> list[Row]:
+        """Run a property's kernel; return capped witnesses with severity and rule, and the figures."""
+        assert chosen.kernel is not None
+        return self.explained(chosen, chosen.kernel(self.rows, self.context))
+
+    def explained(self, chosen: Property, found: Found) -> list[Row]:
         """Tell violations from permitted losses among what a property found."""
         if self._is_compacted:
-            kept = [not module.KINDS[kind].is_compaction for kind in found.anomalies["kind"].to_pylist()]
+            kept = [
+                Excuse.COMPACTED not in chosen.kinds[kind].excused_by for kind in found.anomalies["kind"].to_pylist()
+            ]
             found = msgspec.structs.replace(found, anomalies=found.anomalies.filter(pa.array(kept, pa.bool_())))
-        return list(_rows(module, found, self._judgements(module, found)))
+        return list(_rows(chosen, found, self._judgements(chosen, found)))
 
-    def _judgements(self, module: ModuleType, found: Found) -> dict[int, Judgement]:
-        kinds = [module.KINDS[kind] for kind in found.anomalies["kind"].to_pylist()]
+    def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
+        kinds = [chosen.kinds[kind] for kind in found.anomalies["kind"].to_pylist()]
         promised = [row for row, kind in enumerate(kinds) if kind.meaning is Meaning.PROMISED]
         anomalies = found.anomalies.take(pa.array(promised, pa.int64())).to_pylist()
         judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
-        if ended := [row for row, kind in enumerate(kinds) if kind.is_about_ends]:
-            judgements |= self._of_ends(found, ended)
-        if positions := [row for row, kind in enumerate(kinds) if kind.is_about_positions]:
-            judgements |= self._of_positions(found, positions)
-        if rewound := [row for row, kind in enumerate(kinds) if kind.is_about_rewinds]:
-            judgements |= self._not_ended_before(self.timeline.ends_lost(0, "R12"), found, rewound)
-        if remembered := [row for row, kind in enumerate(kinds) if kind.is_about_memory]:
-            judgements |= self._not_ended_before(self._history.memory_lost(), found, remembered)
+        for excuse, judge in self._excuses.items():
+            if rows := [row for row, kind in enumerate(kinds) if excuse in kind.excused_by]:
+                judgements |= judge(found, rows)
         return judgements
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
@@ -423,6 +436,12 @@ class PartitionJudge:
             return {}
         at_ns = found.anomalies["at_ns"].fill_null(UNKNOWN).to_pylist()
         return {row: lost for row in chosen if at_ns[row] >= lost.at_ns}
+
+    def _of_rewinds(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        return self._not_ended_before(self.timeline.ends_lost(0, Excuse.TAIL_LOST), found, chosen)
+
+    def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        return self._not_ended_before(self._history.memory_lost(), found, chosen)
 
     def _not_ended_before(self, lost: Judgement | None, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse records that were still under way, or not sent yet, when a leader was elected that was permitted to know less."""
@@ -501,19 +520,19 @@ def _names(text: str | None, topic: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.]|-\D)", text or "") is not None
 
 
-def _rows(module: ModuleType, found: Found, judgements: Mapping[int, Judgement]) -> Iterator[Row]:
+def _rows(chosen: Property, found: Found, judgements: Mapping[int, Judgement]) -> Iterator[Row]:
     """Group anomalies that are alike, keep the lowest offsets as witnesses; counts of a group add up to all of it."""
     groups: dict[tuple[str, str, str, int | None], list[int]] = {}
     kinds, acks = found.anomalies["kind"].to_pylist(), found.anomalies["acks"].to_pylist()
     for row, kind in enumerate(kinds):
-        severity, rule = _severity(module.KINDS[kind], judgements.get(row))
+        severity, rule = _severity(chosen.kinds[kind], judgements.get(row))
         groups.setdefault((kind, severity, rule, acks[row]), []).append(row)
     for (_, severity, rule, _), members in sorted(groups.items(), key=lambda item: (item[0][:3], item[0][3] or 0)):
-        chosen = _lowest(found.anomalies, members)
-        for place, row in enumerate(chosen):
-            count = 1 if place else len(members) - len(chosen) + 1
+        witnesses = _lowest(found.anomalies, members)
+        for place, row in enumerate(witnesses):
+            count = 1 if place else len(members) - len(witnesses) + 1
             anomaly = found.anomalies.slice(row, 1).to_pylist()[0]
-            yield _row(module, anomaly, judgements.get(row)) | {
+            yield _row(chosen, anomaly, judgements.get(row)) | {
                 "severity": severity,
                 "rule": rule,
                 "count": count,
@@ -546,7 +565,9 @@ def folded(rows: Sequence[Row]) -> list[Row]:
 
 
 def _folded(name: str, run_dir: Path, summaries: Sequence[dict[str, Any]]) -> list[Row]:
-    told = properties()[name].fold(summaries, Context(complete=True))
+    fold = properties()[name].fold
+    assert fold is not None
+    told = fold(summaries, Context(complete=True))
     figures = msgspec.json.encode(told.figures).decode()
     rows = judged_of_run(name, run_dir, Found(told.anomalies))
     if told.figures:
@@ -556,23 +577,24 @@ def _folded(name: str, run_dir: Path, summaries: Sequence[dict[str, Any]]) -> li
 
 def judged_of_run(name: str, run_dir: Path, found: Found) -> list[Row]:
     """Return rows of a property's anomalies that concern a run as a whole, or its committed metadata."""
-    module = properties()[name]
-    judgements = _of_transactions(module, run_dir, found.anomalies)
-    return [row for row in _rows(module, found, judgements) if row["kind"] != FIGURES]
+    chosen = properties()[name]
+    judgements = _of_transactions(chosen, run_dir, found.anomalies)
+    return [row for row in _rows(chosen, found, judgements) if row["kind"] != FIGURES]
 
 
-def _of_transactions(module: ModuleType, run_dir: Path, anomalies: pa.Table) -> dict[int, Judgement]:
+def _of_transactions(chosen: Property, run_dir: Path, anomalies: pa.Table) -> dict[int, Judgement]:
     """Excuse what is wrong with transactions as wholes, where ends of those were permitted to be lost.
 
     An anomaly's `at_ns` is the begin of its transaction; without one it is about all of them.
     """
-    chosen = [row for row, kind in enumerate(anomalies["kind"].to_pylist()) if module.KINDS[kind].is_about_ends]
-    if not chosen:
+    kinds = enumerate(anomalies["kind"].to_pylist())
+    ended = [row for row, kind in kinds if Excuse.END_LOST in chosen.kinds[kind].excused_by]
+    if not ended:
         return {}
     recording = Recording.open(run_dir, compare=False)
     history, txns = history_of(recording), recording.table("txns").to_pylist()
     judgements = {}
-    for row in chosen:
+    for row in ended:
         begin_ns = anomalies["at_ns"][row].as_py()
         own = [txn for txn in txns if begin_ns is None or txn["begin_ns"] == begin_ns]
         sends = [step for txn in own for step in txn["operations"] or () if step["kind"] == "send"]
@@ -599,12 +621,12 @@ def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
     return "violation", ""
 
 
-def _row(module: ModuleType, anomaly: Row, judgement: Judgement | None) -> Row:
-    detail: dict[str, Any] = {"sentence": module.KINDS[anomaly["kind"]].sentence}
+def _row(chosen: Property, anomaly: Row, judgement: Judgement | None) -> Row:
+    detail: dict[str, Any] = {"sentence": chosen.kinds[anomaly["kind"]].sentence}
     if anomaly["detail"]:
         detail["detail"] = anomaly["detail"]
-    elif hasattr(module, "detail"):
-        detail["detail"] = module.detail(anomaly)
+    elif chosen.detail is not None:
+        detail["detail"] = chosen.detail(anomaly)
     if judgement is not None:
         detail |= _explained(judgement)
     kept = {name: anomaly[name] for name in ("kind", "log_offset", "value", "acks", "at_ns", "node", "leader_epoch")}

@@ -11,7 +11,16 @@ from typing import Final
 
 import pyarrow as pa
 
-from tribunal.checkers.api import Found, Kind, Meaning, PartitionRows, anomalies, nothing
+from tribunal.checkers.api import (
+    Excuse,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    Property,
+    anomalies,
+    nothing,
+)
 from tribunal.checkers.graphs import list_append, send_poll
 from tribunal.checkers.graphs.columns import ListSteps
 from tribunal.checkers.graphs.findings import Contradiction, Findings
@@ -19,7 +28,6 @@ from tribunal.checkers.graphs.models import RULES_OUT, ruled_out
 from tribunal.checkers.graphs.send_poll import LogHistory
 from tribunal.checkers.judge.timeline import History, Judgement
 
-TABLES: Final = ("txns",)
 NOTES: Final = {
     "G0": "transactions' writes interleave, which Kafka allows",
     "G0-realtime": "transactions' writes stand in another order than they were made in, which Kafka allows",
@@ -43,18 +51,25 @@ SENTENCES: Final = {
     "phantom": "a transaction read an element that nobody appended",
     "internal": "a transaction's read contradicts its own steps",
 }
-KINDS: Final = {
-    **{name: Kind(Meaning.VIOLATION, SENTENCES.get(name, f"transactions depend on each other in a circle ({name})"))
-       for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "future-read", "inconsistent-offsets")},
-    **{name: Kind(Meaning.NOTE, sentence) for name, sentence in NOTES.items()},
-    CONTRADICTED: Kind(Meaning.PROMISED, "two values were seen at one offset"),
-    "list-G0": Kind(Meaning.VIOLATION, "transactions overwrite each other in a circle (G0)"),
-}  # fmt: skip
-# Who sends and polls outside of transactions is not in the table: what such messages lack here is no fact.
 # What follows from the order of a list's elements, which a loss undoes: not what single transactions read.
 CYCLES: Final = ("list-G0", "G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
 OF_ORDER: Final = frozenset({*CYCLES, "incompatible-order", "lost-update"})
+
+
+def _excuses(kind: str) -> tuple[Excuse, ...]:
+    in_order = kind.removesuffix("-process").removesuffix("-realtime") in OF_ORDER
+    return (Excuse.ORDER_LOST,) if in_order else ()
+
+
+KINDS: Final = {
+    **{name: Kind(Meaning.VIOLATION, SENTENCES.get(name, f"transactions depend on each other in a circle ({name})"), _excuses(name))
+       for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "future-read", "inconsistent-offsets")},
+    **{name: Kind(Meaning.NOTE, sentence, _excuses(name)) for name, sentence in NOTES.items()},
+    CONTRADICTED: Kind(Meaning.PROMISED, "two values were seen at one offset"),
+    "list-G0": Kind(Meaning.VIOLATION, "transactions overwrite each other in a circle (G0)", _excuses("list-G0")),
+}  # fmt: skip
 NEVER: Final = 1 << 62
+# Who sends and polls outside of transactions is not in the table: what such messages lack here is no fact.
 UNSURE: Final = frozenset({"phantom", "unseen", "nonmonotonic-send", "int-send-skip", "int-nonmonotonic-send"})
 
 
@@ -74,7 +89,7 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     if lists.txn.size:
         own, ends_ns = _anomalies(list_append.check(lists), txns, {"G0": "list-G0"})
         found.append(own)
-        judgements = _out_of_order(own, ends_ns, history.memory_lost("R10"))
+        judgements = _out_of_order(own, ends_ns, history.memory_lost(Excuse.ORDER_LOST))
     if messages.sends.operation.size or messages.reads.operation.size:
         told = send_poll.check(messages, ww=False)
         first = sum(table.num_rows for table in found)
@@ -89,11 +104,8 @@ def _out_of_order(own: pa.Table, ends_ns: list[int], lost: Judgement | None) -> 
     if lost is None or lost.at_ns is None:
         return {}
     kinds = own["kind"].to_pylist()
-    return {row: lost for row, kind in enumerate(kinds) if _is_of_order(kind) and ends_ns[row] >= lost.at_ns}
-
-
-def _is_of_order(kind: str) -> bool:
-    return kind.removesuffix("-process").removesuffix("-realtime") in OF_ORDER
+    excused = (row for row, kind in enumerate(kinds) if Excuse.ORDER_LOST in KINDS[kind].excused_by)
+    return {row: lost for row in excused if ends_ns[row] >= lost.at_ns}
 
 
 def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
@@ -137,3 +149,10 @@ def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> t
 def _ended_ns(operations: tuple[int, ...], txns: pa.Table) -> int:
     ends = [txns["end_ns"][row].as_py() for row in operations]
     return max((NEVER if end is None else end for end in ends), default=0)
+
+
+PROPERTY: Final = Property(
+    tables=("txns",),
+    kinds=KINDS,
+    run_kernel=run_kernel,
+)

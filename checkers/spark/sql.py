@@ -28,7 +28,7 @@ MAY_ANSWER: Final = ("node", "process", "detail")
 
 def defined() -> frozenset[str]:
     """Return the properties that have a definition in SQL."""
-    return frozenset(name for name, module in properties().items() if hasattr(module, "SQL"))
+    return frozenset(name for name, one in properties().items() if one.sql is not None)
 
 
 def findings_by_sql(
@@ -80,7 +80,7 @@ def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
 def _by_property(spark: "SparkSession", name: str, folders: Mapping[str, str]) -> "DataFrame":
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    anomalies = spark.sql(properties()[name].SQL)
+    anomalies = spark.sql(properties()[name].sql or "")
     return anomalies.groupBy("run_id", "topic", "partition").applyInArrow(_judge(name, folders), from_arrow_schema(ROW))
 
 
@@ -98,16 +98,16 @@ def _judge(name: str, folders: Mapping[str, str]) -> Callable[[pa.Table], pa.Tab
 
 def judged_answer(run_dir: Path, topic_partition: str, name: str, rows: pa.Table) -> list[Row]:
     """Tell violations from permitted losses among one partition's answer of a property's SQL."""
-    module = properties()[name]
+    chosen = properties()[name]
     found = Found(as_anomalies(rows))
     topic, partition = (None, None) if topic_partition == NO_PARTITION else partition_order(topic_partition)
     place = dict.fromkeys(ROW.names) | {"run_dir": str(run_dir), "topic": topic, "partition": partition}
-    if topic is None or not hasattr(module, "kernel"):
+    if topic is None or chosen.kernel is None:
         judged = judged_of_run(name, run_dir, found)
     else:
         recording = Recording.open(run_dir, compare=False)
         own = PartitionRows({table: recording.table(table, topic_partition) for table in VIEWS})
-        judged = PartitionJudge(recording, topic_partition, own).explained(module, found)
+        judged = PartitionJudge(recording, topic_partition, own).explained(chosen, found)
     return [place | {"property": name} | row for row in judged if row["kind"] != "figures"]
 
 

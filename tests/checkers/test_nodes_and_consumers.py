@@ -97,7 +97,7 @@ def test_what_consumers_passed_over(run: Run, polled: list[list[int]], expected:
         run.read({offset: values[offset] for offset in offsets}, 200 + number)
     run.final_read(dict(values))
 
-    assert found(run.finish(), "unseen") == expected
+    assert found(run.finish(), "skipped_records") == expected
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_consumer_that_stopped(run: Run, until: int, high_watermark: int, expe
         run.poll(90, "tail", 2, 0, at, high_watermark=high_watermark)
     run.final_read(dict(values), 20_000)
 
-    assert found(run.finish(), "unseen") == expected
+    assert found(run.finish(), "skipped_records") == expected
 
 
 def test_figures_of_availability(run: Run) -> None:
@@ -141,7 +141,7 @@ def test_figures_of_availability(run: Run) -> None:
 
 
 def test_every_property_has_its_sentences(run: Run) -> None:
-    for name, module in properties().items():
-        assert module.__doc__, name
-        assert all(kind.sentence for kind in module.KINDS.values())
-        assert name == "transactions" or "SELECT" in module.SQL
+    for name, one in properties().items():
+        assert one.about, name
+        assert all(kind.sentence for kind in one.kinds.values())
+        assert name == "transactions" or "SELECT" in one.sql

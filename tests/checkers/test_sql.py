@@ -29,7 +29,7 @@ def by_duckdb(run_dir: Path) -> list[Row]:
         connection.register(view, rows)
     found = []
     for name in sorted(defined()):
-        answer = connection.sql(properties()[name].SQL).to_arrow_table()
+        answer = connection.sql(properties()[name].sql).to_arrow_table()
         pairs = zip(answer["topic"].to_pylist(), answer["partition"].to_pylist(), strict=True)
         parts: dict[str, list[int]] = {}
         for row, (topic, partition) in enumerate(pairs):
@@ -56,7 +56,7 @@ def test_duckdb_and_kernels_agree_and_the_runs_hold_anomalies_of_every_property(
     for seed in range(40):
         found += agree(random_run(tmp_path / str(seed), seed))
 
-    silent = [name for name in defined() if not found.keys() & properties()[name].KINDS.keys()]
+    silent = [name for name in defined() if not found.keys() & properties()[name].kinds.keys()]
     assert silent == []
 
 
