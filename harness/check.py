@@ -6,7 +6,7 @@ fault without effect, a phase without load, a partition that could not be judged
 acknowledged write.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +19,10 @@ from tribunal.checkers.judge import engine
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
 from tribunal.results.history import is_history
+from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
 from tribunal.results.store import Recording
-from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.results.verdict import Detail, Failure, Finding, RunVerdict, Verdict, save
+from tribunal.results.violation import Violation
 
 LEAST_LOAD: Final = 1  # unless the manifest's `least_load` asks for more
 LOADED_PHASES: Final = ("faults",)
@@ -73,8 +75,18 @@ def _not_judged(run_dir: Path, engine_name: str, reason: str) -> RunVerdict:
 
 def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
     findings = [finding(row) for row in rows if row["severity"] in ("violation", "permitted", "note")]
-    errors = [row["detail"] for row in rows if row["severity"] == "damaged"]
-    errors += [f"checker {row['property']} failed: {row['detail']}" for row in rows if row["severity"] == "failed"]
+    errors = [
+        Failure(signature=Signature(RECORDING, "damaged"), words=row["detail"])
+        for row in rows
+        if row["severity"] == "damaged"
+    ]
+    errors += [
+        Failure(
+            signature=Signature(row["property"], FAILED), words=f"checker {row['property']} failed: {row['detail']}"
+        )
+        for row in rows
+        if row["severity"] == "failed"
+    ]
     errors = list(dict.fromkeys(errors))
     if _damaged_evidence(rows):
         # What is contradictory proves nothing, neither for nor against.
@@ -84,9 +96,8 @@ def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
     if not errors and not is_history(Path(run_dir)):
         recording = Recording.open(run_dir, compare=False)
         test = was_it_a_real_test(recording)
-        failure = (recording.manifest or {}).get("failure")
         findings += violated_invariant(Path(run_dir))
-        errors = [f"the run ended early: {failure}"] if failure else []
+        errors = _ended_early(recording.manifest or {})
     doubts = [_unjudged(row) for row in rows if row["severity"] == "unjudged"]
     doubts += test.pop("doubts", [])
     verdict = _verdict(findings, errors, doubts)
@@ -95,7 +106,8 @@ def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
         verdict=verdict,
         claim=_claim(verdict, findings, judged),
         findings=findings,
-        reasons=[*errors, *doubts],
+        reasons=[*(error.words for error in errors), *doubts],
+        failures=errors,
         judged=judged,
         test=test,
         figures=engine.folded_figures(rows),
@@ -118,7 +130,8 @@ def violated_invariant(run_dir: Path) -> list[Finding]:
             severity="violation",
             explanation=known.violation or known.invariant,
             rule=f"SPEC 7, {known.invariant}",
-            detail={"event": known.violated_at_event},
+            detail=Detail(event=known.violated_at_event),
+            violation=known.violated,
         )
     ]
 
@@ -129,6 +142,15 @@ class _Simulation(msgspec.Struct, frozen=True):
     invariant: str | None = None
     violation: str | None = None
     violated_at_event: int | None = None
+    violated: Violation | None = None
+
+
+def _ended_early(manifest: Mapping[str, Any]) -> list[Failure]:
+    if not manifest.get("failure"):
+        return []
+    words = f"the run ended early: {manifest['failure']}"
+    kind = manifest.get("failure_kind")
+    return [Failure(signature=Signature(RUN, kind) if kind else read(f"ERROR: {words}"), words=words)]
 
 
 # Damage in these cannot touch what was proven from the others.
@@ -139,7 +161,7 @@ def _damaged_evidence(rows: Iterable[Row]) -> bool:
     return any(row["severity"] == "damaged" and row["property"] not in _BESIDE for row in rows)
 
 
-def _verdict(findings: Sequence[Finding], errors: Sequence[str], doubts: Sequence[str]) -> Verdict:
+def _verdict(findings: Sequence[Finding], errors: Sequence[Failure], doubts: Sequence[str]) -> Verdict:
     """VIOLATION > ERROR > INCONCLUSIVE > PERMITTED > PASS."""
     if any(finding.severity == "violation" for finding in findings):
         return Verdict.VIOLATION
@@ -154,12 +176,12 @@ def _verdict(findings: Sequence[Finding], errors: Sequence[str], doubts: Sequenc
 
 def finding(row: Row) -> Finding:
     """Return a finding row as the verdict keeps it."""
-    detail = msgspec.json.decode(row["detail"], type=dict[str, Any]) if row["detail"] else {}
+    told = msgspec.json.decode(row["detail"], type=Told) if row["detail"] else Told()
     return Finding(
         property_name=row["property"],
         kind=row["kind"],
         severity=row["severity"],
-        explanation=detail.pop("sentence", row["kind"]),
+        explanation=told.sentence or row["kind"],
         topic=row["topic"],
         partition=row["partition"],
         log_offset=row["log_offset"],
@@ -170,8 +192,14 @@ def finding(row: Row) -> Finding:
         leader_epoch=row["leader_epoch"],
         rule=row["rule"] or "",
         count=row["count"],
-        detail=detail | ({"was_at": row["other_offset"]} if row["other_offset"] is not None else {}),
+        detail=msgspec.structs.replace(msgspec.convert(told, Detail, from_attributes=True), was_at=row["other_offset"]),
     )
+
+
+class Told(Detail, frozen=True, kw_only=True):
+    """What a row's JSON has besides."""
+
+    sentence: str = ""
 
 
 def _unjudged(row: Row) -> str:

@@ -88,6 +88,7 @@ class Run:
         self.workload = all_workloads()[plan.workload]
         self.workload_plan = msgspec.convert(plan.workload_plan, self.workload.Plan)
         self.failure: str | None = None
+        self.failure_kind: str | None = None  # the exception's name: what failures are told apart by
         self._load: asyncio.Task[None] | None = None
         self._lasting: list[asyncio.Task[None]] = []  # faults that are not healed yet
         self._faults_start_ns = 0
@@ -104,9 +105,10 @@ class Run:
         except asyncio.CancelledError:
             interrupted = True
         except ClusterError as problem:
-            self.failure = str(problem)
+            self.failure, self.failure_kind = str(problem), type(problem).__name__
         except Exception as problem:  # a bug, a full disk: said by who called, but what was seen stays
-            self.failure = f"{type(problem).__name__}: {problem}"
+            self.failure_kind = type(problem).__name__
+            self.failure = f"{self.failure_kind}: {problem}"
             raise
         finally:
             self.recorder.finish(self._manifest(interrupted=interrupted))
@@ -371,6 +373,7 @@ class Run:
             "settings": settings(plan),
             "interrupted": interrupted,
             "failure": self.failure,
+            "failure_kind": self.failure_kind,
         }
 
     # --- showing ---------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def cycle(recording: Recording, findings: Sequence[Finding]) -> Cycle | None:
     """Return the smallest circle among a run's violations, None where there is none."""
     candidates = []
     for finding in findings:
-        words = str(finding.detail.get("detail", ""))
+        words = finding.detail.detail or ""
         edges = _edges(words)
         if finding.property_name == "transactions" and finding.severity == "violation" and _closes(edges):
             candidates.append((len(edges), finding.kind, edges, words))
