@@ -119,7 +119,7 @@ LAYERS = (
     ("product", "replog/"),
     ("clients and workload", "clusters/", "workloads/"),
     ("recording", "results/store", "harness/collect", "harness/run", "pyarrow"),
-    ("judging", "checkers/", "harness/check", "results/"),
+    ("judging", "checkers/", "results/"),
 )
 
 

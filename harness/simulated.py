@@ -73,7 +73,7 @@ def warm_up() -> None:
 
     Starts no thread: a fork would lose it.
     """
-    for module in ("tribunal.harness.cli.session", "tribunal.harness.check", "tribunal.results.report"):
+    for module in ("tribunal.harness.cli.session", "tribunal.checkers.judge.verdict", "tribunal.results.report"):
         importlib.import_module(module)
     properties()
     all_workloads()

@@ -9,7 +9,7 @@ import pytest
 from tests.checkers.recorded import MS, Run
 from tests.checkers.test_exactly_once import found
 from tribunal.checkers.api import properties
-from tribunal.harness.check import check
+from tribunal.checkers.judge.verdict import check
 
 
 @pytest.fixture

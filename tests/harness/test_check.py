@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkers.recorded import Run
-from tribunal.harness.check import check
+from tribunal.checkers.judge.verdict import check
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
 

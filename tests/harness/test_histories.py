@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.checkers.recorded import Run
-from tribunal.harness.check import check
+from tribunal.checkers.judge.verdict import check
 from tribunal.harness.cli.main import exit_code
 from tribunal.results.history import load
 from tribunal.results.verdict import Verdict

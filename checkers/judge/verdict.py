@@ -1,7 +1,7 @@
 """Judge runs: findings and promises, and whether it was a real test; one verdict a run.
 
-`check` is the door: `tribunal check`, `run`, `sweep` and `nightly` go through it. What was found comes from
-`checkers`; here it becomes one of five verdicts (VERDICTS.md, last section), and INCONCLUSIVE has its reasons: a
+`check` is the door: `tribunal check`, `run`, `sweep` and `nightly` go through it. What was found comes from the
+properties; here it becomes one of five verdicts (VERDICTS.md, last section), and INCONCLUSIVE has its reasons: a
 fault without effect, a phase without load, a partition that could not be judged, a run without an
 acknowledged write.
 """
