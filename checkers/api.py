@@ -23,6 +23,7 @@ from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Excuse as Excuse
 from tribunal.checkers.judge.timeline import History, Judgement, Timeline
 from tribunal.results.recording import TABLES, WORDS
+from tribunal.results.verdict import Detail
 
 Array = npt.NDArray[Any]
 Built = TypeVar("Built")
@@ -105,6 +106,7 @@ class Found(msgspec.Struct, frozen=True):
     """A kernel's answer: anomaly rows, small figures that are added up over partitions, a summary for the fold.
 
     judgements:  of rows that the kernel of a whole run has judged itself (those of a partition are judged by the engine).
+    details:  what is known of rows as data, besides their columns.
     contradictions:  which rows of a whole run's kernel say that an offset held several values: judged where that partition is.
     """
 
@@ -112,6 +114,7 @@ class Found(msgspec.Struct, frozen=True):
     figures: dict[str, int] = msgspec.field(default_factory=dict)
     summary: dict[str, Any] | None = None
     judgements: Mapping[int, Judgement] = msgspec.field(default_factory=dict)
+    details: Mapping[int, Detail] = msgspec.field(default_factory=dict)
     contradictions: Mapping[int, Contradiction] = msgspec.field(default_factory=dict)
 
 

@@ -47,6 +47,24 @@ class GuiltyElection(msgspec.Struct, frozen=True, kw_only=True):
     at_ns: int | None = None
 
 
+class EdgeKind(StrEnum):
+    """Why one transaction has to come before another."""
+
+    WW = "ww"  # it wrote a version that the other one replaced
+    WR = "wr"  # it wrote a version that the other one read
+    RW = "rw"  # it read a version that the other one replaced
+    PROCESS = "process"  # the same process issued it before
+    REALTIME = "realtime"  # it had completed before the other one was invoked
+
+
+class TransactionEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """One transaction before another, both by their rows in the table `txns`."""
+
+    source: int
+    target: int
+    kind: EdgeKind
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What else is known of a finding; what does not apply is None.
 
@@ -54,9 +72,9 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     promise:     why it counts as what it is, for people.
     was_at:      the offset that `log_offset` is compared with: where a watermark had been, where a duplicate stood first.
     event:       the simulation's event after which it was seen.
-    edges:       of transactions that no order explains: who came before whom, and why.
+    edges:       of transactions that no order explains: a circle of who has to come before whom, and why.
     operations:  of an imported history: the places of the operations that show it.
-    rules_out:   of an imported history: the consistency models that it cannot have.
+    rules_out:   the consistency models that a history with this cannot have.
     """
 
     detail: str | None = None
@@ -64,6 +82,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     election: GuiltyElection | None = None
     was_at: int | None = None
     event: int | None = None
+    edges: tuple[TransactionEdge, ...] | None = None
     operations: tuple[int, ...] | None = None
     rules_out: tuple[str, ...] | None = None
 

@@ -1,10 +1,11 @@
-"""The words of a violated invariant: where facts become English, and nowhere else.
+"""The words of facts: where violated invariants and circles of transactions become English, and nowhere else.
 
 Nothing reads these sentences again, so they may be worded better at any time.
 """
 
 from typing import assert_never
 
+from tribunal.results.verdict import EdgeKind, TransactionEdge
 from tribunal.results.violation import (
     BadState,
     Batch,
@@ -31,6 +32,20 @@ from tribunal.results.violation import (
 )
 
 ROLES = {Role.LEADER: "leads", Role.IN_ISR: "is in the ISR", Role.IN_ELR: "is in the ELR"}
+
+
+EDGES = {
+    EdgeKind.WW: "T{source} wrote a version that T{target} replaced",
+    EdgeKind.WR: "T{source} wrote a version that T{target} read",
+    EdgeKind.RW: "T{source} read a version that T{target} replaced",
+    EdgeKind.PROCESS: "T{source} was issued before T{target} by the same process",
+    EdgeKind.REALTIME: "T{source} completed before T{target} was invoked",
+}
+
+
+def of_edge(edge: TransactionEdge) -> str:
+    """Say why one transaction has to come before another."""
+    return EDGES[edge.kind].format(source=edge.source, target=edge.target)
 
 
 def of_violation(violation: Violation) -> str:

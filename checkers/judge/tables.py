@@ -156,7 +156,7 @@ NOT_JUDGED: Final = frozenset({"violation"})  # of a finding: a simulation's own
 
 def _arrow(kind: inspect.Type) -> pa.DataType:
     match kind:
-        case inspect.StrType():
+        case inspect.StrType() | inspect.EnumType():
             return pa.string()
         case inspect.IntType():
             return pa.int64()
@@ -196,4 +196,4 @@ def read_row(row: Mapping[str, Any]) -> TableRow:
 def _said(content: Any) -> Any:
     if isinstance(content, dict):
         return {name: _said(value) for name, value in content.items() if value is not None}
-    return content
+    return [_said(value) for value in content] if isinstance(content, list) else content

@@ -29,7 +29,8 @@ def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement],
         witnesses = _lowest(found.anomalies, members)
         for number, row in enumerate(witnesses):
             anomaly = found.anomalies.slice(row, 1).to_pylist()[0]
-            finding = _finding(chosen, anomaly, judgements.get(row), place)
+            detail = found.details.get(row, Detail())
+            finding = _finding(chosen, anomaly, _explained(judgements.get(row), detail), place)
             count = 1 if number else len(members) - len(witnesses) + 1
             judged = msgspec.structs.replace(finding, severity=severity, rule=rule, count=count)
             yield FoundIn(place.run_dir, judged)
@@ -55,8 +56,7 @@ def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
     return "violation", ""
 
 
-def _finding(chosen: Property, anomaly: Row, judgement: Judgement | None, place: Place) -> Finding:
-    detail = _explained(judgement)
+def _finding(chosen: Property, anomaly: Row, detail: Detail, place: Place) -> Finding:
     words = anomaly["detail"] or (None if chosen.detail is None else chosen.detail(anomaly))
     return Finding(
         property_name=chosen.name,
@@ -75,20 +75,20 @@ def _finding(chosen: Property, anomaly: Row, judgement: Judgement | None, place:
     )
 
 
-def _explained(judgement: Judgement | None) -> Detail:
+def _explained(judgement: Judgement | None, detail: Detail) -> Detail:
     if judgement is None:
-        return Detail()
+        return detail
     rule = judgement.promise.rule
     promise = (RULES | OF_MEMORY)[rule] if rule is not None else _must_survive(judgement)
     if judgement.election is None:
-        return Detail(promise=promise)
+        return msgspec.structs.replace(detail, promise=promise)
     election = GuiltyElection(
         leader=judgement.election.leader,
         how=judgement.election.how.value,
         leader_epoch=judgement.leader_epoch,
         at_ns=judgement.at_ns,
     )
-    return Detail(promise=promise, election=election)
+    return msgspec.structs.replace(detail, promise=promise, election=election)
 
 
 def _must_survive(judgement: Judgement) -> str:
@@ -117,5 +117,5 @@ def _self_evident(judgements: Mapping[int, Judgement], place: Place) -> Iterator
             acknowledged_ns=judgement.at_ns,
             node=judgement.election.leader if judgement.election is not None else None,
             leader_epoch=judgement.leader_epoch,
-            detail=_explained(judgement),
+            detail=_explained(judgement, Detail()),
         )

@@ -27,6 +27,7 @@ from tribunal.checkers.graphs.findings import Contradiction, Findings
 from tribunal.checkers.graphs.models import RULES_OUT, ruled_out
 from tribunal.checkers.graphs.send_poll import LogHistory
 from tribunal.checkers.judge.timeline import History, Judgement
+from tribunal.results.verdict import Detail
 
 NOTES: Final = {
     "G0": "transactions' writes interleave, which Kafka allows",
@@ -86,17 +87,24 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     found: list[pa.Table] = [nothing()]
     judgements: dict[int, Judgement] = {}
     contradictions: dict[int, Contradiction] = {}
+    details: dict[int, Detail] = {}
     if lists.txn.size:
-        own, ends_ns = _anomalies(list_append.check(lists), txns, {"G0": "list-G0"})
+        own, ends_ns, details = _anomalies(list_append.check(lists), txns, {"G0": "list-G0"})
         found.append(own)
         judgements = _out_of_order(own, ends_ns, history.memory_lost(Excuse.ORDER_LOST))
     if messages.sends.operation.size or messages.reads.operation.size:
         told = send_poll.check(messages, ww=False)
         first = sum(table.num_rows for table in found)
         contradictions = dict(enumerate(told.contradictions, first))
-        found += [_contradictions(told.contradictions, txns), _anomalies(told, txns, {})[0]]
+        found.append(_contradictions(told.contradictions, txns))
+        first = sum(table.num_rows for table in found)
+        own, _, more = _anomalies(told, txns, {})
+        found.append(own)
+        details |= {first + row: detail for row, detail in more.items()}
     figures = {"transactions": txns.num_rows}
-    return Found(pa.concat_tables(found), figures, judgements=judgements, contradictions=contradictions)
+    return Found(
+        pa.concat_tables(found), figures, judgements=judgements, details=details, contradictions=contradictions
+    )
 
 
 def _out_of_order(own: pa.Table, ends_ns: list[int], lost: Judgement | None) -> dict[int, Judgement]:
@@ -118,9 +126,12 @@ def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
     )
 
 
-def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> tuple[pa.Table, list[int]]:
-    """Return the examples, and when the last transaction of each had ended: never, if nobody knows."""
-    tables, ends_ns = [nothing()], []
+def _anomalies(
+    found: Findings, txns: pa.Table, renamed: Mapping[str, str]
+) -> tuple[pa.Table, list[int], dict[int, Detail]]:
+    """Return the examples, when the last transaction of each had ended (never, if nobody knows), and their facts."""
+    tables, facts = [nothing()], {}
+    ends_ns: list[int] = []
     for name, witnesses in found.witnesses.items():
         kind = renamed.get(name, name)
         if (name in UNSURE and not renamed) or kind not in KINDS or kind == CONTRADICTED:
@@ -131,6 +142,8 @@ def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> t
         details = [witness.words + model for witness in witnesses]
         details[0] += f" ({more} more like these)" if more else ""
         first = [witness.operations[0] if witness.operations else None for witness in witnesses]
+        for row, witness in enumerate(witnesses, len(ends_ns)):
+            facts[row] = Detail(edges=witness.edges or None, rules_out=tuple(weakest) or None)
         ends_ns += [_ended_ns(witness.operations, txns) for witness in witnesses]
         tables.append(
             anomalies(
@@ -143,7 +156,7 @@ def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> t
     if found.undecided:
         tables.append(anomalies("undecided", detail=[", ".join(sorted(set(found.undecided)))]))
         ends_ns.append(0)
-    return pa.concat_tables(tables), ends_ns
+    return pa.concat_tables(tables), ends_ns, facts
 
 
 def _ended_ns(operations: tuple[int, ...], txns: pa.Table) -> int:
