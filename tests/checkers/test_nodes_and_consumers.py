@@ -10,6 +10,7 @@ from tests.checkers.recorded import MS, Run
 from tests.checkers.test_exactly_once import found
 from tribunal.checkers.api import properties
 from tribunal.checkers.judge.verdict import check
+from tribunal.harness.catalog import listing
 
 
 @pytest.fixture
@@ -145,3 +146,8 @@ def test_every_property_has_its_sentences(run: Run) -> None:
         assert one.about, name
         assert all(kind.sentence for kind in one.kinds.values())
         assert name == "transactions" or "SELECT" in one.sql
+
+
+def test_what_is_listed_as_a_checker_is_what_is_judged() -> None:
+    assert set(listing("checkers")) == {name.replace("_", "-") for name in properties()}
+    assert all(one.kernel or one.run_kernel or one.timeline_kernel for one in properties().values())
