@@ -22,7 +22,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tribunal.checkers.judge import engine
-from tribunal.checkers.judge.judge import work_items
+from tribunal.checkers.judge.items import work_items
 from tribunal.checkers.spark.session import session
 from tribunal.results.recording import SEQUENCE_BITS, TABLES
 from tribunal.results.store import Recorder
@@ -159,7 +159,7 @@ def main() -> None:
             assert maker.exitcode == 0
         if chosen.engine == "inline":
             rows = [
-                measured(size, chosen.repeats, lambda d=folder / str(size): engine.findings([d], "inline"))
+                measured(size, chosen.repeats, lambda d=folder / str(size): engine.judge_runs([d], "inline"))
                 for size in sizes
             ]
         else:
@@ -168,7 +168,7 @@ def main() -> None:
                     measured(
                         size,
                         chosen.repeats,
-                        lambda d=folder / str(size): engine.in_order(engine.with_spark(spark, "spark", work_items(d))),
+                        lambda d=folder / str(size): engine.judge_with_spark(spark, "spark", work_items(d)),
                     )
                     for size in sizes
                 ]
@@ -187,7 +187,8 @@ def measured(size: int, repeats: int, judge) -> dict[str, float]:
             found = judge()
             seconds.append(time.perf_counter() - start)
             cpu.append(tree()[0] - before)
-            wrong = [row for row in found if row["severity"] not in ("figures", "note")]
+            wrong = [*found.damages, *found.failures]
+            wrong += [row for row in found.findings if row.finding.severity != "note"]
             assert not wrong, wrong[:3]
     return {
         "produces": size,

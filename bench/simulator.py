@@ -125,7 +125,7 @@ LAYERS = (
     ("clients and workload", "replog/client", "clusters/", "workloads/"),
     ("product", "replog/"),
     ("recording", "results/store", "harness/collect", "harness/run", "pyarrow"),
-    ("judging", "checkers/", "harness/check", "results/"),
+    ("judging", "checkers/", "results/"),
 )
 
 

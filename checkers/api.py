@@ -1,22 +1,15 @@
 """What a property is, and what the engine gives it and takes from it. Read this first.
 
-A property is one module of `checkers/properties`; its name is the module's. It has
+A property is one module of `checkers/properties` (or of a user's `tribunal_plugins/checkers`); its name is the module's. It has
 - a docstring in words (the report shows its first line),
-- `TABLES`: the tables it looks at,
-- `KINDS: dict[str, Kind]`: the anomalies it can find, each with its sentence and what it means,
-- `kernel(rows, context) -> Found` for one partition's rows, `timeline_kernel(timeline) -> Found` for its committed history,
-  or `run_kernel(run, history) -> Found` for a whole run: pure, vectorised where there are many rows,
-- `fold(summaries, context) -> Folded`, if something can only be said of all partitions together: the kernel's summaries,
-  partition by partition, become anomalies of the run and figures for the report,
-- `detail(anomaly) -> str`, if there is more to say of an anomaly than its columns tell,
-- `SQL`: the same as a query that runs in Spark SQL and in DuckDB: the definition for readers, the oracle in tests.
-The engine discovers modules by having `KINDS`. Nothing else has to be touched to add one.
+- `PROPERTY = Property(...)`, whose type says everything that may be given: the tables it looks at, the kinds of anomalies it can
+  find, what finds them, and the same as a query.
+The engine discovers modules by that value. Nothing else has to be touched to add one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from types import ModuleType
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -25,9 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tribunal.checkers.graphs.findings import Contradiction
-from tribunal.checkers.judge.timeline import Judgement
+from tribunal.checkers.guarantees import Excuse as Excuse
+from tribunal.checkers.judge.timeline import History, Judgement, Timeline
 from tribunal.results import plugins
 from tribunal.results.recording import TABLES, WORDS
+from tribunal.results.verdict import Detail
 
 Array = npt.NDArray[Any]
 Built = TypeVar("Built")
@@ -78,22 +73,11 @@ class Meaning(StrEnum):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """An anomaly's meaning and its sentence for the report.
-
-    is_about_memory:  brokers prevent it by what they remember of producers: a permitted loss of that excuses it (R8).
-    is_about_ends:    of records in a transaction, the transaction's end decides: a permitted loss of that excuses it (R9).
-    is_about_positions:  of a group, whose positions lie in a topic: a permitted loss there excuses what comes later (R11).
-    is_about_rewinds: of what a group's positions lie behind: a permitted loss of the partition's own end excuses it (R12).
-    is_compaction:    where a topic is compacted it says nothing: older records of a key go, on each replica in its own time.
-    """
+    """An anomaly's meaning, its sentence for the report, and the rules that the property accepts as an excuse for it."""
 
     meaning: Meaning
     sentence: str
-    is_about_memory: bool = False
-    is_about_ends: bool = False
-    is_about_positions: bool = False
-    is_about_rewinds: bool = False
-    is_compaction: bool = False
+    excused_by: tuple[Excuse, ...] = ()
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +105,7 @@ class Found(msgspec.Struct, frozen=True):
     """A kernel's answer: anomaly rows, small figures that are added up over partitions, a summary for the fold.
 
     judgements:  of rows that the kernel of a whole run has judged itself (those of a partition are judged by the engine).
+    details:  what is known of rows as data, besides their columns.
     contradictions:  which rows of a whole run's kernel say that an offset held several values: judged where that partition is.
     """
 
@@ -128,6 +113,7 @@ class Found(msgspec.Struct, frozen=True):
     figures: dict[str, int] = msgspec.field(default_factory=dict)
     summary: dict[str, Any] | None = None
     judgements: Mapping[int, Judgement] = msgspec.field(default_factory=dict)
+    details: Mapping[int, Detail] = msgspec.field(default_factory=dict)
     contradictions: Mapping[int, Contradiction] = msgspec.field(default_factory=dict)
 
 
@@ -136,6 +122,35 @@ class Folded(msgspec.Struct, frozen=True):
 
     anomalies: pa.Table
     figures: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Property(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a property may give; at least one kernel. Kernels are pure, and vectorised where there are many rows.
+
+    tables:   the tables it looks at.
+    kinds:    the anomalies it can find, each with its sentence and what it means.
+    kernel:   looks at one partition's rows.
+    kernel_in_pieces:  does the same for a partition too large to be held at once, which comes in pieces.
+    timeline_kernel:   looks at one partition's committed history.
+    run_kernel:        looks at a whole run.
+    fold:     if something can only be said of all partitions together: the kernel's summaries, partition by partition, become
+              anomalies of the run and figures for the report.
+    detail:   if there is more to say of an anomaly than its columns tell.
+    sql:      the same as a query that runs in Spark SQL and in DuckDB: the definition for readers, the oracle in tests.
+    name, about:  the module's name and its docstring; `properties` writes them in.
+    """
+
+    tables: tuple[str, ...]
+    kinds: Mapping[str, Kind]
+    kernel: "Callable[[PartitionRows, Context], Found] | None" = None
+    kernel_in_pieces: "Callable[[Iterable[PartitionRows], Context], Found] | None" = None
+    timeline_kernel: Callable[[Timeline], Found] | None = None
+    run_kernel: "Callable[[PartitionRows, History], Found] | None" = None
+    fold: Callable[[Sequence[Mapping[str, Any]], Context], Folded] | None = None
+    detail: Callable[[Mapping[str, Any]], str] | None = None
+    sql: str | None = None
+    name: str = ""
+    about: str = ""
 
 
 class Columns(dict[str, Array]):
@@ -301,7 +316,7 @@ def nothing() -> pa.Table:
 
 PROPERTIES: Final = plugins.Seam(
     sort="property",
-    attributes=("PROPERTY", "KINDS"),
+    attributes=("PROPERTY",),
     package="tribunal.checkers.properties",
     group="tribunal.properties",
     folder="checkers",
@@ -309,6 +324,10 @@ PROPERTIES: Final = plugins.Seam(
 
 
 @cache
-def properties() -> dict[str, ModuleType]:
-    """Return all properties by name: the modules that export one; `BadPlugin` when one of a user's cannot be used."""
-    return {found.name: found.module for found in sorted(plugins.found(PROPERTIES), key=lambda found: found.name)}
+def properties() -> dict[str, Property]:
+    """Return all properties by name: what is exported as PROPERTY; `BadPlugin` when one of a user's cannot be used."""
+    found = plugins.of_type(PROPERTIES, Property).values()
+    return {
+        one.name: msgspec.structs.replace(one.value, name=one.name, about=one.document)
+        for one in sorted(found, key=lambda one: one.name)
+    }

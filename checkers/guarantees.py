@@ -24,6 +24,17 @@ class How(StrEnum):
     RECOVERY = "recovery"  # the unclean recovery manager, after comparing logs
 
 
+class Excuse(StrEnum):
+    """A rule by which a kind's anomalies may follow from what was permitted to happen to others (docs/verdicts.md)."""
+
+    MEMORY_LOST = "R8"  # brokers prevent it by what they remember of producers, which went with the records
+    END_LOST = "R9"  # of records in a transaction, whose end decides
+    ORDER_LOST = "R10"  # of an order that lost records had a place in; the property's own kernel judges it
+    POSITIONS_LOST = "R11"  # of a group, whose positions lie in a topic
+    TAIL_LOST = "R12"  # of what a group's positions lie behind: the partition's own end
+    COMPACTED = "gone_by_order"  # where a topic is compacted it says nothing: older records of a key go, on each replica in its time
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings in force.
 
@@ -150,14 +161,14 @@ RULES: dict[str, str] = {
 }
 # What excuses not a record's absence but what follows from others' absence.
 OF_MEMORY: dict[str, str] = {
-    "R8": "records were permitted to be lost, and with them what brokers knew of their producers: these number their "
+    Excuse.MEMORY_LOST: "records were permitted to be lost, and with them what brokers knew of their producers: these number their "
     "records anew, and nobody recognises what they repeat (KIP-98, KIP-360)",
-    "R9": "the end of a committed transaction was permitted to be lost: its marker, or its entry in the transaction log, or a "
+    Excuse.END_LOST: "the end of a committed transaction was permitted to be lost: its marker, or its entry in the transaction log, or a "
     "leader elected uncleanly aborted what its log left open (KIP-98, KIP-704)",
-    "R10": "records that transactions had read or built on were permitted to be lost: those that ended later stand in no order "
+    Excuse.ORDER_LOST: "records that transactions had read or built on were permitted to be lost: those that ended later stand in no order "
     "with them (KIP-704)",
-    "R11": "the positions of groups were permitted to be lost with records of the topic that holds them (KIP-704)",
-    "R12": "the partition's end was permitted to be lost: what was written there anew lies before the positions of groups that "
+    Excuse.POSITIONS_LOST: "the positions of groups were permitted to be lost with records of the topic that holds them (KIP-704)",
+    Excuse.TAIL_LOST: "the partition's end was permitted to be lost: what was written there anew lies before the positions of groups that "
     "had read on (KIP-704)",
 }
 VIOLATIONS: dict[str, str] = {

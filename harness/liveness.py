@@ -18,9 +18,9 @@ import msgspec
 
 from tribunal.clusters.api import CLIENTS, ClusterState, CutMode, Link, PartitionState, TopicPartition, Unsettled, until
 from tribunal.clusters.simulated.cluster import SimulatedCluster
-from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.simulated.violation import Violated, state_of
+from tribunal.results.violation import Expected, Invariant, NoProgress
 
-INVARIANT: Final = "liveness"
 SETTLE_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
 SESSIONS: Final = 3
 JOIN_TIMEOUT_MS: Final = 20_000
@@ -57,7 +57,7 @@ class Liveness:
             violated = await self._violated(
                 lambda: all(committed_end(one) > before[one] for one in partitions),
                 SETTLE_MS + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms"),
-                "progress with a quorum alone",
+                Expected.CORE_PROGRESS,
             )
             return None if violated is None else _Missed(violated, self._may_progress(partitions, core))
         finally:
@@ -68,21 +68,19 @@ class Liveness:
         spec = self._cluster.spec
         if self._is_excused() or not all(map(self._cluster.alive, spec.node_ids)):
             return
-        violated = await self._violated(
-            lambda: self._cluster.state.whole(spec), JOIN_TIMEOUT_MS, "every ISR full after everything was mended"
-        )
+        violated = await self._violated(lambda: self._cluster.state.whole(spec), JOIN_TIMEOUT_MS, Expected.FULL_ISR)
         if violated is not None:
             self._cluster.watch.report(violated)
 
     def _is_excused(self) -> bool:
         return self._cluster.watch.has_damage or self._cluster.watch.violation is not None
 
-    async def _violated(self, holds: Callable[[], bool], timeout_ms: int, what: str) -> Violated | None:
+    async def _violated(self, holds: Callable[[], bool], timeout_ms: int, what: Expected) -> Violated | None:
         try:
-            await until(holds, timeout_ms=timeout_ms, what=what, cluster=self._cluster)
+            await until(holds, timeout_ms=timeout_ms, what=what.value, cluster=self._cluster)
         except Unsettled:
-            states = {str(name): state for name, state in sorted(self._cluster.state.partitions.items())}
-            return Violated(INVARIANT, f"no {what} within {timeout_ms} ms\n{states}")
+            states = {str(name): state_of(state) for name, state in sorted(self._cluster.state.partitions.items())}
+            return Violated(Invariant.LIVENESS, NoProgress(expected=what, timeout_ms=timeout_ms, states=states))
         return None
 
     def _drawn(self, partitions: Sequence[TopicPartition]) -> tuple[int, ...] | None:

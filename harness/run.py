@@ -87,6 +87,7 @@ class Run:
         self.recorder = Recorder(run_dir, run_dir.name)
         self.load = all_workloads()[plan.workload].load(plan.workload_plan)
         self.failure: str | None = None
+        self.failure_kind: str | None = None  # the exception's name: what failures are told apart by
         self._running_load: asyncio.Task[None] | None = None
         self._lasting: list[asyncio.Task[None]] = []  # faults that are not healed yet
         self._faults_start_ns = 0
@@ -103,9 +104,10 @@ class Run:
         except asyncio.CancelledError:
             interrupted = True
         except ClusterError as problem:
-            self.failure = str(problem)
+            self.failure, self.failure_kind = str(problem), type(problem).__name__
         except Exception as problem:  # a bug, a full disk: said by who called, but what was seen stays
-            self.failure = f"{type(problem).__name__}: {problem}"
+            self.failure_kind = type(problem).__name__
+            self.failure = f"{self.failure_kind}: {problem}"
             raise
         finally:
             self.recorder.finish(self._manifest(interrupted=interrupted))
@@ -369,6 +371,7 @@ class Run:
             "settings": settings(plan),
             "interrupted": interrupted,
             "failure": self.failure,
+            "failure_kind": self.failure_kind,
         }
 
     # --- showing ---------------------------------------------------------------------------

@@ -32,6 +32,8 @@ from tribunal.harness.progress import Progress
 from tribunal.harness.run import Ending, Run, commit, lock_sha256
 from tribunal.harness.scenario import BadScenario
 from tribunal.harness.switches import switched_on
+from tribunal.results.violation import Violation
+from tribunal.results.words import of_violation
 
 FILE: Final = "simulation.json"
 TRACE: Final = "trace.msgpack"
@@ -43,6 +45,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     quorum_epoch:   at the end: it grows only by elections, so it says how stable the quorum was (I15, I16).
     leader_epochs:  the sum over all partitions at the end, the same figure for brokers (M24).
     isolated_epoch_growth, isolated_leader_ms, needless_elections:  I15 and I16, see `clusters/simulated/stability.py`.
+    invariant, violation:  which invariant was violated, and how in words; violated: the facts.
     checkpoints:    the running trace hash after each block of events: where two runs part can be seen from them.
     """
 
@@ -55,6 +58,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     invariant: str | None
     violation: str | None
     violated_at_event: int | None
+    violated: Violation | None = None
     probes: dict[str, int]
     quorum_epoch: int = 0
     leader_epochs: int = 0
@@ -69,7 +73,7 @@ def warm_up() -> None:
 
     Starts no thread: a fork would lose it.
     """
-    for module in ("tribunal.harness.cli.session", "tribunal.harness.check", "tribunal.results.report"):
+    for module in ("tribunal.harness.cli.session", "tribunal.checkers.judge.verdict", "tribunal.results.report"):
         importlib.import_module(module)
     properties()
     all_workloads()
@@ -138,7 +142,8 @@ def _known(plan: Plan, simulation: Simulation, cpu_ns: int) -> SimulatedRun:
         simulated_ns=simulation.loop.now_ns,
         cpu_ns=cpu_ns,
         invariant=violation.invariant if violation else None,
-        violation=violation.text if violation else None,
+        violation=of_violation(violation.violation) if violation else None,
+        violated=violation.violation if violation else None,
         violated_at_event=violation.event_count if violation else None,
         probes=probes,
         quorum_epoch=state.quorum_epoch if state else 0,

@@ -9,6 +9,8 @@ import jinja2
 import msgspec
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from tribunal.results.signature import renewed
+
 VERSION: Final = 1
 SUMMARY_LINES: Final = 40
 SHOWN: Final = 6
@@ -176,7 +178,11 @@ def save(night: Night, folder: Path) -> None:
 
 def load(path: Path) -> Night:
     """Read nightly.json; `msgspec.DecodeError` or `msgspec.ValidationError` when it is none."""
-    return msgspec.json.decode(path.read_bytes(), type=Night)
+    night = msgspec.json.decode(path.read_bytes(), type=Night)
+    # A night of before there were kinds told the same findings apart by their sentences.
+    night.past = [msgspec.structs.replace(one, signature=renewed(one.signature)) for one in night.past]
+    night.found = [msgspec.structs.replace(one, signature=renewed(one.signature)) for one in night.found]
+    return night
 
 
 def summary(night: Night) -> str:

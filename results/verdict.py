@@ -7,6 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from tribunal.results import signature
+from tribunal.results.signature import Signature
+from tribunal.results.violation import Violation
+
 EXIT_ERROR: Final = 3
 EXIT_USAGE: Final = 64
 EXIT_INTERRUPTED: Final = 130
@@ -34,12 +38,62 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return min(verdicts, key=PRECEDENCE.index, default=Verdict.INCONCLUSIVE)
 
 
+class GuiltyElection(msgspec.Struct, frozen=True, kw_only=True):
+    """The election at which a record was lost; `how` is a word of `guarantees.How`."""
+
+    leader: int
+    how: str
+    leader_epoch: int
+    at_ns: int | None = None
+
+
+class EdgeKind(StrEnum):
+    """Why one transaction has to come before another."""
+
+    WW = "ww"  # it wrote a version that the other one replaced
+    WR = "wr"  # it wrote a version that the other one read
+    RW = "rw"  # it read a version that the other one replaced
+    PROCESS = "process"  # the same process issued it before
+    REALTIME = "realtime"  # it had completed before the other one was invoked
+
+
+class TransactionEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """One transaction before another, both by their rows in the table `txns`."""
+
+    source: int
+    target: int
+    kind: EdgeKind
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What else is known of a finding; what does not apply is None.
+
+    detail:      what the property says of this one in its own words, for people.
+    promise:     why it counts as what it is, for people.
+    was_at:      the offset that `log_offset` is compared with: where a watermark had been, where a duplicate stood first.
+    event:       the simulation's event after which it was seen.
+    edges:       of transactions that no order explains: a circle of who has to come before whom, and why.
+    operations:  of an imported history: the places of the operations that show it.
+    rules_out:   the consistency models that a history with this cannot have.
+    """
+
+    detail: str | None = None
+    promise: str | None = None
+    election: GuiltyElection | None = None
+    was_at: int | None = None
+    event: int | None = None
+    edges: tuple[TransactionEdge, ...] | None = None
+    operations: tuple[int, ...] | None = None
+    rules_out: tuple[str, ...] | None = None
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"property_name": "property"}):
     """One witness of one anomaly: where it is, what was promised, and which rule decides.
 
     severity:  "violation", "permitted" or "note" (a figure or a fact without a verdict).
     rule:      the rule of docs/verdicts.md that permits it, or the sentence's source that forbids it.
     count:     how many anomalies this witness stands for.
+    violation: of an invariant: the facts.
     """
 
     property_name: str
@@ -56,7 +110,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     leader_epoch: int | None = None
     rule: str = ""
     count: int = 1
-    detail: dict[str, Any] = msgspec.field(default_factory=dict)
+    detail: Detail = Detail()
+    violation: Violation | None = None
+
+    @property
+    def signature(self) -> Signature:
+        """What it is told apart by."""
+        if self.violation is not None:
+            return signature.of_violation(self.violation)
+        if self.property_name == signature.INVARIANT:  # of a run before there were facts
+            return signature.of_words(self.kind, self.explanation)
+        return Signature(self.property_name, self.kind)
 
     @property
     def place(self) -> str:
@@ -67,10 +131,21 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
         return f"{self.topic}-{self.partition}{offset}"
 
 
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no verdict: a recording that contradicts itself, a checker that failed, a run that ended early.
+
+    words:  for people.
+    """
+
+    signature: Signature
+    words: str
+
+
 class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The judgement of one run, as verdict.json holds it.
 
     reasons:   why no (better) verdict can be given: INCONCLUSIVE and ERROR in words, one line each.
+    failures:  those that make it an ERROR, as data.
     judged:    how much was judged: records per acks, reads, log records, observations, partitions.
     test:      was it a real test: faults with effect, load per phase and acks.
     """
@@ -80,6 +155,7 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     claim: str
     findings: list[Finding] = msgspec.field(default_factory=list)
     reasons: list[str] = msgspec.field(default_factory=list)
+    failures: list[Failure] = msgspec.field(default_factory=list)
     judged: dict[str, int] = msgspec.field(default_factory=dict)
     test: dict[str, Any] = msgspec.field(default_factory=dict)
     figures: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -90,6 +166,14 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def violations(self) -> list[Finding]:
         """Findings that make the run a VIOLATION."""
         return [finding for finding in self.findings if finding.severity == "violation"]
+
+    @property
+    def signatures(self) -> list[Signature]:
+        """What was found, each once: the violations; of an ERROR without any, the first failure."""
+        found = {finding.signature for finding in self.violations}
+        if not found and self.verdict is Verdict.ERROR:
+            found = {failure.signature for failure in self.failures[:1]}
+        return sorted(found)
 
     @property
     def permitted(self) -> list[Finding]:

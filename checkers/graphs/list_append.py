@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tribunal.checkers.graphs.columns import FAIL, OK, Integers, ListSteps, Transactions
-from tribunal.checkers.graphs.cycles import Cycle, Edge, Graph, process_chain, realtime_barriers, search
+from tribunal.checkers.graphs.cycles import NAMES, Cycle, Edge, Graph, process_chain, realtime_barriers, search
 from tribunal.checkers.graphs.findings import Findings
 from tribunal.checkers.graphs.models import forbidden, implied_by, suffixes_of
 from tribunal.checkers.graphs.operations import Operation
+from tribunal.results.verdict import EdgeKind, TransactionEdge
 
 Key = Any
 Element = Any
@@ -50,9 +51,7 @@ def check(history: Sequence[Operation] | ListSteps, model: str = "strict-seriali
     add_time(graph, steps.transactions, suffixes_of(model))
     result = search(graph, suffixes_of(model), implied_by)
     for cycle in result.cycles:
-        index = steps.transactions.index
-        places = tuple(int(index[step.source]) for step in cycle.steps)
-        found.add(cycle.anomaly, places, words(cycle, steps.transactions))
+        found.add_circle(cycle.anomaly, edges_of(cycle, steps.transactions.index))
     found.undecided += result.undecided
     return forbidden(found, model)
 
@@ -324,18 +323,11 @@ def add_time(graph: Graph, transactions: Transactions, suffixes: Sequence[str]) 
         realtime_barriers(graph, transactions.invoked, transactions.completed, transactions.outcome == OK)
 
 
-def words(cycle: Cycle, transactions: Transactions) -> str:
-    """Tell a cycle as one sentence an edge."""
-    said = {
-        Edge.WW: "wrote a version that {target} replaced",
-        Edge.WR: "wrote a version that {target} read",
-        Edge.RW: "read a version that {target} replaced",
-        Edge.PROCESS: "was issued before {target} by the same process",
-        Edge.REALTIME: "completed before {target} was invoked",
-    }
-    index = transactions.index
-    return "; ".join(
-        f"T{index[step.source]} " + said[step.kind].format(target=f"T{index[step.target]}") for step in cycle.steps
+def edges_of(cycle: Cycle, index: Integers) -> tuple[TransactionEdge, ...]:
+    """Return a cycle's edges between the operations that its transactions are, by their places."""
+    return tuple(
+        TransactionEdge(source=int(index[step.source]), target=int(index[step.target]), kind=EdgeKind(NAMES[step.kind]))
+        for step in cycle.steps
     )
 
 

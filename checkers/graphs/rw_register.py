@@ -14,7 +14,7 @@ import networkx as nx
 from tribunal.checkers.graphs.columns import Transactions
 from tribunal.checkers.graphs.cycles import Edge, Graph, search
 from tribunal.checkers.graphs.findings import Findings
-from tribunal.checkers.graphs.list_append import add_time, words
+from tribunal.checkers.graphs.list_append import add_time, edges_of
 from tribunal.checkers.graphs.models import forbidden, implied_by, suffixes_of
 from tribunal.checkers.graphs.operations import OPEN_END, Operation
 
@@ -92,9 +92,7 @@ def check(
     add_time(graph, transactions, suffixes)
     result = search(graph, suffixes, implied_by)
     for cycle in result.cycles:
-        found.add(
-            cycle.anomaly, tuple(operations[step.source].index for step in cycle.steps), words(cycle, transactions)
-        )
+        found.add_circle(cycle.anomaly, edges_of(cycle, transactions.index))
     found.undecided += result.undecided
     return forbidden(found, model)
 

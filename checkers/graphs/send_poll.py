@@ -29,7 +29,7 @@ from tribunal.checkers.api import distinct, is_ascending
 from tribunal.checkers.graphs.columns import FAIL, INFO, OK, Numbering, Transactions, key_numbers
 from tribunal.checkers.graphs.cycles import Edge, Graph, search
 from tribunal.checkers.graphs.findings import Contradiction, Findings
-from tribunal.checkers.graphs.list_append import add_time, pair_codes, words
+from tribunal.checkers.graphs.list_append import add_time, edges_of, pair_codes
 from tribunal.checkers.graphs.models import implied_by
 from tribunal.checkers.graphs.operations import Operation
 from tribunal.checkers.judge import steps as flat_steps
@@ -439,8 +439,7 @@ def _cycles(found: Findings, history: LogHistory, order: Order, *, ww: bool, rw:
     add_time(graph, history.transactions, ("", "-realtime"))
     result = search(graph, ("", "-realtime"), implied_by)
     for cycle in result.cycles:
-        places = tuple(history.index(step.source) for step in cycle.steps)
-        found.add(cycle.anomaly, places, words(cycle, history.transactions))
+        found.add_circle(cycle.anomaly, edges_of(cycle, history.transactions.index))
     found.undecided += result.undecided
 
 

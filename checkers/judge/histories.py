@@ -8,18 +8,18 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-import msgspec
-
 from tribunal.checkers.graphs import list_append, rw_register, send_poll
-from tribunal.checkers.graphs.findings import Findings
+from tribunal.checkers.graphs.findings import Findings, Witness
 from tribunal.checkers.graphs.models import ruled_out
 from tribunal.checkers.graphs.operations import HistoryError, Operation, paired
+from tribunal.checkers.judge.tables import Figures, FoundIn, Place, TableRow
 from tribunal.checkers.registers import settled
 from tribunal.checkers.registers.folds import FOLDS
 from tribunal.checkers.registers.linearizability import Answer, Limits, check
 from tribunal.checkers.registers.models import MODELS
 from tribunal.results.history import load
 from tribunal.results.recording import DamagedRecording
+from tribunal.results.verdict import Detail, Finding
 
 LISTS: Final = "list-append"
 REGISTERS: Final = "rw-register"
@@ -29,24 +29,23 @@ OPTIONS: Final = ("writes_follow_reads", "sequential_keys", "linearizable_keys")
 SETTLED: Final = frozenset({"register", "cas-register"})
 SEARCH_SECONDS: Final = 60.0
 SEARCH_CONFIGURATIONS: Final = 500_000  # about 200 bytes each
-Row = dict[str, Any]
 
 
-def judge_history(folder: Path) -> Iterator[Row]:
-    """Judge one imported history; rows lack only the names of the run and of its place. Raises DamagedRecording."""
+def judge_history(folder: Path) -> Iterator[TableRow]:
+    """Judge one imported history. Raises DamagedRecording."""
     events, origin = load(folder)
     try:
         operations = paired(events)
         model = origin.model or model_of(operations)
-        yield from _judged(operations, model, origin.options)
+        found = list(_judged(operations, model, origin.options))
     except HistoryError as problem:
         raise DamagedRecording("", None, str(problem)) from problem
     except (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
         # What others wrote may be of any shape: an operation that its model does not know.
         reason = f"an operation that the model does not know ({type(problem).__name__}: {str(problem)[:80]})"
         raise DamagedRecording("", None, reason) from problem
-    figures = {"operations": len(operations), f"histories of {model}": 1}
-    yield _row(model, "figures", "figures", 1, msgspec.json.encode(figures).decode())
+    yield from (FoundIn(str(folder), finding) for finding in found)
+    yield Figures(Place(str(folder)), model, {"operations": len(operations), f"histories of {model}": 1})
 
 
 def model_of(operations: Sequence[Operation]) -> str:
@@ -68,7 +67,7 @@ _TOLD_BY: Final = (
 )  # fmt: skip
 
 
-def _judged(operations: Sequence[Operation], model: str, options: Mapping[str, bool]) -> Iterator[Row]:
+def _judged(operations: Sequence[Operation], model: str, options: Mapping[str, bool]) -> Iterator[Finding]:
     if model in MODELS:
         yield from _linearized(operations, model)
         return
@@ -78,9 +77,9 @@ def _judged(operations: Sequence[Operation], model: str, options: Mapping[str, b
         severity = "note" if name in harmless else "violation"
         for place, witness in enumerate(witnesses):
             count = 1 if place else found.counts[name] - len(witnesses) + 1
-            yield _row(model, name, severity, count, _detail(name, witness.words, witness.operations))
+            yield _finding(model, name, severity, count, witness)
     for name in dict.fromkeys(found.undecided):
-        yield _row(model, "undecided", "unjudged", 1, _detail(name, "the search took more than its budget", ()))
+        yield _finding(model, "undecided", "unjudged", 1, Witness((), "the search took more than its budget"), of=name)
 
 
 def _forbidden(found: Findings, model: str) -> set[str]:
@@ -94,7 +93,7 @@ _CHECKS: Final[dict[str, Callable[[Sequence[Operation], Mapping[str, Any]], Find
 }
 
 
-def _linearized(operations: Sequence[Operation], model: str) -> Iterator[Row]:
+def _linearized(operations: Sequence[Operation], model: str) -> Iterator[Finding]:
     if model in SETTLED and settled.is_settled(operations):
         result = settled.check(operations)
     else:
@@ -106,17 +105,12 @@ def _linearized(operations: Sequence[Operation], model: str) -> Iterator[Row]:
     words = f"no order explains operation {result.culprit}; all before {result.ordered_until} fit one"
     if result.answer is Answer.UNKNOWN:
         words = f"the search reached its limit at operation {result.culprit}; all before {result.ordered_until} fit one order"
-    yield _row(model, "not-linearizable", severity, 1, _detail("not-linearizable", words, (result.culprit or 0,)))
+    yield _finding(model, "not-linearizable", severity, 1, Witness((result.culprit or 0,), words))
 
 
-def _detail(name: str, words: str, operations: tuple[int, ...]) -> str:
-    weakest, _ = ruled_out([name])
-    told: dict[str, Any] = {"sentence": words, "operations": list(operations)}
-    if weakest:
-        told["rules_out"] = weakest
-        told["sentence"] = f"{words}; rules out {', '.join(weakest)}"
-    return msgspec.json.encode(told).decode()
-
-
-def _row(model: str, kind: str, severity: str, count: int, detail: str) -> Row:
-    return {"property": model, "kind": kind, "severity": severity, "rule": "", "count": count, "detail": detail}
+def _finding(model: str, kind: str, severity: str, count: int, witness: Witness, *, of: str | None = None) -> Finding:
+    """Return a finding; `of` is the anomaly that was searched for, if that is not its kind."""
+    weakest, _ = ruled_out([of or kind])
+    words = f"{witness.words}; rules out {', '.join(weakest)}" if weakest else witness.words
+    detail = Detail(operations=witness.operations, rules_out=tuple(weakest) or None)
+    return Finding(property_name=model, kind=kind, severity=severity, count=count, explanation=words, detail=detail)

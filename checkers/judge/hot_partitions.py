@@ -39,8 +39,6 @@ COLUMNS: Final = {
 }
 SIEVED: Final = frozenset({"lost_writes", "log_order"})
 NEVER: Final = np.iinfo(np.int64).max
-MARK: Final = "#"
-REST: Final = "rest"
 
 
 class Range(msgspec.Struct, frozen=True):

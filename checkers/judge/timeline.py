@@ -19,6 +19,7 @@ from tribunal.checkers.guarantees import (
     Acknowledged,
     CutLive,
     Elected,
+    Excuse,
     Exposed,
     Fact,
     How,
@@ -156,7 +157,7 @@ class Timeline:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
         return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
 
-    def memory_lost(self, rule: str) -> Judgement | None:
+    def memory_lost(self, rule: Excuse) -> Judgement | None:
         """Return the first election, as judged by this rule, of a replica that was permitted to lack records and so does not know their producers.
 
         A last known leader (or, without ELR, a member of the ISR) with a proven loss, or whoever led after an unclean
@@ -165,7 +166,7 @@ class Timeline:
         poorer = (entry for entry, fact, poor in self._elections() if poor or fact.how in (How.UNCLEAN, How.RECOVERY))
         return next((_excused(entry, rule) for entry in poorer), None)
 
-    def ends_lost(self, since_ns: int, rule: str = "R9") -> Judgement | None:
+    def ends_lost(self, since_ns: int, rule: Excuse = Excuse.END_LOST) -> Judgement | None:
         """Return the first election since then, as judged by this rule, that was permitted to take a transaction's end from this partition.
 
         A leader may lack the marker, or the transaction log's entry, that its predecessor had; and one that was elected
@@ -378,7 +379,7 @@ class History:
             builder.add(record_type, body, offset=offset, at_ns=at_ns)
         return builder.timeline()
 
-    def memory_lost(self, rule: str = "R8") -> Judgement | None:
+    def memory_lost(self, rule: Excuse = Excuse.MEMORY_LOST) -> Judgement | None:
         """Return the run's first election of a leader that was permitted not to know its producers, nor all records."""
         found = (self.timeline(*partition).memory_lost(rule) for partition in self.partitions())
         return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
@@ -399,7 +400,7 @@ class History:
     def positions_lost(self) -> Judgement | None:
         """Return the run's first election that was permitted to take what groups had committed, or the end of a transaction of theirs."""
         homes = [place for place in self.partitions() if place[0] in (GROUP_LOG, TRANSACTION_LOG)]
-        found = (self.timeline(*place).ends_lost(0, "R11") for place in homes)
+        found = (self.timeline(*place).ends_lost(0, Excuse.POSITIONS_LOST) for place in homes)
         return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
 
     def _record(self, position: int) -> tuple[str, Any, int, int]:

@@ -15,6 +15,7 @@ from tribunal.checkers.api import (
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     distinct,
     is_among,
@@ -23,7 +24,6 @@ from tribunal.checkers.api import (
 from tribunal.checkers.judge.steps import ABORTED, SEND
 from tribunal.results.recording import WORDS
 
-TABLES: Final = ("polls", "reads", "sends")
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 KINDS: Final = {
     "aborted_read": Kind(Meaning.VIOLATION, "a read_committed consumer received what an aborted transaction wrote"),
@@ -62,3 +62,11 @@ JOIN txn_steps s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = 
 SEMI JOIN (SELECT DISTINCT run_id, topic, partition FROM sends WHERE txn_id IS NOT NULL) t
   ON r.run_id = t.run_id AND r.topic = t.topic AND r.partition = t.partition
 """
+
+
+PROPERTY: Final = Property(
+    tables=("polls", "reads", "sends"),
+    kinds=KINDS,
+    kernel=kernel,
+    sql=SQL,
+)

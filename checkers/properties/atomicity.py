@@ -15,11 +15,13 @@ from tribunal.checkers.api import (
     UNKNOWN,
     Array,
     Context,
+    Excuse,
     Folded,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     distinct,
     is_among,
@@ -29,10 +31,11 @@ from tribunal.checkers.judge.steps import OPEN, SEND
 from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
 
-TABLES: Final = ("sends", "polls", "reads")
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 KINDS: Final = {
-    "torn": Kind(Meaning.VIOLATION, "one part of a transaction is visible, another one is not", is_about_ends=True),
+    "torn": Kind(
+        Meaning.VIOLATION, "one part of a transaction is visible, another one is not", excused_by=(Excuse.END_LOST,)
+    ),
 }
 
 
@@ -117,3 +120,12 @@ SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, 't
        CAST(NULL AS BIGINT) AS other_offset, CONCAT('transaction T', CAST(txn AS STRING)) AS detail
 FROM parts GROUP BY run_id, txn HAVING MAX(seen) = 1 AND MAX(missing) = 1
 """
+
+
+PROPERTY: Final = Property(
+    tables=("sends", "polls", "reads"),
+    kinds=KINDS,
+    kernel=kernel,
+    fold=fold,
+    sql=SQL,
+)

@@ -22,11 +22,11 @@ from tribunal.checkers.api import (
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     nothing,
 )
 
-TABLES: Final = ("sends",)
 LEAST_NS: Final = 1_000_000_000
 LEVELS: Final = (-1, 1)
 STEPS_PER_DOUBLING: Final = 6  # 2 ** (1/6) is 1.12
@@ -213,3 +213,14 @@ FROM steps t JOIN sends s
  AND s.invoke_ns > t.invoke_ns AND s.invoke_ns < t.at_ns
 WHERE t.at_ns - t.invoke_ns >= 1000000000
 """
+
+
+PROPERTY: Final = Property(
+    tables=("sends",),
+    kinds=KINDS,
+    kernel=kernel,
+    kernel_in_pieces=kernel_in_pieces,
+    fold=fold,
+    detail=detail,
+    sql=SQL,
+)

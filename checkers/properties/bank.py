@@ -15,11 +15,13 @@ from tribunal.checkers.api import (
     UNKNOWN,
     Array,
     Context,
+    Excuse,
     Folded,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     nothing,
     sends_of_reads,
@@ -27,11 +29,12 @@ from tribunal.checkers.api import (
 from tribunal.checkers.properties.atomicity import committed_final_reads
 from tribunal.checkers.properties.lost_writes import acknowledged_sends
 
-TABLES: Final = ("sends", "polls", "reads")
 WORKER_CLASS: Final = "transactional-bank"
 KINDS: Final = {
     "unbalanced": Kind(
-        Meaning.VIOLATION, "the accounts do not add up to nothing: money was made or lost", is_about_ends=True
+        Meaning.VIOLATION,
+        "the accounts do not add up to nothing: money was made or lost",
+        excused_by=(Excuse.END_LOST,),
     ),
     "unbalanced_by_loss": Kind(Meaning.NOTE, "the accounts do not add up, and acknowledged records are missing"),
     "unjudged": Kind(Meaning.UNJUDGED, "no complete final read with isolation read_committed of every account"),
@@ -122,3 +125,12 @@ SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
        CASE WHEN is_read = 1 THEN CONCAT('all accounts together hold ', CAST(CAST(total AS BIGINT) AS STRING)) END AS detail
 FROM judged WHERE is_read = 0 OR total <> 0
 """
+
+
+PROPERTY: Final = Property(
+    tables=("sends", "polls", "reads"),
+    kinds=KINDS,
+    kernel=kernel,
+    fold=fold,
+    sql=SQL,
+)

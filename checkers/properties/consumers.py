@@ -21,12 +21,12 @@ from tribunal.checkers.api import (
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     nothing,
 )
 from tribunal.checkers.properties.lost_writes import final_reads
 
-TABLES: Final = ("polls", "reads")
 KINDS: Final = {
     "skipped": Kind(Meaning.NOTE, "a consumer asked on beyond records that it never received"),
     "rewound": Kind(Meaning.NOTE, "a consumer asked again for what it had received already"),
@@ -118,3 +118,11 @@ SELECT run_id, topic, partition, kind, position AS log_offset, CAST(NULL AS BIGI
        CAST(NULL AS BIGINT) AS invoke_ns, invoke_ns AS at_ns, CAST(NULL AS INT) AS leader_epoch, reached AS other_offset
 FROM found
 """
+
+
+PROPERTY: Final = Property(
+    tables=("polls", "reads"),
+    kinds=KINDS,
+    kernel=kernel,
+    sql=SQL,
+)

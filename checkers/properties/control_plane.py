@@ -9,12 +9,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tribunal.checkers.api import ANOMALY, Found, Kind, Meaning, PartitionRows
+from tribunal.checkers.api import (
+    ANOMALY,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    Property,
+)
 from tribunal.checkers.guarantees import VIOLATIONS, Elected, How, JoinedIsr, ShutDownUncleanly
 from tribunal.checkers.judge.timeline import Entry, History, Timeline
 from tribunal.results.metadata import NO_LEADER, RECOVERING
 
-TABLES: Final = ("metadata", "nodes", "faults")
 KINDS: Final = {
     "isr_outside_replicas": Kind(
         Meaning.VIOLATION, "the committed ISR or ELR names a broker that is no replica (docs/invariants.md#i7)"
@@ -373,3 +379,12 @@ WITH last_facts AS (
 SELECT *, CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
        CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS other_offset FROM found
 """
+
+
+PROPERTY: Final = Property(
+    tables=("metadata", "nodes", "faults"),
+    kinds=KINDS,
+    run_kernel=run_kernel,
+    timeline_kernel=timeline_kernel,
+    sql=SQL,
+)

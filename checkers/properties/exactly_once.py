@@ -17,10 +17,12 @@ from tribunal.checkers.api import (
     Array,
     Columns,
     Context,
+    Excuse,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     distinct,
     is_among,
@@ -31,13 +33,16 @@ from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
 from tribunal.checkers.properties.group_offsets import COMMIT, NEVER
 from tribunal.checkers.properties.lost_writes import final_reads, uncommitted_sends
 
-TABLES: Final = ("sends", "polls", "reads", "commits")
 KINDS: Final = {
     "processed_twice": Kind(
-        Meaning.VIOLATION, "two committed transactions of one group consumed the same record", is_about_positions=True
+        Meaning.VIOLATION,
+        "two committed transactions of one group consumed the same record",
+        excused_by=(Excuse.POSITIONS_LOST,),
     ),
     "passed_over": Kind(
-        Meaning.VIOLATION, "no transaction of the group consumed a record, yet later ones were", is_about_rewinds=True
+        Meaning.VIOLATION,
+        "no transaction of the group consumed a record, yet later ones were",
+        excused_by=(Excuse.TAIL_LOST,),
     ),
 }
 
@@ -150,3 +155,12 @@ WITH readers AS (
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset FROM found
 """
+
+
+PROPERTY: Final = Property(
+    tables=("sends", "polls", "reads", "commits"),
+    kinds=KINDS,
+    kernel=kernel,
+    detail=detail,
+    sql=SQL,
+)

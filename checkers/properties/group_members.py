@@ -20,10 +20,12 @@ from tribunal.checkers.api import (
     Array,
     Columns,
     Context,
+    Excuse,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     distinct,
     is_among,
@@ -33,15 +35,14 @@ from tribunal.checkers.api import (
 from tribunal.checkers.properties.group_offsets import COMMIT
 from tribunal.checkers.properties.lost_writes import acknowledged_sends, final_reads
 
-TABLES: Final = ("sends", "polls", "reads", "commits")
 SENTENCES: Final = {
     "stale_generation": "a commit of a generation that had passed was accepted",
     "unconsumed": "an acknowledged record lies before a committed offset, and no member received it",
 }
 KINDS: Final = {
     # A group's generation lies beside its positions: who lost the one counts the other anew.
-    "stale_generation": Kind(Meaning.VIOLATION, SENTENCES["stale_generation"], is_about_positions=True),
-    "unconsumed": Kind(Meaning.VIOLATION, SENTENCES["unconsumed"], is_about_rewinds=True),
+    "stale_generation": Kind(Meaning.VIOLATION, SENTENCES["stale_generation"], excused_by=(Excuse.POSITIONS_LOST,)),
+    "unconsumed": Kind(Meaning.VIOLATION, SENTENCES["unconsumed"], excused_by=(Excuse.TAIL_LOST,)),
     **{f"{kind}_after_loss": Kind(Meaning.NOTE, f"{sentence}, after a disk provably lost records")
        for kind, sentence in SENTENCES.items()},
 }  # fmt: skip
@@ -154,3 +155,12 @@ SELECT f.run_id, f.topic, f.partition, CASE WHEN l.run_id IS NULL THEN f.kind EL
        CAST(NULL AS BIGINT) AS other_offset, f.process
 FROM found f LEFT JOIN lossy_runs l ON f.run_id = l.run_id
 """
+
+
+PROPERTY: Final = Property(
+    tables=("sends", "polls", "reads", "commits"),
+    kinds=KINDS,
+    kernel=kernel,
+    detail=detail,
+    sql=SQL,
+)

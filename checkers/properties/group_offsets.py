@@ -18,17 +18,18 @@ from tribunal.checkers.api import (
     Array,
     Columns,
     Context,
+    Excuse,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     nothing,
 )
 from tribunal.checkers.judge.steps import ABORTED, COMMITTED, spans
 from tribunal.results.recording import WORDS
 
-TABLES: Final = ("commits",)
 COMMIT: Final = WORDS["commits", "kind"].index("commit")
 NEVER: Final = np.iinfo(np.int64).max
 SENTENCES: Final = {
@@ -37,7 +38,7 @@ SENTENCES: Final = {
     "offset_invented": "a group fetched an offset that nobody committed",
 }
 KINDS: Final = {
-    **{kind: Kind(Meaning.VIOLATION, sentence, is_about_positions=True) for kind, sentence in SENTENCES.items()},
+    **{kind: Kind(Meaning.VIOLATION, sentence, excused_by=(Excuse.POSITIONS_LOST,)) for kind, sentence in SENTENCES.items()},
     **{f"{kind}_after_loss": Kind(Meaning.NOTE, f"{sentence}, after a disk provably lost records")
        for kind, sentence in SENTENCES.items()},
 }  # fmt: skip
@@ -229,3 +230,12 @@ SELECT j.run_id, j.topic, j.partition,
 FROM judged j LEFT JOIN lossy_runs l ON j.run_id = l.run_id
 WHERE j.verdict IS NOT NULL
 """
+
+
+PROPERTY: Final = Property(
+    tables=("commits",),
+    kinds=KINDS,
+    kernel=kernel,
+    detail=detail,
+    sql=SQL,
+)

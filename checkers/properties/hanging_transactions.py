@@ -10,10 +10,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from tribunal.checkers.api import UNKNOWN, Context, Found, Kind, Meaning, PartitionRows, anomalies, nothing
+from tribunal.checkers.api import (
+    UNKNOWN,
+    Context,
+    Excuse,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    Property,
+    anomalies,
+    nothing,
+)
 from tribunal.checkers.judge.steps import OPEN, SEND
 
-TABLES: Final = ("watermarks",)
 GRACE_NS: Final = 10_000_000_000
 TIMEOUT: Final = "transaction.max.timeout.ms"
 DEFAULT_TIMEOUT_MS: Final = 900_000
@@ -21,7 +31,7 @@ KINDS: Final = {
     "hanging": Kind(
         Meaning.VIOLATION,
         "the last stable offset stays behind although no transaction is open any more",
-        is_about_ends=True,
+        excused_by=(Excuse.END_LOST,),
     ),
     "open": Kind(Meaning.NOTE, "a transaction without an answer holds the last stable offset back to the end"),
 }
@@ -86,3 +96,12 @@ SELECT run_id, topic, partition, CASE WHEN at_ns >= free_ns THEN 'hanging' ELSE 
        at_ns, CAST(NULL AS INT) AS leader_epoch, high_watermark AS other_offset
 FROM judged WHERE at_ns >= free_ns OR is_open = 1
 """
+
+
+PROPERTY: Final = Property(
+    tables=("watermarks",),
+    kinds=KINDS,
+    kernel=kernel,
+    detail=detail,
+    sql=SQL,
+)

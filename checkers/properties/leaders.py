@@ -11,10 +11,20 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tribunal.checkers.api import UNKNOWN, Array, Context, Found, Kind, Meaning, PartitionRows, anomalies, nothing
+from tribunal.checkers.api import (
+    UNKNOWN,
+    Array,
+    Context,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    Property,
+    anomalies,
+    nothing,
+)
 from tribunal.results.recording import WORDS
 
-TABLES: Final = ("watermarks",)
 NODE: Final = WORDS["watermarks", "source"].index("node")
 KINDS: Final = {
     "two_leaders": Kind(
@@ -90,3 +100,12 @@ WITH led AS (
 SELECT *, CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
        CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS other_offset FROM found
 """
+
+
+PROPERTY: Final = Property(
+    tables=("watermarks",),
+    kinds=KINDS,
+    kernel=kernel,
+    detail=detail,
+    sql=SQL,
+)

@@ -16,10 +16,12 @@ from tribunal.checkers.api import (
     Array,
     Columns,
     Context,
+    Excuse,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     distinct,
     is_among,
@@ -28,7 +30,6 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.properties.lost_writes import final_reads
 
-TABLES: Final = ("sends", "polls", "reads", "logs", "watermarks")
 KINDS: Final = {
     "offset_conflict": Kind(
         Meaning.PROMISED, "a consumer read another value at this offset than stands there in the end"
@@ -45,7 +46,7 @@ KINDS: Final = {
     "gap": Kind(
         Meaning.VIOLATION,
         "an offset below the end holds nothing, in the read and in the replicas' logs",
-        is_compaction=True,
+        excused_by=(Excuse.COMPACTED,),
     ),
 }
 NEVER: Final = np.iinfo(np.int64).max
@@ -280,3 +281,11 @@ WITH readers AS (
 )
 SELECT *, CAST(NULL AS INT) AS leader_epoch FROM found
 """
+
+
+PROPERTY: Final = Property(
+    tables=("sends", "polls", "reads", "logs", "watermarks"),
+    kinds=KINDS,
+    kernel=kernel,
+    sql=SQL,
+)

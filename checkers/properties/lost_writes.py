@@ -20,10 +20,12 @@ from tribunal.checkers.api import (
     Array,
     Columns,
     Context,
+    Excuse,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     distinct,
     is_among,
@@ -32,21 +34,19 @@ from tribunal.checkers.api import (
     sends_of_reads,
 )
 
-TABLES: Final = ("sends", "polls", "reads", "logs", "watermarks")
 KINDS: Final = {
     "lost": Kind(Meaning.PROMISED, "an acknowledged record is missing from the final log"),
     "lost_after_read": Kind(Meaning.PROMISED, "a record that a consumer had read is missing from the final log"),
     "unread": Kind(
         Meaning.VIOLATION,
         "an acknowledged record stands in the leaders' logs, yet a complete read lacks it",
-        is_about_ends=True,
-        is_compaction=True,
+        excused_by=(Excuse.END_LOST, Excuse.COMPACTED),
     ),
     "phantom": Kind(Meaning.VIOLATION, "a record was read that nobody sent"),
     "refused_yet_written": Kind(Meaning.VIOLATION, "a record that was surely refused stands in the log"),
     "corrupt": Kind(Meaning.VIOLATION, "a record was read whose value is none of ours"),
     "duplicate": Kind(
-        Meaning.VIOLATION, "an idempotent producer's record stands twice in the log", is_about_memory=True
+        Meaning.VIOLATION, "an idempotent producer's record stands twice in the log", excused_by=(Excuse.MEMORY_LOST,)
     ),
     "repeated": Kind(Meaning.NOTE, "a producer without idempotence wrote a record twice by retrying"),
     "unjudged": Kind(
@@ -408,3 +408,11 @@ SELECT f.run_id, f.topic, f.partition, f.kind, f.log_offset, f.value,
        f.other_offset
 FROM found f LEFT JOIN sends s ON f.run_id = s.run_id AND f.value = s.value
 """
+
+
+PROPERTY: Final = Property(
+    tables=("sends", "polls", "reads", "logs", "watermarks"),
+    kinds=KINDS,
+    kernel=kernel,
+    sql=SQL,
+)

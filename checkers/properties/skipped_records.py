@@ -23,6 +23,7 @@ from tribunal.checkers.api import (
     Kind,
     Meaning,
     PartitionRows,
+    Property,
     anomalies,
     distinct,
     is_among,
@@ -32,7 +33,6 @@ from tribunal.checkers.api import (
 from tribunal.checkers.properties.lost_writes import acknowledged_sends, final_reads
 from tribunal.results.recording import WORDS
 
-TABLES: Final = ("sends", "polls", "reads")
 LEAST_NS: Final = 10_000_000_000
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 KINDS: Final = {
@@ -189,3 +189,12 @@ WITH readers AS (
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS INT) AS leader_epoch FROM found
 """
+
+
+PROPERTY: Final = Property(
+    tables=("sends", "polls", "reads"),
+    kinds=KINDS,
+    kernel=kernel,
+    detail=detail,
+    sql=SQL,
+)

@@ -12,10 +12,16 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from tribunal.checkers.api import ANOMALY, Found, Kind, Meaning, PartitionRows
+from tribunal.checkers.api import (
+    ANOMALY,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    Property,
+)
 from tribunal.checkers.judge.timeline import History
 
-TABLES: Final = ("requests", "metadata")
 # LeaderAndIsr, StopReplica, UpdateMetadata go to a broker; AlterPartition, BrokerHeartbeat come from one.
 TO_BROKERS: Final = frozenset({4, 5, 6})
 FROM_BROKERS: Final = frozenset({56, 63})
@@ -139,3 +145,11 @@ SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
               ' names broker epoch ', CAST(broker_epoch AS STRING), ', registered was ', CAST(newest_epoch AS STRING)) AS detail
 FROM stale
 """
+
+
+PROPERTY: Final = Property(
+    tables=("requests", "metadata"),
+    kinds=KINDS,
+    run_kernel=run_kernel,
+    sql=SQL,
+)

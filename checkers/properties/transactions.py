@@ -11,15 +11,24 @@ from typing import Final
 
 import pyarrow as pa
 
-from tribunal.checkers.api import Found, Kind, Meaning, PartitionRows, anomalies, nothing
+from tribunal.checkers.api import (
+    Excuse,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    Property,
+    anomalies,
+    nothing,
+)
 from tribunal.checkers.graphs import list_append, send_poll
 from tribunal.checkers.graphs.columns import ListSteps
 from tribunal.checkers.graphs.findings import Contradiction, Findings
 from tribunal.checkers.graphs.models import RULES_OUT, ruled_out
 from tribunal.checkers.graphs.send_poll import LogHistory
 from tribunal.checkers.judge.timeline import History, Judgement
+from tribunal.results.verdict import Detail
 
-TABLES: Final = ("txns",)
 NOTES: Final = {
     "G0": "transactions' writes interleave, which Kafka allows",
     "G0-realtime": "transactions' writes stand in another order than they were made in, which Kafka allows",
@@ -43,18 +52,25 @@ SENTENCES: Final = {
     "phantom": "a transaction read an element that nobody appended",
     "internal": "a transaction's read contradicts its own steps",
 }
-KINDS: Final = {
-    **{name: Kind(Meaning.VIOLATION, SENTENCES.get(name, f"transactions depend on each other in a circle ({name})"))
-       for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "future-read", "inconsistent-offsets")},
-    **{name: Kind(Meaning.NOTE, sentence) for name, sentence in NOTES.items()},
-    CONTRADICTED: Kind(Meaning.PROMISED, "two values were seen at one offset"),
-    "list-G0": Kind(Meaning.VIOLATION, "transactions overwrite each other in a circle (G0)"),
-}  # fmt: skip
-# Who sends and polls outside of transactions is not in the table: what such messages lack here is no fact.
 # What follows from the order of a list's elements, which a loss undoes: not what single transactions read.
 CYCLES: Final = ("list-G0", "G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
 OF_ORDER: Final = frozenset({*CYCLES, "incompatible-order", "lost-update"})
+
+
+def _excuses(kind: str) -> tuple[Excuse, ...]:
+    in_order = kind.removesuffix("-process").removesuffix("-realtime") in OF_ORDER
+    return (Excuse.ORDER_LOST,) if in_order else ()
+
+
+KINDS: Final = {
+    **{name: Kind(Meaning.VIOLATION, SENTENCES.get(name, f"transactions depend on each other in a circle ({name})"), _excuses(name))
+       for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "future-read", "inconsistent-offsets")},
+    **{name: Kind(Meaning.NOTE, sentence, _excuses(name)) for name, sentence in NOTES.items()},
+    CONTRADICTED: Kind(Meaning.PROMISED, "two values were seen at one offset"),
+    "list-G0": Kind(Meaning.VIOLATION, "transactions overwrite each other in a circle (G0)", _excuses("list-G0")),
+}  # fmt: skip
 NEVER: Final = 1 << 62
+# Who sends and polls outside of transactions is not in the table: what such messages lack here is no fact.
 UNSURE: Final = frozenset({"phantom", "unseen", "nonmonotonic-send", "int-send-skip", "int-nonmonotonic-send"})
 
 
@@ -71,17 +87,24 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     found: list[pa.Table] = [nothing()]
     judgements: dict[int, Judgement] = {}
     contradictions: dict[int, Contradiction] = {}
+    details: dict[int, Detail] = {}
     if lists.txn.size:
-        own, ends_ns = _anomalies(list_append.check(lists), txns, {"G0": "list-G0"})
+        own, ends_ns, details = _anomalies(list_append.check(lists), txns, {"G0": "list-G0"})
         found.append(own)
-        judgements = _out_of_order(own, ends_ns, history.memory_lost("R10"))
+        judgements = _out_of_order(own, ends_ns, history.memory_lost(Excuse.ORDER_LOST))
     if messages.sends.operation.size or messages.reads.operation.size:
         told = send_poll.check(messages, ww=False)
         first = sum(table.num_rows for table in found)
         contradictions = dict(enumerate(told.contradictions, first))
-        found += [_contradictions(told.contradictions, txns), _anomalies(told, txns, {})[0]]
+        found.append(_contradictions(told.contradictions, txns))
+        first = sum(table.num_rows for table in found)
+        own, _, more = _anomalies(told, txns, {})
+        found.append(own)
+        details |= {first + row: detail for row, detail in more.items()}
     figures = {"transactions": txns.num_rows}
-    return Found(pa.concat_tables(found), figures, judgements=judgements, contradictions=contradictions)
+    return Found(
+        pa.concat_tables(found), figures, judgements=judgements, details=details, contradictions=contradictions
+    )
 
 
 def _out_of_order(own: pa.Table, ends_ns: list[int], lost: Judgement | None) -> dict[int, Judgement]:
@@ -89,11 +112,8 @@ def _out_of_order(own: pa.Table, ends_ns: list[int], lost: Judgement | None) -> 
     if lost is None or lost.at_ns is None:
         return {}
     kinds = own["kind"].to_pylist()
-    return {row: lost for row, kind in enumerate(kinds) if _is_of_order(kind) and ends_ns[row] >= lost.at_ns}
-
-
-def _is_of_order(kind: str) -> bool:
-    return kind.removesuffix("-process").removesuffix("-realtime") in OF_ORDER
+    excused = (row for row, kind in enumerate(kinds) if Excuse.ORDER_LOST in KINDS[kind].excused_by)
+    return {row: lost for row in excused if ends_ns[row] >= lost.at_ns}
 
 
 def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
@@ -106,9 +126,12 @@ def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
     )
 
 
-def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> tuple[pa.Table, list[int]]:
-    """Return the examples, and when the last transaction of each had ended: never, if nobody knows."""
-    tables, ends_ns = [nothing()], []
+def _anomalies(
+    found: Findings, txns: pa.Table, renamed: Mapping[str, str]
+) -> tuple[pa.Table, list[int], dict[int, Detail]]:
+    """Return the examples, when the last transaction of each had ended (never, if nobody knows), and their facts."""
+    tables, facts = [nothing()], {}
+    ends_ns: list[int] = []
     for name, witnesses in found.witnesses.items():
         kind = renamed.get(name, name)
         if (name in UNSURE and not renamed) or kind not in KINDS or kind == CONTRADICTED:
@@ -119,6 +142,8 @@ def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> t
         details = [witness.words + model for witness in witnesses]
         details[0] += f" ({more} more like these)" if more else ""
         first = [witness.operations[0] if witness.operations else None for witness in witnesses]
+        for row, witness in enumerate(witnesses, len(ends_ns)):
+            facts[row] = Detail(edges=witness.edges or None, rules_out=tuple(weakest) or None)
         ends_ns += [_ended_ns(witness.operations, txns) for witness in witnesses]
         tables.append(
             anomalies(
@@ -131,9 +156,16 @@ def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> t
     if found.undecided:
         tables.append(anomalies("undecided", detail=[", ".join(sorted(set(found.undecided)))]))
         ends_ns.append(0)
-    return pa.concat_tables(tables), ends_ns
+    return pa.concat_tables(tables), ends_ns, facts
 
 
 def _ended_ns(operations: tuple[int, ...], txns: pa.Table) -> int:
     ends = [txns["end_ns"][row].as_py() for row in operations]
     return max((NEVER if end is None else end for end in ends), default=0)
+
+
+PROPERTY: Final = Property(
+    tables=("txns",),
+    kinds=KINDS,
+    run_kernel=run_kernel,
+)

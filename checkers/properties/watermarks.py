@@ -12,10 +12,20 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from tribunal.checkers.api import UNKNOWN, Array, Columns, Context, Found, Kind, Meaning, PartitionRows, anomalies
+from tribunal.checkers.api import (
+    UNKNOWN,
+    Array,
+    Columns,
+    Context,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    Property,
+    anomalies,
+)
 from tribunal.results.recording import WORDS
 
-TABLES: Final = ("watermarks",)
 KINDS: Final = {
     "high_watermark_back": Kind(Meaning.PROMISED, "the high watermark went back within one leader epoch"),
     "latest_offset_back": Kind(Meaning.PROMISED, "the latest offset (ListOffsets) went back"),
@@ -117,3 +127,11 @@ SELECT run_id, topic, partition, 'log_start_beyond_high_watermark', high_waterma
        CAST(NULL AS INT), CAST(NULL AS BIGINT), at_ns, leader_epoch, log_start_offset
 FROM watermarks WHERE log_start_offset > high_watermark
 """
+
+
+PROPERTY: Final = Property(
+    tables=("watermarks",),
+    kinds=KINDS,
+    kernel=kernel,
+    sql=SQL,
+)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tribunal.results.signature import renewed
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -83,7 +85,9 @@ def _before(spark: "SparkSession", name: str, folder: Path | None) -> list[Row]:
     if path is None or not path.is_dir():
         return []
     columns = [field.split()[0] for field in SCHEMAS[name].split(", ")]
-    return [tuple(row) for row in spark.read.parquet(str(path)).select(*columns).collect()]
+    rows = (row.asDict() for row in spark.read.parquet(str(path)).select(*columns).collect())
+    # A night of before there were kinds told the same findings apart by their sentences.
+    return [tuple(renewed(value) if column == "signature" else value for column, value in row.items()) for row in rows]
 
 
 def _place(night: "Night") -> Row:

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from tribunal.checkers.api import ANOMALY, Found, PartitionRows, properties
-from tribunal.checkers.judge.judge import DAMAGED, ROW, PartitionJudge, Row, judge_item, judged_of_run
+from tribunal.checkers.judge.items import WholeRun
+from tribunal.checkers.judge.judge import judge_item, judged_of_run
+from tribunal.checkers.judge.partition import PartitionJudge
+from tribunal.checkers.judge.tables import SCHEMA, Damage, Figures, TableRow, arrow_batch
 from tribunal.checkers.spark.sql_views import VIEWS, small_views, view_schema
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
-from tribunal.results.store import Recording, partition_order
+from tribunal.results.store import Recording
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,11 +31,11 @@ MAY_ANSWER: Final = ("node", "process", "detail")
 
 def defined() -> frozenset[str]:
     """Return the properties that have a definition in SQL."""
-    return frozenset(name for name, module in properties().items() if hasattr(module, "SQL"))
+    return frozenset(name for name, one in properties().items() if one.sql is not None)
 
 
 def findings_by_sql(
-    spark: "SparkSession", items: Sequence[tuple[str, str]], names: frozenset[str] | None = None
+    spark: "SparkSession", folders_of_runs: Sequence[str], names: frozenset[str] | None = None
 ) -> "DataFrame":
     """Return the findings of the SQL definitions; what concerns whole runs and has no SQL is judged as ever.
 
@@ -40,9 +43,9 @@ def findings_by_sql(
     """
     from tribunal.checkers.judge.engine import dataframe
 
-    run_dirs = sorted({Path(run_dir) for run_dir, _ in items})
-    sound = [run_dir for run_dir in run_dirs if not any(row["kind"] == DAMAGED for row in _looked_at(run_dir))]
-    whole = dataframe(spark, [(str(run_dir), NO_PARTITION) for run_dir in run_dirs], without=defined())
+    run_dirs = sorted({Path(run_dir) for run_dir in folders_of_runs})
+    sound = [run_dir for run_dir in run_dirs if not any(isinstance(one, Damage) for one in _looked_at(run_dir))]
+    whole = dataframe(spark, [WholeRun(str(run_dir)) for run_dir in run_dirs], without=defined())
     if not sound:
         return whole
     recordings = {recording.run_id: recording for recording in (Recording.open(d, compare=False) for d in sound)}
@@ -54,8 +57,8 @@ def findings_by_sql(
     return reduce(lambda left, right: left.unionByName(right), parts)
 
 
-def _looked_at(run_dir: Path) -> list[Row]:
-    return judge_item(str(run_dir), NO_PARTITION, without=frozenset(properties()))
+def _looked_at(run_dir: Path) -> list[TableRow]:
+    return judge_item(WholeRun(str(run_dir)), without=frozenset(properties()))
 
 
 def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
@@ -80,8 +83,10 @@ def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
 def _by_property(spark: "SparkSession", name: str, folders: Mapping[str, str]) -> "DataFrame":
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    anomalies = spark.sql(properties()[name].SQL)
-    return anomalies.groupBy("run_id", "topic", "partition").applyInArrow(_judge(name, folders), from_arrow_schema(ROW))
+    anomalies = spark.sql(properties()[name].sql or "")
+    return anomalies.groupBy("run_id", "topic", "partition").applyInArrow(
+        _judge(name, folders), from_arrow_schema(SCHEMA)
+    )
 
 
 def _judge(name: str, folders: Mapping[str, str]) -> Callable[[pa.Table], pa.Table]:
@@ -91,24 +96,24 @@ def _judge(name: str, folders: Mapping[str, str]) -> Callable[[pa.Table], pa.Tab
         first = rows.slice(0, 1).to_pylist()[0]
         place = NO_PARTITION if first["topic"] is None else f"{first['topic']}-{first['partition']}"
         answered = judged_answer(Path(folders[first["run_id"]]), place, name, rows)
-        return pa.Table.from_pylist(answered, schema=ROW)
+        return pa.Table.from_batches([arrow_batch(answered)], schema=SCHEMA)
 
     return judge
 
 
-def judged_answer(run_dir: Path, topic_partition: str, name: str, rows: pa.Table) -> list[Row]:
+def judged_answer(run_dir: Path, topic_partition: str, name: str, rows: pa.Table) -> list[TableRow]:
     """Tell violations from permitted losses among one partition's answer of a property's SQL."""
-    module = properties()[name]
+    chosen = properties()[name]
     found = Found(as_anomalies(rows))
-    topic, partition = (None, None) if topic_partition == NO_PARTITION else partition_order(topic_partition)
-    place = dict.fromkeys(ROW.names) | {"run_dir": str(run_dir), "topic": topic, "partition": partition}
-    if topic is None or not hasattr(module, "kernel"):
+    if topic_partition == NO_PARTITION:
         judged = judged_of_run(name, run_dir, found)
+    elif chosen.kernel is None:
+        judged = judged_of_run(name, run_dir, found, topic_partition)
     else:
         recording = Recording.open(run_dir, compare=False)
         own = PartitionRows({table: recording.table(table, topic_partition) for table in VIEWS})
-        judged = PartitionJudge(recording, topic_partition, own).explained(module, found)
-    return [place | {"property": name} | row for row in judged if row["kind"] != "figures"]
+        judged = PartitionJudge(recording, topic_partition, own).explained(chosen, found)
+    return [one for one in judged if not isinstance(one, Figures)]
 
 
 def as_anomalies(rows: pa.Table) -> pa.Table:

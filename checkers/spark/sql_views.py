@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncleanly
-from tribunal.checkers.judge.judge import history_of
+from tribunal.checkers.judge.partition import history_of
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs

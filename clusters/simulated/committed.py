@@ -14,7 +14,17 @@ from tribunal.clusters.api import ClusterState, MetadataEntry, PartitionState
 from tribunal.clusters.metadata import MetadataView
 from tribunal.clusters.simulated.disk import SimulatedDisk
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
-from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.simulated.violation import Violated, batch_of, state_of
+from tribunal.results.violation import (
+    BadState,
+    Differs,
+    EligibleBesideFullIsr,
+    FencedJoined,
+    Grows,
+    Invariant,
+    TwoLeaders,
+    WentBack,
+)
 
 Life = tuple[int, int]  # node id, incarnation of its process
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
@@ -90,7 +100,9 @@ class CommittedMetadata:
             return
         other = self._leaders.setdefault(epoch, leader)
         if other != leader:
-            raise Violated("I1", f"quorum epoch {epoch} is led by {other}, and by {leader} according to {node}")
+            raise Violated(
+                Invariant.I1, TwoLeaders(first=other, second=leader, according_to=node), node=node, epoch=epoch
+            )
 
     def high_watermark_may_move(self, partition: TopicPartition, leader_epoch: int, since_offset: int) -> bool:
         """Tell whether the leader of an epoch may have known an ISR of at least min ISR (I13).
@@ -126,7 +138,8 @@ class CommittedMetadata:
         node = life[0]
         before = self._watermarks.get(life, -1)
         if high_watermark < before:
-            raise Violated("I3", f"metadata high watermark of {node} went back from {before} to {high_watermark}")
+            back = WentBack(what=Grows.METADATA_HIGH_WATERMARK, before=before, now=high_watermark)
+            raise Violated(Invariant.I3, back, node=node)
         self._watermarks[life] = high_watermark
         if log is None or not log.batches:
             return
@@ -144,7 +157,10 @@ class CommittedMetadata:
             if mine.base_offset >= end or known.base_offset >= end:
                 return
             if mine != known:
-                raise Violated("I1", f"committed metadata of {node} is {mine}, of others {known}")
+                differs = Differs(committed=batch_of(known), found=batch_of(mine))
+                raise Violated(
+                    Invariant.I1, differs, partition=METADATA, log_offset=mine.base_offset, node=node, epoch=mine.epoch
+                )
             index += 1
             position += 1
 
@@ -169,9 +185,10 @@ class CommittedMetadata:
         state = self.state
         self._begin_topics_anew()
         for broker, registration in state.brokers.items():
-            if registration.broker_epoch < self._broker_epochs.get(broker, -1):
-                raise Violated("I2", f"broker epoch of {broker} went back to {registration.broker_epoch}")
-            self._broker_epochs[broker] = registration.broker_epoch
+            former, own = self._broker_epochs.get(broker, -1), registration.broker_epoch
+            if own < former:
+                raise Violated(Invariant.I2, WentBack(what=Grows.BROKER_EPOCH, before=former, now=own), node=broker)
+            self._broker_epochs[broker] = own
         for partition, now in state.partitions.items():
             before = self._partitions.get(partition)
             min_isr = self._effective_min_isr(partition, now)
@@ -206,18 +223,23 @@ class CommittedMetadata:
         self, partition: TopicPartition, before: PartitionState | None, now: PartitionState, min_isr: int
     ) -> None:
         if before is not None:
-            for name in ("leader_epoch", "partition_epoch"):
-                if getattr(now, name) < getattr(before, name):
-                    raise Violated("I2", f"{partition}: {name} went back from {before} to {now}")
+            for what, was, is_now in (
+                (Grows.LEADER_EPOCH, before.leader_epoch, now.leader_epoch),
+                (Grows.PARTITION_EPOCH, before.partition_epoch, now.partition_epoch),
+            ):
+                if is_now < was:
+                    raise Violated(Invariant.I2, WentBack(what=what, before=was, now=is_now), partition=partition)
         problem = _shape(now)
         if problem:
-            raise Violated(problem, f"{partition}: {now}")
+            raise Violated(problem, BadState(state=state_of(now)), partition=partition, epoch=now.leader_epoch)
         if now.elr and len(now.isr) >= min_isr and (before is None or now.elr != before.elr or now.isr != before.isr):
-            raise Violated("I7", f"{partition}: an ELR beside an ISR of min ISR {min_isr}: {now}")
+            beside = EligibleBesideFullIsr(min_isr=min_isr, state=state_of(now))
+            raise Violated(Invariant.I7, beside, partition=partition, epoch=now.leader_epoch)
         for newcomer in _newcomers(before, now):
             broker = self.state.brokers.get(newcomer)
             if broker is None or broker.fenced:
-                raise Violated("I11", f"{partition}: {newcomer} enters the ISR, and is fenced: {before} to {now}")
+                joined = FencedJoined(before=None if before is None else state_of(before), now=state_of(now))
+                raise Violated(Invariant.I11, joined, partition=partition, node=newcomer, epoch=now.leader_epoch)
         if self._is_unclean(before, now):
             self.unclean[partition] = now.leader_epoch
 
@@ -230,12 +252,12 @@ def _newcomers(before: PartitionState | None, now: PartitionState) -> list[int]:
     return [] if before is None else [node for node in now.isr if node not in before.isr]
 
 
-def _shape(now: PartitionState) -> str | None:
+def _shape(now: PartitionState) -> Invariant | None:
     """Return the invariant that a committed partition state breaks by itself."""
     if not set(now.isr) <= set(now.replicas) or set(now.isr) & set(now.elr):
-        return "I7"
+        return Invariant.I7
     if now.leader >= 0 and now.leader not in now.isr:
-        return "I10"
+        return Invariant.I10
     if now.recovering and len(now.isr) > 1:
-        return "I12"
+        return Invariant.I12
     return None

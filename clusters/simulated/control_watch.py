@@ -21,6 +21,7 @@ from tribunal.clusters.capabilities import Fate
 from tribunal.clusters.simulated.frames import LENGTH_BYTES, Frame
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.world import Told
+from tribunal.results.violation import Invariant, NeverTold, StaleRequestCarriedOut, StoppedUnasked
 
 CONTROL: Final = frozenset({int(Api.LEADER_AND_ISR), int(Api.STOP_REPLICA), int(Api.UPDATE_METADATA)})
 LEAVE: Final = int(Api.CONTROLLED_SHUTDOWN)
@@ -88,11 +89,8 @@ class ControlWatch:
 
     def _stops(self, controller: int, broker: int, broker_epoch: int) -> None:
         if (broker, broker_epoch) not in self._leaving and (broker, -1) not in self._leaving:
-            self._accuse(
-                Violated(
-                    "Z2", f"controller {controller} stops broker {broker}, whose life {broker_epoch} does not leave"
-                )
-            )
+            stopped = StoppedUnasked(controller=controller, broker_epoch=broker_epoch)
+            self._accuse(Violated(Invariant.Z2, stopped, node=broker))
 
     def _answer(self, frame: Frame) -> None:
         asked = self._asked.pop((frame.transport.peer.number, frame.correlation_id), None)
@@ -104,8 +102,10 @@ class ControlWatch:
             return
         epoch, _ = self._registered.get(source, (-1, 0))
         if asked.api in CONTROL and asked.broker_epoch < epoch:
-            what = f"{Api(asked.api).name} of broker epoch {asked.broker_epoch}"
-            self._accuse(Violated("Z1", f"broker {source} of epoch {epoch} carries out a {what}"))
+            stale = StaleRequestCarriedOut(
+                api=Api(asked.api).name, broker_epoch=asked.broker_epoch, registered_epoch=epoch
+            )
+            self._accuse(Violated(Invariant.Z1, stale, node=source))
 
     def look_at_end(self, registered: Mapping[int, int], now_ns: int) -> None:
         """Hold the lives that are registered in the end against who was told anything."""
@@ -114,7 +114,7 @@ class ControlWatch:
         for broker, epoch in sorted(registered.items()):
             own, since_ns = self._registered.get(broker, (-1, now_ns))
             if own == epoch and now_ns - since_ns > SETTLED_NS and (broker, epoch) not in self._told:
-                self._accuse(Violated("Z4", f"broker {broker} lives as {epoch} and was never told what it hosts"))
+                self._accuse(Violated(Invariant.Z4, NeverTold(broker_epoch=epoch), node=broker))
 
 
 def _deletes(body: StopReplicaRequest) -> bool:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from replog.types import TopicPartition
 from tribunal.clusters.simulated.violation import Violated
+from tribunal.results.violation import Grows, Invariant, WentBack
 
 
 class StableOffset(NamedTuple):
@@ -47,7 +48,14 @@ class StableOffsets:
     def _grows(self, before: StableOffset | None, shown: StableOffset) -> None:
         if before is not None and shown.offset < before.offset:
             raise Violated(
-                "I18",
-                f"{self._partition}: last stable offset went back from {before.offset} in leader epoch "
-                f"{before.leader_epoch} to {shown.offset} in {shown.leader_epoch}",
+                Invariant.I18,
+                WentBack(
+                    what=Grows.LAST_STABLE_OFFSET,
+                    before=before.offset,
+                    now=shown.offset,
+                    since_epoch=before.leader_epoch,
+                ),
+                partition=self._partition,
+                log_offset=shown.offset,
+                epoch=shown.leader_epoch,
             )

@@ -34,8 +34,22 @@ from tribunal.clusters.simulated.committed import CommittedMetadata, Life, Quoru
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
 from tribunal.clusters.simulated.stability import Stability
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
-from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.simulated.violation import Violated, batch_of
 from tribunal.clusters.simulated.world import Machine, Simulation, Told
+from tribunal.results.violation import (
+    CleanShutdownFile,
+    Differs,
+    ExposedBeyondLog,
+    HostedLogGone,
+    Invariant,
+    LogEndsEarly,
+    MovedBelowMinIsr,
+    OutOfSequence,
+    Role,
+    TakenWhileRecovering,
+    TwoBatches,
+    TwoLeaders,
+)
 
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
 SEQUENCE_MODULUS: Final = 1 << 31
@@ -237,7 +251,14 @@ class Watch:
                 continue
             for mark in marks:
                 if mark.epoch == state.leader_epoch and not mark.is_control:
-                    raise Violated("I12", f"{partition}: {node} recovers in epoch {mark.epoch} and has taken {mark}")
+                    raise Violated(
+                        Invariant.I12,
+                        TakenWhileRecovering(batch=batch_of(mark)),
+                        partition=partition,
+                        log_offset=mark.base_offset,
+                        node=node,
+                        epoch=mark.epoch,
+                    )
 
     def _hosted_vanished(self, node: int, partition: TopicPartition) -> None:
         """Z3: nobody but a fault takes a replica's log, and its checkpoints, from the broker it is assigned to."""
@@ -246,7 +267,7 @@ class Watch:
             return  # it was the log of a topic that is gone
         lossy = node in self._prefix(partition).lossy or node in self._damaged
         if state is not None and node in state.replicas and self._machines[node].running and not lossy:
-            raise Violated("Z3", f"{partition}: {node} hosts it, and its log with its checkpoints is gone")
+            raise Violated(Invariant.Z3, HostedLogGone(), partition=partition, node=node)
 
     def _prefix(self, partition: TopicPartition) -> "CommittedPrefix":
         prefix = self._prefixes.get(partition)
@@ -302,9 +323,11 @@ class Watch:
         self._exposures[partition, epoch] = (high_watermark, seat.applied_offset)
         if high_watermark > before and not self.committed.high_watermark_may_move(partition, epoch, known_offset):
             raise Violated(
-                "I13",
-                f"{partition}: {node} moves the high watermark of epoch {epoch} from {before} to {high_watermark}, and "
-                f"has known no ISR of min ISR members since metadata offset {known_offset}",
+                Invariant.I13,
+                MovedBelowMinIsr(before=before, high_watermark=high_watermark, metadata_offset=known_offset),
+                partition=partition,
+                node=node,
+                epoch=epoch,
             )
 
     def _may_begin_anew(self, partition: TopicPartition, prefix: "CommittedPrefix") -> bool:
@@ -320,7 +343,9 @@ class Watch:
     def _one_leader(self, partition: TopicPartition, epoch: int, node: int) -> None:
         other = self._leaders.setdefault((partition, epoch), node)
         if other != node:
-            raise Violated("I10", f"{partition} is led by {other} and by {node} in leader epoch {epoch}")
+            raise Violated(
+                Invariant.I10, TwoLeaders(first=other, second=node), partition=partition, node=node, epoch=epoch
+            )
 
     def _members_hold(self, partition: TopicPartition, epoch: int, prefix: "CommittedPrefix") -> None:
         """I9: who is in the committed ISR holds what is committed."""
@@ -333,31 +358,27 @@ class Watch:
             log = self._log_of(member, partition)
             end_offset = log.end_offset if log is not None else 0
             if end_offset < prefix.end_offset:
-                raise Violated(
-                    "I9",
-                    f"{partition}: {member} is in the ISR with log end {end_offset}, committed is {prefix.end_offset}",
-                )
+                raise _ends_early(Invariant.I9, Role.IN_ISR, member, end_offset, prefix, epoch)
             if log is not None:
                 prefix.compare(member, log)
 
     def _eligible_hold(self, partition: TopicPartition, prefix: "CommittedPrefix") -> None:
         """I8: who is in the committed ELR holds what is committed."""
         state = self.committed.state.partitions.get(partition)
-        for member in state.elr if state is not None else ():
+        if state is None:
+            return
+        for member in state.elr:
             log = self._log_of(member, partition)
             end_offset = log.end_offset if log is not None else 0
             if member not in prefix.doubtful and end_offset < prefix.end_offset:
-                raise Violated(
-                    "I8",
-                    f"{partition}: {member} is in the ELR with log end {end_offset}, committed is {prefix.end_offset}",
-                )
+                raise _ends_early(Invariant.I8, Role.IN_ELR, member, end_offset, prefix, state.leader_epoch)
 
     def _registered(self, node: int) -> None:
         for prefix in self._prefixes.values():
             prefix.doubtful.pop(node, None)
         path = f"{self._data_directory}/{CLEAN_SHUTDOWN_FILE}"
         if self._machines[node].disk.exists(path):
-            raise Violated("I20", f"broker {node} runs, and its log directory has a clean-shutdown file")
+            raise Violated(Invariant.I20, CleanShutdownFile(), node=node)
 
 
 class Batches:
@@ -373,9 +394,12 @@ class Batches:
         known = self._known.setdefault(key, (mark.last_offset, mark.crc, node))
         if known[:2] != (mark.last_offset, mark.crc):
             raise Violated(
-                "I14",
-                f"{self._partition}: epoch {mark.epoch}, offset {mark.base_offset} is one batch on {known[2]} "
-                f"and another on {node}",
+                Invariant.I14,
+                TwoBatches(other=known[2]),
+                partition=self._partition,
+                log_offset=mark.base_offset,
+                node=node,
+                epoch=mark.epoch,
             )
 
 
@@ -415,13 +439,12 @@ class CommittedPrefix:
             return  # deposed, and does not know it
         self.leader_epoch = epoch
         if high_watermark > log.end_offset:
-            raise Violated("I4", f"{self.partition}: {node} exposes {high_watermark}, its log ends at {log.end_offset}")
-        if log.end_offset < self.end_offset:
+            beyond = ExposedBeyondLog(high_watermark=high_watermark, log_end_offset=log.end_offset)
             raise Violated(
-                "I4",
-                f"{self.partition}: leader {node} of epoch {epoch} ends at {log.end_offset}; "
-                f"{self.end_offset} was exposed as committed",
+                Invariant.I4, beyond, partition=self.partition, log_offset=log.end_offset, node=node, epoch=epoch
             )
+        if log.end_offset < self.end_offset:
+            raise _ends_early(Invariant.I4, Role.LEADER, node, log.end_offset, self, epoch)
         self.compare(node, log)
         if high_watermark > self.end_offset:
             index = log.index_of(self.end_offset)
@@ -444,7 +467,15 @@ class CommittedPrefix:
             index = log.index_of(mark.base_offset)
             if index >= len(log.batches) or log.batches[index] != mark:
                 found = log.batches[index] if index < len(log.batches) else None
-                raise Violated("I4", f"{self.partition}: committed {mark}, {node} has {found}")
+                differs = Differs(committed=batch_of(mark), found=None if found is None else batch_of(found))
+                raise Violated(
+                    Invariant.I4,
+                    differs,
+                    partition=self.partition,
+                    log_offset=mark.base_offset,
+                    node=node,
+                    epoch=self.leader_epoch,
+                )
         self.verified[node] = self.end_offset
 
 
@@ -475,13 +506,29 @@ class Sequences:
                 expected = 0
             if mark.producer_epoch < epoch or mark.first_sequence != expected:
                 raise Violated(
-                    "I17",
-                    f"{self._partition} on {self._node}: producer {mark.producer_id} epoch {mark.producer_epoch} has "
-                    f"sequence {mark.first_sequence} at {mark.base_offset}, expected {expected} of epoch {epoch}",
+                    Invariant.I17,
+                    OutOfSequence(
+                        producer_id=mark.producer_id,
+                        producer_epoch=mark.producer_epoch,
+                        sequence=mark.first_sequence,
+                        expected=expected,
+                        expected_epoch=epoch,
+                    ),
+                    partition=self._partition,
+                    log_offset=mark.base_offset,
+                    node=self._node,
+                    epoch=mark.epoch,
                 )
         count = mark.last_offset - mark.base_offset + 1
         following = (mark.first_sequence + count) % SEQUENCE_MODULUS
         self._next[mark.producer_id] = (mark.producer_epoch, following)
+
+
+def _ends_early(
+    invariant: Invariant, role: Role, node: int, log_end_offset: int, prefix: CommittedPrefix, epoch: int
+) -> Violated:
+    facts = LogEndsEarly(role=role, log_end_offset=log_end_offset, committed_end=prefix.end_offset)
+    return Violated(invariant, facts, partition=prefix.partition, log_offset=log_end_offset, node=node, epoch=epoch)
 
 
 def _raise(problem: Violated) -> None:

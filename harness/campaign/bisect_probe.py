@@ -23,7 +23,7 @@ def shows(plan_path: Path, signature: str, seeds: int) -> bool:
     plans = [msgspec.structs.replace(plan, seed=plan.seed + number) for number in range(seeds)]
     with tempfile.TemporaryDirectory(prefix="tribunal-bisect-run-") as folder:
         account = swept(plans, jobs=1, budget_s=None, scratch=Path(folder))
-    return signature in account.findings
+    return signature in {str(found) for found in account.findings}
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ import msgspec
 from tribunal.harness.catalog import all_clusters, one_of
 from tribunal.harness.plan import Plan, must_be_possible, read_plan
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.signature import Signature, texts
 from tribunal.results.verdict import EXIT_ERROR, RunVerdict, Verdict, load
 
 ALPHA: Final = 0.05
@@ -97,7 +98,7 @@ def confirmed(
         told(attempts[-1])
     shown = sum(attempt.shows for attempt in attempts)
     return Confirmation(
-        plan=str(path), cluster=cluster, mutants=list(plan.spec.mutants), sought=sought, runs=count, shown=shown,
+        plan=str(path), cluster=cluster, mutants=list(plan.spec.mutants), sought=texts(sought), runs=count, shown=shown,
         interval=interval(shown, count), attempts=attempts,
     )  # fmt: skip
 
@@ -119,8 +120,8 @@ def on_kind(plan: Plan, cluster: str) -> Plan:
     return msgspec.structs.replace(plan, cluster=cluster)
 
 
-def signatures_of(run: Path) -> list[str]:
-    """Return what a run's checkers found, `property/kind`; `BadScenario` when it found nothing at all."""
+def signatures_of(run: Path) -> list[Signature]:
+    """Return what a run's checkers found; `BadScenario` when it found nothing at all."""
     folder = run if run.is_dir() else run.parent
     if not (folder / "verdict.json").is_file():
         raise BadScenario(f"{folder}: no verdict.json: what is to be confirmed? (tribunal check {folder})")
@@ -130,19 +131,19 @@ def signatures_of(run: Path) -> list[str]:
     return found_by_checkers(verdict)
 
 
-def found_by_checkers(verdict: RunVerdict) -> list[str]:
+def found_by_checkers(verdict: RunVerdict) -> list[Signature]:
     """Return the violations that checkers found, without the simulator's invariants."""
-    return sorted({f"{one.property_name}/{one.kind}" for one in verdict.violations if one.property_name != "invariant"})
+    return [one for one in verdict.signatures if not one.is_failure and not one.invariant]
 
 
-def attempt_of(run_dir: Path, verdict: RunVerdict, sought: Sequence[str]) -> Attempt:
+def attempt_of(run_dir: Path, verdict: RunVerdict, sought: Sequence[Signature]) -> Attempt:
     """Say whether a run shows what is sought."""
     signatures = found_by_checkers(verdict)
     return Attempt(
         run_dir=str(run_dir),
         verdict=verdict.verdict,
         shows=any(signature in sought for signature in signatures) if sought else bool(signatures),
-        signatures=signatures,
+        signatures=texts(signatures),
         reasons=list(verdict.reasons),
     )
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tribunal.harness.campaign.mutation_score import plan_of, scenario_of, sought
-from tribunal.harness.campaign.shrink import Shrinker, gravity, said
+from tribunal.harness.campaign.shrink import Shrinker, said
 from tribunal.harness.catalog import mutant_named
 from tribunal.harness.evidence.explain import explained, lines
 from tribunal.harness.plan import Plan, encoded
@@ -44,9 +44,9 @@ def demonstrate(out: Path, scratch: Path, jobs: int, told: Callable[[str], None]
     scenario = scenario_of(module)
     told(f"looking for {module} with {scenario}")
     found = sought(module, scenario, SEEDS, FIND_S, jobs, scratch)
-    if found.seed is None:
+    if found.seed is None or found.what is None:
         raise NothingFound(f"{module} was not found in {found.seeds} seeds of {scenario}; {found.note}")
-    what = min(found.seen_by, key=gravity)
+    what = found.what
     told(f"found by seed {found.seed} after {found.seeds} seeds, {found.seconds} s: {what}")
     plan = plan_of(scenario, found.seed, (module,))
     shrinker = Shrinker(scratch / "shrink", signature=what, jobs=jobs, budget_s=SHRINK_S)

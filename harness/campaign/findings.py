@@ -18,6 +18,8 @@ from tribunal.harness.catalog import nearest
 from tribunal.harness.plan import PLAN_VERSION, Plan
 from tribunal.harness.run import commit
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.signature import Signature, texts
+from tribunal.results.signature import read as read_signature
 from tribunal.results.verdict import Verdict
 
 FOLDER: Final = Path("tests/findings")
@@ -30,7 +32,7 @@ Outcome = Literal["stays fixed", "regressed", "reproduced", "gone", "error"]
 class KnownFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One past failure.
 
-    signature:  what a sweep calls it: `I4: ...` for an invariant, `property/kind` for a checker's finding.
+    signature:  the text form of what it shows (`tribunal.results.signature`); `shows` is the value.
     max_runs:   how many seeds from the plan's own on may be tried before a known finding counts as gone.
     commit:     of the code that it was found with.
     """
@@ -43,6 +45,11 @@ class KnownFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_runs: int = 1
     commit: str = "unknown"
     plan: Plan
+
+    @property
+    def shows(self) -> Signature:
+        """What it is told apart by."""
+        return read_signature(self.signature)
 
 
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +108,11 @@ def read(path: Path) -> KnownFinding:
         )
     if finding.name != path.stem:
         raise BadScenario(f"{path}: calls itself {finding.name!r}; the file's name is the finding's name")
-    return finding
+    try:
+        # A finding that was kept before there were kinds is the same finding still.
+        return msgspec.structs.replace(finding, signature=str(finding.shows))
+    except ValueError as problem:
+        raise BadScenario(f"{path}: {problem}") from None
 
 
 def add(finding: KnownFinding, folder: Path = FOLDER) -> Path:
@@ -150,11 +161,11 @@ def _rerun(finding: KnownFinding, jobs: int, scratch: Path) -> Rerun:
             yield msgspec.structs.replace(finding.plan, seed=finding.plan.seed + number)
 
     def told(result: SeedResult, _: Sweep) -> None:
-        if finding.signature in result.signatures:
+        if finding.shows in result.signatures:
             shown.append(result)
 
     account = swept(plans(), jobs=jobs, budget_s=None, scratch=scratch, told=told)
-    other = sorted({name for name in account.findings if name != finding.signature})
+    other = texts(sorted({name for name in account.findings if name != finding.shows}))
     broken = account.verdicts[Verdict.ERROR.value] > 0 and not shown
     return Rerun(
         name=finding.name,

@@ -18,6 +18,7 @@ from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import load
+from tribunal.results.signature import Signature, gravity, texts
 from tribunal.results.verdict import Verdict
 
 DEFAULT_SCENARIO: Final = "produce-consume"
@@ -28,7 +29,8 @@ FIGURE_SEEDS: Final = 3
 class Power(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one mutant.
 
-    seen_by:  the first finding's signatures: invariants as `I4: ...`, checkers as `property/kind`, figures as `name a -> b`.
+    seen_by:  the first finding's signatures in their text form, figures as `name a -> b`.
+    what:     the gravest of them; None: a figure, or nothing.
     seeds:    how many were run until then, with the finding's own.
     """
 
@@ -36,6 +38,7 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     found: bool
     seen_by: list[str]
+    what: Signature | None = None
     seed: int | None
     seeds: int
     seconds: float
@@ -79,7 +82,7 @@ def power(
 def sought(mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int, scratch: Path) -> Power:
     """Sweep a scenario with a mutant until a seed finds something that is the mutant's doing."""
     began = time.monotonic()
-    excused: dict[str, None] = {}  # signatures that the unchanged build has too
+    excused: dict[Signature, None] = {}  # signatures that the unchanged build has too
     count = 0
     next_seed = seeds.start
     while next_seed < seeds.stop and time.monotonic() - began < budget_s:
@@ -93,7 +96,7 @@ def sought(mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int,
         own = [name for name in hit.signatures if name not in innocent.signatures]
         if own:
             return Power(
-                mutant=mutant, scenario=scenario, found=True, seen_by=own, seed=hit.seed, seeds=count,
+                mutant=mutant, scenario=scenario, found=True, seen_by=texts(own), what=min(own, key=gravity), seed=hit.seed, seeds=count,
                 seconds=round(time.monotonic() - began, 1), run_dir=hit.run_dir,
             )  # fmt: skip
         excused.update(dict.fromkeys(hit.signatures))
@@ -103,12 +106,12 @@ def sought(mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int,
     )  # fmt: skip
 
 
-def _excuse(excused: dict[str, None]) -> str:
-    return f"not counted, found without it too: {', '.join(excused)}" if excused else ""
+def _excuse(excused: dict[Signature, None]) -> str:
+    return f"not counted, found without it too: {', '.join(texts(excused))}" if excused else ""
 
 
 def _first_finding(
-    mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int, scratch: Path, excused: dict[str, None]
+    mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int, scratch: Path, excused: dict[Signature, None]
 ) -> tuple[SeedResult | None, int]:
     """Return the first seed (in order of ending) with a finding of its own, and how many seeds were run."""
     hits: list[SeedResult] = []
@@ -144,7 +147,7 @@ def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jo
         plans = [plan_of(scenario, seed, mutants) for seed in compared]
         results = swept(plans, jobs=jobs, budget_s=budget_s / 2, scratch=scratch / mutant).results
         sums.append(sum(result.figures.get(name, 0) for result in results) / max(1, len(results)))
-        accused += [signature for result in results for signature in result.signatures]
+        accused += [str(signature) for result in results for signature in result.signatures]
     found = sums[1] >= sums[0] + FIGURE_GROWTH and not accused
     return Power(
         mutant=mutant, scenario=scenario, found=found, seen_by=[f"figure {name} {sums[0]:.1f} -> {sums[1]:.1f}"],

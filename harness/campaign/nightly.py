@@ -267,9 +267,9 @@ class Nightly:
         return count.seconds + (begun - count.runs) * mean_s
 
     def _found(self, account: Sweep, keeper: Keeper) -> None:
-        by_signature = {finding.signature: finding for finding in self._kept_findings}
+        by_signature = {finding.shows: finding for finding in self._kept_findings}
         for signature, results in sorted(account.findings.items(), key=lambda item: -len(item[1])):
-            if signature.startswith(("ERROR", "the harness")):
+            if signature.is_failure:
                 self.night.errors.append(
                     f"{signature} ({len(results)} runs, seeds {[one.seed for one in results[:3]]})"
                 )
@@ -277,7 +277,7 @@ class Nightly:
             kept = by_signature.get(signature)
             self.night.found.append(
                 FoundTonight(
-                    signature=signature,
+                    signature=str(signature),
                     state="new" if kept is None else "regressed" if kept.state == "fixed" else "known",
                     known_as="" if kept is None else kept.name,
                     count=len(results),

@@ -16,13 +16,13 @@ import msgspec
 
 from tribunal.harness.campaign.sweep import SeedResult, swept
 from tribunal.harness.plan import Plan, PlannedFault
+from tribunal.results.signature import Signature, gravity, texts
 
 RATE_LEAST: Final = 1
 RECORDS_MOST: Final = 64  # as many a worker may have when they are first counted
 TIME_LEAST_MS: Final = 1_000
 WARM_UP_LEAST_MS: Final = 100
 DURATION_LEAST_MS: Final = 100
-GRAVE: Final = ("lost", "I4", "I5")  # what is sought first in a plan that shows several things
 
 
 class Shrunk(NamedTuple):
@@ -49,7 +49,7 @@ class Shrinker:
         self,
         scratch: Path,
         *,
-        signature: str | None = None,
+        signature: Signature | None = None,
         jobs: int = 1,
         budget_s: float = 60.0,
         told: Callable[[str], None] = lambda line: None,
@@ -69,7 +69,7 @@ class Shrinker:
         if self.signature is None and first.signatures:
             self.signature = min(first.signatures, key=gravity)
         if self.signature is None or self.signature not in first.signatures:
-            raise NotFound(f"this plan shows {', '.join(first.signatures) or 'nothing'} when it is run again")
+            raise NotFound(f"this plan shows {', '.join(texts(first.signatures)) or 'nothing'} when it is run again")
         self._best = (plan, first)
         interrupted = False
         try:
@@ -293,8 +293,3 @@ def size_of(plan: Plan) -> Size:
         plan.time_ms + plan.warm_up_ms,
         durations,
     )
-
-
-def gravity(name: str) -> tuple[bool, str]:
-    """Sort key of signatures: a loss before everything else."""
-    return not any(word in name for word in GRAVE), name

@@ -7,7 +7,6 @@ judges it inline and sends one line back; runs that found something are kept, th
 
 import gc
 import os
-import re
 import shutil
 import signal
 import sys
@@ -24,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from tribunal.harness.plan import Plan
+from tribunal.results.signature import HARNESS, PROCESS_DIED, Signature, of_exception, of_violation, without_numbers
 from tribunal.results.verdict import Verdict
 
 SEED_TIMEOUT_S: Final = 600
@@ -32,20 +32,19 @@ KEPT_PER_FINDING: Final = 3
 FIGURES: Final = (
     *("quorum_epoch", "leader_epochs", "isolated_epoch_growth", "isolated_leader_ms", "needless_elections"),
 )
-NUMBERS: Final = re.compile(r"\d+")
 
 
 class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one seed said.
 
-    signatures:  what was found, without the numbers: equal findings of different seeds are one.
+    signatures:  what was found: equal findings of different seeds are one.
     """
 
     scenario: str
     seed: int
     verdict: Verdict
     claim: str
-    signatures: list[str] = []
+    signatures: list[Signature] = []
     reasons: list[str] = []
     trace_hash: str = ""
     recording_hash: str = ""
@@ -68,7 +67,7 @@ class Sweep:
     def __init__(self) -> None:
         self.results: list[SeedResult] = []
         self.verdicts: Counter[str] = Counter()
-        self.findings: dict[str, list[SeedResult]] = {}
+        self.findings: dict[Signature, list[SeedResult]] = {}
         self.unclear: dict[str, list[SeedResult]] = {}  # why nothing could be said of a seed, without numbers
         self.probes: Counter[str] = Counter()
         self.simulated_ms = 0
@@ -82,14 +81,15 @@ class Sweep:
         for name in result.signatures:
             self.findings.setdefault(name, []).append(result)
         if result.verdict is Verdict.INCONCLUSIVE:
-            self.unclear.setdefault(signature(result.reasons[0] if result.reasons else result.claim), []).append(result)
+            why = result.reasons[0] if result.reasons else result.claim
+            self.unclear.setdefault(without_numbers(why), []).append(result)
 
 
 class Keeper:
     """Moves the first runs of each finding to where they stay, as they are found: an interrupted sweep has them too."""
 
     def __init__(self, out: Path) -> None:
-        self.folders: dict[str, list[str]] = {}  # by finding
+        self.folders: dict[Signature, list[str]] = {}  # by finding
         self._out = out
 
     def keep(self, result: SeedResult) -> Path | None:
@@ -213,7 +213,7 @@ class Child:
                 seed=self.plan.seed,
                 verdict=Verdict.ERROR,
                 claim=f"the process ended with status {status}",
-                signatures=["the harness: process died"],
+                signatures=[Signature(HARNESS, PROCESS_DIED)],
                 wall_ms=wall_ms,
                 run_dir=str(self.run_dir),
             )
@@ -256,7 +256,7 @@ def _child_main(plan: Plan, run_dir: Path, writer: int) -> None:
             seed=plan.seed,
             verdict=Verdict.ERROR,
             claim=repr(problem),
-            signatures=[f"the harness: {signature(repr(problem))}"],
+            signatures=[of_exception(problem)],
             run_dir=str(run_dir),
         )
     with os.fdopen(writer, "wb") as file:
@@ -275,20 +275,15 @@ def run_seed(plan: Plan, run_dir: Path) -> SeedResult:
     run_dir.mkdir(parents=True)
     ending, known = conduct_simulated(plan, run_dir, Silent())
     verdict = judged(ending, "inline")
-    found = [f"{known.invariant}: {signature(known.violation or '')}"] if known.invariant else []
-    found += [
-        f"{one.property_name}/{one.kind}"
-        for one in verdict.findings
-        if one.severity == "violation" and one.property_name != "invariant"
-    ]
-    if verdict.verdict is Verdict.ERROR and not found:
-        found = [f"ERROR: {signature(reason)}" for reason in verdict.reasons[:1]]
+    found = {finding.signature for finding in verdict.violations}
+    found |= {of_violation(known.violated)} if known.violated is not None else set()
+    found = found or set(verdict.signatures)
     result = SeedResult(
         scenario=plan.scenario,
         seed=plan.seed,
         verdict=Verdict.VIOLATION if known.invariant else verdict.verdict,
         claim=known.violation or verdict.claim,
-        signatures=sorted(set(found)),
+        signatures=sorted(found),
         reasons=list(verdict.reasons),
         trace_hash=known.trace_hash,
         recording_hash=recording_hash(run_dir),
@@ -301,11 +296,6 @@ def run_seed(plan: Plan, run_dir: Path) -> SeedResult:
     if not found:
         shutil.rmtree(run_dir, ignore_errors=True)
     return result
-
-
-def signature(text: str) -> str:
-    """Return a finding's first line without its numbers."""
-    return NUMBERS.sub("#", text.partition("\n")[0])[:160]
 
 
 def upper_bound(runs: int, found: int) -> float:

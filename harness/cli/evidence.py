@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tribunal.harness.cli.findings import first_signature
+from tribunal.harness.cli.findings import first_signature, signature_named
 from tribunal.results.verdict import EXIT_ERROR
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
@@ -113,7 +113,14 @@ def bisect(
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
-    result = bisected(run, signature or first_signature(run), good, bad, told, seeds=seeds)
+    result = bisected(
+        run,
+        str(first_signature(run) if signature is None else signature_named(signature)),
+        good,
+        bad,
+        told,
+        seeds=seeds,
+    )
     if json:
         typer.echo(msgspec.json.encode(result).decode())
     else:

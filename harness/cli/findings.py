@@ -9,10 +9,10 @@ import msgspec
 import typer
 
 from tribunal.harness.campaign import findings as known
-from tribunal.harness.campaign.sweep import signature as without_numbers
 from tribunal.harness.plan import read_plan
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.scratch import Scratch
+from tribunal.results.signature import Signature, of_violation, read
 from tribunal.results.verdict import EXIT_ERROR, load
 
 findings = typer.Typer(no_args_is_help=True, help="Past failures, kept as plans and run again.")
@@ -35,7 +35,7 @@ def add(
     if state not in ("fixed", "known"):
         raise BadScenario(f"state {state!r}: fixed or known")
     finding = known.of_plan(
-        read_plan(_plan_of(run)), name=name, about=about, signature=signature or first_signature(run),
+        read_plan(_plan_of(run)), name=name, about=about, signature=str(first_signature(run) if signature is None else signature_named(signature)),
         state="fixed" if state == "fixed" else "known", max_runs=max_runs,
     )  # fmt: skip
     kept = known.add(finding, folder)
@@ -83,16 +83,24 @@ def exit_code_of(results: list[known.Rerun]) -> int:
     return EXIT_ERROR if any(result.outcome in ("gone", "error") for result in results) else 0
 
 
-def first_signature(run: Path) -> str:
+def signature_named(text: str) -> Signature:
+    """Return the signature that a user names, also as it was called before there were kinds; `BadScenario` when it is none."""
+    try:
+        return read(text)
+    except ValueError as problem:
+        raise BadScenario(str(problem)) from None
+
+
+def first_signature(run: Path) -> Signature:
     """Return what a run showed first, as a sweep calls it; `BadScenario` when it showed nothing."""
     from tribunal.harness.simulated import FILE, known_of
 
     folder = run if run.is_dir() else run.parent
-    if (folder / FILE).is_file() and (one := known_of(folder)).invariant:
-        return f"{one.invariant}: {without_numbers(one.violation or '')}"
+    if (folder / FILE).is_file() and (violated := known_of(folder).violated) is not None:
+        return of_violation(violated)
     if (folder / "verdict.json").is_file():
         for found in load(folder / "verdict.json").violations:
-            return f"{found.property_name}/{found.kind}"
+            return found.signature
     raise BadScenario(f"{folder}: found nothing; give --signature")
 
 

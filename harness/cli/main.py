@@ -96,7 +96,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Judge recordings again, all in one job; writes each run's verdict.json."""
-    from tribunal.harness.check import check as judge
+    from tribunal.checkers.judge.verdict import check as judge
 
     _known_engine(engine)
     verdicts = judge(_existing(runs), engine, _spark_at(engine, master, remote), unwritten=_unwritten)

@@ -103,7 +103,7 @@ async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress, journa
 
 def judged(ending: Ending, engine: str, prepared: Prepared | None = None) -> RunVerdict:
     """Judge a run; one that ended early is an ERROR, unless a violation is proven (the manifest says so)."""
-    from tribunal.harness.check import check
+    from tribunal.checkers.judge.verdict import check
 
     (verdict,) = check([ending.run_dir], engine, prepared=prepared)
     return verdict

@@ -19,9 +19,11 @@ from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, recording_hash, swept, upper_bound
 from tribunal.harness.catalog import mutant_named, mutants, scenario_file
 from tribunal.harness.cli.complete import named
+from tribunal.harness.cli.findings import signature_named
 from tribunal.harness.plan import Plan, encoded, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
 from tribunal.results.scratch import Scratch
+from tribunal.results.signature import Signature, texts
 from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, Verdict, worst
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def sweep(  # noqa: PLR0917 - options
         folder = keeper.keep(result)
         if folder is not None:
             board.say(
-                f"found    {result.scenario} seed {result.seed}: {'; '.join(result.signatures)}; kept in {folder}"
+                f"found    {result.scenario} seed {result.seed}: {'; '.join(texts(result.signatures))}; kept in {folder}"
             )
 
     interrupted = False
@@ -208,7 +210,7 @@ def shrink(
     budget_s = duration(budget, plan.spec).most_ms / 1000
     with Scratch("shrink", in_memory=True) as scratch:
         shrinker = Shrinker(
-            scratch, signature=signature, jobs=jobs, budget_s=budget_s,
+            scratch, signature=None if signature is None else signature_named(signature), jobs=jobs, budget_s=budget_s,
             told=_say,
         )  # fmt: skip
         try:
@@ -219,7 +221,7 @@ def shrink(
     target = path.with_name("plan.min.json")
     target.write_bytes(encoded(msgspec.structs.replace(small.plan, scenario=plan.scenario)))
     told = {
-        "signature": shrinker.signature,
+        "signature": None if shrinker.signature is None else str(shrinker.signature),
         "faults": [len(plan.faults), len(small.plan.faults)],
         "records_per_s": [rate_of(plan), rate_of(small.plan)],
         "records_max": [records_of(plan), records_of(small.plan)],
@@ -340,7 +342,10 @@ class Board:
 
 def finding_lines(account: Sweep) -> list[str]:
     """Return the findings, and why nothing could be said of a seed, the most frequent first, with their first seeds."""
-    return [*_ranked("finding", account.findings), *_ranked("unclear", account.unclear)]
+    return [
+        *_ranked("finding", {str(one): results for one, results in account.findings.items()}),
+        *_ranked("unclear", account.unclear),
+    ]
 
 
 def _ranked(word: str, groups: Mapping[str, Sequence[SeedResult]]) -> list[str]:
@@ -368,7 +373,7 @@ def _seeds(text: str) -> range:
     return range(int(first), int(end) if colon else int(first) + 1)
 
 
-def _report(account: Sweep, kept: dict[str, list[str]], *, json: bool, interrupted: bool) -> None:
+def _report(account: Sweep, kept: dict[Signature, list[str]], *, json: bool, interrupted: bool) -> None:
     violations = account.verdicts[Verdict.VIOLATION.value]
     bound = upper_bound(len(account.results), violations)
     if json:
@@ -376,9 +381,9 @@ def _report(account: Sweep, kept: dict[str, list[str]], *, json: bool, interrupt
             "seeds": len(account.results),
             "simulated_hours": account.simulated_ms / MS_PER_HOUR,
             "verdicts": dict(account.verdicts),
-            "findings": {name: [result.seed for result in found] for name, found in account.findings.items()},
+            "findings": {str(one): [result.seed for result in found] for one, found in account.findings.items()},
             "inconclusive": {why: [result.name for result in results] for why, results in account.unclear.items()},
-            "kept": kept,
+            "kept": {str(one): folders for one, folders in kept.items()},
             "probes": dict(account.probes),
             "upper_bound_95": bound,
             "interrupted": interrupted,
@@ -392,7 +397,7 @@ def _report(account: Sweep, kept: dict[str, list[str]], *, json: bool, interrupt
     typer.echo(f"violations {violations}; with 95 % confidence at most {100 * bound:.3g} % of runs have one")
     for line in finding_lines(account):
         typer.echo(line)
-    for name, folders in kept.items():
-        typer.echo(f"kept     {name}: {', '.join(folders)}")
+    for one, folders in kept.items():
+        typer.echo(f"kept     {one}: {', '.join(folders)}")
     for name, count in account.probes.most_common():
         typer.echo(f"probe    {name} {count}")

@@ -113,7 +113,7 @@ def bundle(run_dir: Path, target: Path) -> Bundle:
 
 def verified(archive_path: Path, engine: str) -> Verified:
     """Judge an archive again in a folder of its own; `Tampered` names the file that is not as stated."""
-    from tribunal.harness.check import check
+    from tribunal.checkers.judge.verdict import check
 
     with Scratch("verify") as folder:
         run_dir = folder / "run"

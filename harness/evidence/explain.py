@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.harness.check import check
+from tribunal.checkers.judge.verdict import check
 from tribunal.results.report.groups import Group, grouped
 from tribunal.results.report.moments import changes_of
 from tribunal.results.report.story import Story, acks_name, located, record_name, told

@@ -5,7 +5,6 @@ drawing says nothing, without the drawing the sentences still do.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -13,14 +12,13 @@ import msgspec
 
 from tribunal.results.report.measures import WIDTH
 from tribunal.results.store import Recording
-from tribunal.results.verdict import Finding
+from tribunal.results.verdict import Finding, TransactionEdge
+from tribunal.results.words import of_edge
 
-EDGE: Final = re.compile(r"T(\d+) ([^;]*?)T(\d+)([^;]*)")
 HEIGHT: Final = 320
 RADIUS: Final = 112
 BOX: Final = (150, 34)
 MOST: Final = 12
-WORDS: Final = (("replaced", "wrote", "ww"), ("read", "wrote", "wr"), ("replaced", "read", "rw"))
 
 
 class Vertex(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,36 +56,15 @@ class Cycle(msgspec.Struct, frozen=True):
 
 def cycle(recording: Recording, findings: Sequence[Finding]) -> Cycle | None:
     """Return the smallest circle among a run's violations, None where there is none."""
-    candidates = []
-    for finding in findings:
-        words = str(finding.detail.get("detail", ""))
-        edges = _edges(words)
-        if finding.property_name == "transactions" and finding.severity == "violation" and _closes(edges):
-            candidates.append((len(edges), finding.kind, edges, words))
+    candidates = [one for one in findings if one.severity == "violation" and one.detail.edges]
     if not candidates:
         return None
-    count, kind, edges, words = min(candidates, key=lambda one: one[:2])
-    if count > MOST:
+    smallest = min(candidates, key=lambda one: (len(one.detail.edges or ()), one.kind))
+    edges = smallest.detail.edges or ()
+    if len(edges) > MOST:
         return None
-    return _drawn(kind, edges, _transactions(recording, [source for source, _, _ in edges]), _remark(words))
-
-
-def _edges(words: str) -> list[tuple[int, int, str]]:
-    """Return (from, to, sentence) of each edge that is told."""
-    return [(int(one[1]), int(one[3]), " ".join(one[0].split())) for one in EDGE.finditer(words)]
-
-
-def _closes(edges: Sequence[tuple[int, int, str]]) -> bool:
-    if len(edges) < 2:
-        return False
-    ends = [target for _, target, _ in edges]
-    starts = [source for source, _, _ in edges]
-    return starts[1:] == ends[:-1] and ends[-1] == starts[0]
-
-
-def _remark(words: str) -> str:
-    """Return what follows the edges: the models that are ruled out."""
-    return next((part.strip() for part in words.split(";") if part.strip().startswith("rules out")), "")
+    remark = f"rules out {', '.join(smallest.detail.rules_out)}" if smallest.detail.rules_out else ""
+    return _drawn(smallest.kind, edges, _transactions(recording, [edge.source for edge in edges]), remark)
 
 
 def _transactions(recording: Recording, rows: Sequence[int]) -> dict[int, Mapping[str, Any]]:
@@ -95,22 +72,18 @@ def _transactions(recording: Recording, rows: Sequence[int]) -> dict[int, Mappin
     return {row: table.slice(row, 1).to_pylist()[0] for row in rows if row < table.num_rows}
 
 
-def _drawn(
-    kind: str, edges: Sequence[tuple[int, int, str]], known: Mapping[int, Mapping[str, Any]], remark: str
-) -> Cycle:
+def _drawn(kind: str, edges: Sequence[TransactionEdge], known: Mapping[int, Mapping[str, Any]], remark: str) -> Cycle:
     count = len(edges)
     # Wider than high: the boxes are.
     at = {
-        source: (
+        edge.source: (
             WIDTH / 2 + 3.2 * RADIUS * math.sin(2 * math.pi * place / count),
             HEIGHT / 2 - RADIUS * math.cos(2 * math.pi * place / count),
         )
-        for place, (source, _, _) in enumerate(edges)
+        for place, edge in enumerate(edges)
     }
     vertices = [_vertex(number, x, y, known.get(number)) for number, (x, y) in at.items()]
-    arrows = [
-        _arrow(place + 1, at[source], at[target], words, count) for place, (source, target, words) in enumerate(edges)
-    ]
+    arrows = [_arrow(place + 1, at[edge.source], at[edge.target], edge, count) for place, edge in enumerate(edges)]
     return Cycle(kind, vertices, arrows, remark)
 
 
@@ -125,7 +98,9 @@ def _vertex(number: int, x: float, y: float, row: Mapping[str, Any] | None) -> V
     )  # fmt: skip
 
 
-def _arrow(number: int, start: tuple[float, float], end: tuple[float, float], words: str, count: int) -> Arrow:
+def _arrow(
+    number: int, start: tuple[float, float], end: tuple[float, float], edge: TransactionEdge, count: int
+) -> Arrow:
     """An arrow from border to border; two transactions alone are joined by one above and one below."""
     (x, y), (to_x, to_y) = start, end
     aside = 9.0 if count == 2 else 0.0
@@ -136,8 +111,8 @@ def _arrow(number: int, start: tuple[float, float], end: tuple[float, float], wo
     from_x, from_y = _border((x, y), (to_x, to_y))
     tip_x, tip_y = _border((to_x, to_y), (x, y))
     return Arrow(
-        number=number, kind=_kind(words), x=round(from_x, 1), y=round(from_y, 1), to_x=round(tip_x, 1), to_y=round(tip_y, 1),
-        text_x=round((from_x + tip_x) / 2 + 2.2 * side, 1), text_y=round((from_y + tip_y) / 2, 1), sentence=words,
+        number=number, kind=edge.kind.value, x=round(from_x, 1), y=round(from_y, 1), to_x=round(tip_x, 1), to_y=round(tip_y, 1),
+        text_x=round((from_x + tip_x) / 2 + 2.2 * side, 1), text_y=round((from_y + tip_y) / 2, 1), sentence=of_edge(edge),
     )  # fmt: skip
 
 
@@ -146,12 +121,3 @@ def _border(box: tuple[float, float], towards: tuple[float, float]) -> tuple[flo
     dx, dy = towards[0] - box[0], towards[1] - box[1]
     scale = min((BOX[0] / 2 + 6) / abs(dx) if dx else math.inf, (BOX[1] / 2 + 6) / abs(dy) if dy else math.inf)
     return box[0] + dx * scale, box[1] + dy * scale
-
-
-def _kind(words: str) -> str:
-    if "same process" in words:
-        return "process"
-    if "completed before" in words:
-        return "realtime"
-    verb, last = words.split()[1], words.split()[-1]
-    return next((kind for end, begin, kind in WORDS if verb == begin and last == end), "?")

@@ -69,7 +69,7 @@ def _group(found: list[Finding]) -> Group:
         where=first.place.partition("@")[0] if first.log_offset is None else first.place.rpartition("@")[0],
         acks=first.acks,
         rule=first.rule,
-        reason=str(first.detail.get("promise") or ""),
+        reason=first.detail.promise or "",
         election=_election(first),
         count=sum(finding.count for finding in found),
         first_ns=min(times, default=None),
@@ -79,9 +79,8 @@ def _group(found: list[Finding]) -> Group:
 
 
 def _election(finding: Finding) -> str:
-    election = finding.detail.get("election")
-    if not isinstance(election, dict):
+    election = finding.detail.election
+    if election is None:
         return ""
-    at_ns = election.get("at_ns")
-    at = "" if at_ns is None else f", {at_ns / 1e9:.3f} s"
-    return f"{election.get('how')} election of broker {election.get('leader')}, leader epoch {election.get('leader_epoch')}{at}"
+    at = "" if election.at_ns is None else f", {election.at_ns / 1e9:.3f} s"
+    return f"{election.how} election of broker {election.leader}, leader epoch {election.leader_epoch}{at}"

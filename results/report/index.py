@@ -14,6 +14,7 @@ import msgspec
 from tribunal.results import night as nights
 from tribunal.results.night import Night
 from tribunal.results.report import embedded, environment
+from tribunal.results.signature import renewed, texts
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
 MOST_RUNS: Final = 2_000
@@ -164,9 +165,6 @@ def _row(folder: Path, run_dir: Path, verdict: RunVerdict) -> RunRow:
     manifest, simulation = _json(run_dir / "manifest.json"), _json(run_dir / "simulation.json")
     seed, mutants = manifest.get("seed"), manifest.get("mutants")
     probes = simulation.get("probes")
-    signatures = {f"{one.property_name}/{one.kind}" for one in verdict.violations}
-    if simulation.get("invariant"):
-        signatures.add(f"{simulation['invariant']}")
     return RunRow(
         run_id=verdict.run_id,
         place=run_dir.relative_to(folder).as_posix(),
@@ -178,7 +176,7 @@ def _row(folder: Path, run_dir: Path, verdict: RunVerdict) -> RunRow:
         seed=seed if isinstance(seed, int) else None,
         began=_began(verdict.run_id),
         mutants=[str(one) for one in mutants] if isinstance(mutants, list) else [],
-        signatures=sorted(signatures),
+        signatures=texts(sorted({one.signature for one in verdict.violations})),
         probes={str(name): int(count) for name, count in probes.items()} if isinstance(probes, dict) else {},
     )
 
@@ -211,7 +209,7 @@ def _kept(findings: Path | None, unreadable: list[str]) -> dict[str, tuple[str, 
     for path in sorted(findings.glob("*.json")) if findings is not None else ():
         content = _json(path)
         if all(isinstance(content.get(key), str) for key in KNOWN_FINDING_KEYS):
-            kept[content["signature"]] = (content["name"], content["state"])
+            kept[renewed(content["signature"])] = (content["name"], content["state"])
         else:
             unreadable.append(f"{path.name}: not a finding")
     return kept

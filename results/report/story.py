@@ -7,7 +7,6 @@ Client events, faults and observations share the harness's clock. A committed me
 its commit, so a step of the controllers may stand a moment late; nothing here is evidence, the judge has that.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -29,8 +28,6 @@ MOST_CHANGES: Final = 7
 MOST_COPIES: Final = 6
 AROUND_NS: Final = 2_000_000_000
 LAG_NS: Final = 500_000_000
-PLACE: Final = re.compile(r"(?P<topic>[\w.-]+)-(?P<partition>\d+): ")  # how an invariant's words begin
-LOST_FROM: Final = re.compile(r"(?:ends at|log end|committed is) (\d+)")
 Row = dict[str, Any]
 
 
@@ -111,15 +108,16 @@ def told(recording: Recording, finding: Finding, changes: Sequence[Change], end_
 
 
 def located(recording: Recording, finding: Finding) -> Finding:
-    """Return a violated invariant with the place that its words name, and the first acknowledged record that it concerns."""
-    named = PLACE.match(finding.explanation) if finding.topic is None else None
-    if named is None:
+    """Return a violated invariant with its place, and the first acknowledged record that it concerns."""
+    violation = finding.violation
+    if violation is None or violation.topic is None or finding.topic is not None:
         return finding
-    found = msgspec.structs.replace(finding, topic=named["topic"], partition=int(named["partition"]))
-    offsets = [int(offset) for offset in LOST_FROM.findall(finding.explanation)]
+    found = msgspec.structs.replace(finding, topic=violation.topic, partition=violation.partition)
+    if violation.log_offset is None:
+        return found
     sends = recording.table("sends", f"{found.topic}-{found.partition}", ["value", "acks", "log_offset", "complete_ns"])
-    rows = sends.filter(pc.greater_equal(sends["log_offset"], min(offsets))).sort_by("log_offset") if offsets else sends
-    if not offsets or not rows.num_rows:
+    rows = sends.filter(pc.greater_equal(sends["log_offset"], violation.log_offset)).sort_by("log_offset")
+    if not rows.num_rows:
         return found
     row = rows.slice(0, 1).to_pylist()[0]
     return msgspec.structs.replace(
@@ -128,16 +126,12 @@ def located(recording: Recording, finding: Finding) -> Finding:
 
 
 def _election_ns(finding: Finding) -> int | None:
-    election = finding.detail.get("election")
-    at_ns = election.get("at_ns") if isinstance(election, dict) else None
-    return at_ns if isinstance(at_ns, int) else None
+    return None if finding.detail.election is None else finding.detail.election.at_ns
 
 
 def _guilty_epoch(finding: Finding) -> int | None:
     """Return the leader epoch at whose beginning the record was lost."""
-    election = finding.detail.get("election")
-    leader_epoch = election.get("leader_epoch") if isinstance(election, dict) else None
-    return leader_epoch if isinstance(leader_epoch, int) else None
+    return None if finding.detail.election is None else finding.detail.election.leader_epoch
 
 
 def _window(finding: Finding, sent: Row | None, end_ns: int) -> tuple[int, int]:
@@ -482,7 +476,7 @@ def _stopped(finding: Finding, end_ns: int) -> Step:
         at_ns=end_ns,
         lane=CONTROLLERS,
         label=f"✕ {finding.kind}",
-        text=f"The simulation stops here, at event {finding.detail.get('event')}: {finding.explanation}.",
+        text=f"The simulation stops here, at event {finding.detail.event}: {finding.explanation}.",
         tone="bad",
     )
 
@@ -495,7 +489,7 @@ def _near(steps: list[Step], at_ns: int) -> tuple[list[Step], int]:
 
 def _found(finding: Finding, changes: Sequence[Change], end: int) -> Step:
     at_ns = finding.acknowledged_ns if finding.acknowledged_ns is not None else end
-    was_at = finding.detail.get("was_at")
+    was_at = finding.detail.was_at
     moved = f" (from {was_at} to {finding.log_offset})" if was_at is not None else ""
     lane = broker_lane(finding.node) if finding.node is not None else CLIENT
     led = f"; {_led(state_at(changes, at_ns))}" if changes else ""
@@ -503,6 +497,6 @@ def _found(finding: Finding, changes: Sequence[Change], end: int) -> Step:
         at_ns=at_ns,
         lane=lane,
         label=f"✕ {finding.kind.replace('_', ' ')}{moved}",
-        text=f"{finding.place}: {finding.explanation}{moved}{led}. {finding.detail.get('detail') or ''}".strip(),
+        text=f"{finding.place}: {finding.explanation}{moved}{led}. {finding.detail.detail or ''}".strip(),
         tone="bad" if finding.severity == "violation" else "",
     )

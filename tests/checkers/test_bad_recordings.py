@@ -11,7 +11,7 @@ import pytest
 
 from tests.checkers.recorded import Run
 from tribunal.checkers.judge import hot_partitions as ranges
-from tribunal.harness.check import check
+from tribunal.checkers.judge.verdict import check
 from tribunal.results.verdict import RunVerdict, Verdict
 
 Change = Callable[[pa.Table], pa.Table]

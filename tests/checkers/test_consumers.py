@@ -9,11 +9,9 @@ from tribunal.checkers.judge import engine
 
 
 def facts(run_dir: Path) -> list[tuple[str, str, int, int]]:
-    rows = engine.findings([run_dir], "inline")
+    found = [row.finding for row in engine.judge_runs([run_dir], "inline").findings]
     return [
-        (row["kind"], row["severity"], row["log_offset"], row["other_offset"])
-        for row in rows
-        if row["property"] == "consumers" and row["kind"] != "figures"
+        (one.kind, one.severity, one.log_offset, one.detail.was_at) for one in found if one.property_name == "consumers"
     ]
 
 

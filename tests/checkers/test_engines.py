@@ -13,7 +13,8 @@ from tests.checkers.random_runs import random_run
 from tests.checkers.test_sql_edges import by_sql, txns
 from tribunal.checkers.graphs.sql_edges import LISTS, MESSAGES
 from tribunal.checkers.judge import engine
-from tribunal.checkers.judge.judge import work_items
+from tribunal.checkers.judge.items import work_items
+from tribunal.checkers.judge.tables import FoundIn, Tables
 from tribunal.checkers.spark.session import session
 from tribunal.checkers.spark.sql import defined, findings_by_sql
 from tribunal.checkers.spark.sql_views import txn_steps
@@ -48,31 +49,33 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
-def without_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row for row in rows if row["severity"] != "figures"]
-
-
 def test_one_spark_job_judges_many_runs_like_the_inline_engine(spark: Any, runs: list[Path]) -> None:
     items = [item for run in runs for item in work_items(run)]
 
-    rows = engine.in_order(engine.with_spark(spark, "spark", items))
+    tables = engine.judge_with_spark(spark, "spark", items)
 
-    assert rows == engine.findings(runs, "inline")
-    assert len({row["run_dir"] for row in rows}) == len(runs)
+    assert tables == engine.judge_runs(runs, "inline")
+    assert len({row.place.run_dir for row in tables.figures}) == len(runs)
 
 
-def by_spark_sql(spark: Any, runs: list[Path], names: frozenset[str]) -> list[dict[str, Any]]:
-    items = [item for run in runs for item in work_items(run)]
+def by_spark_sql(spark: Any, runs: list[Path], names: frozenset[str]) -> list[FoundIn]:
     # Generating and compiling code takes longer than these few rows.
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     spark.conf.set("spark.sql.adaptive.enabled", "false")
-    rows = engine.in_order(row.asDict() for row in findings_by_sql(spark, items, names).collect())
-    return [row for row in without_figures(rows) if row["property"] in names]
+    tables = Tables()
+    tables.add(engine.collected(findings_by_sql(spark, [str(run) for run in runs], names)))
+    tables.sort()
+    return of_properties(tables, names)
 
 
-def inline(runs: list[Path], names: frozenset[str]) -> list[dict[str, Any]]:
-    return [row for row in without_figures(engine.findings(runs, "inline")) if row["property"] in names]
+def inline(runs: list[Path], names: frozenset[str]) -> list[FoundIn]:
+    return of_properties(engine.judge_runs(runs, "inline"), names)
+
+
+def of_properties(tables: Tables, names: frozenset[str]) -> list[FoundIn]:
+    assert (tables.damages, tables.failures) == ([], [])
+    return [row for row in tables.findings if row.finding.property_name in names]
 
 
 def test_sql_definitions_in_spark_find_the_same(spark: Any, runs: list[Path]) -> None:
@@ -86,12 +89,12 @@ def test_sql_definitions_in_spark_find_the_same(spark: Any, runs: list[Path]) ->
 def test_spark_spark_sql_and_inline_agree_on_a_thousand_random_recordings(spark: Any, thousand: list[Path]) -> None:
     """DuckDB judges a thousand of its own, in test_sql: its SQL is the same text."""
     items = [item for run in thousand for item in work_items(run)]
-    expected = engine.findings(thousand, "inline")
+    expected = engine.judge_runs(thousand, "inline")
 
-    assert engine.in_order(engine.with_spark(spark, "spark", items)) == expected
-    by_sql_only = [row for row in without_figures(expected) if row["property"] in defined()]
+    assert engine.judge_with_spark(spark, "spark", items) == expected
+    by_sql_only = of_properties(expected, defined())
     assert by_spark_sql(spark, thousand, defined()) == by_sql_only
-    assert len({row["property"] for row in by_sql_only}) == len(defined())
+    assert len({row.finding.property_name for row in by_sql_only}) == len(defined())
 
 
 @pytest.mark.nightly

@@ -30,13 +30,10 @@ def run(tmp_path: Path) -> Transactions:
 
 
 def found(run_dir: Path, *names: str) -> list[tuple[str, str, int | None]]:
-    rows = engine.findings([run_dir], "inline")
-    assert not [row for row in rows if row["severity"] in ("failed", "damaged")]
-    return [
-        (row["kind"], row["severity"], row["log_offset"])
-        for row in rows
-        if row["property"] in names and row["severity"] != "figures"
-    ]
+    tables = engine.judge_runs([run_dir], "inline")
+    assert (tables.damages, tables.failures) == ([], [])
+    found = [row.finding for row in tables.findings]
+    return [(one.kind, one.severity, one.log_offset) for one in found if one.property_name in names]
 
 
 def a_transformer(run: Transactions, *inputs: tuple[str, list[int]]) -> dict[int, int | None]:

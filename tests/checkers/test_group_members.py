@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.checkers.recorded import MS, Run
-from tribunal.checkers.judge.engine import findings
+from tribunal.checkers.judge.engine import judge_runs
 
 
 @pytest.fixture
@@ -22,12 +22,8 @@ def committed(run: Run, process: int, generation: int, offset: int, at: int, out
 
 
 def found(run: Run) -> list[tuple[Any, Any, Any]]:
-    rows = findings([run.finish()], "inline")
-    return [
-        (row["kind"], row["severity"], row["log_offset"])
-        for row in rows
-        if row["property"] == "group_members" and row["severity"] != "figures"
-    ]
+    rows = [row.finding for row in judge_runs([run.finish()], "inline").findings]
+    return [(one.kind, one.severity, one.log_offset) for one in rows if one.property_name == "group_members"]
 
 
 def sent_and_read(run: Run, *received: int) -> None:

@@ -5,18 +5,17 @@ from pathlib import Path
 import pytest
 
 from tests.checkers.recorded import Run
-from tribunal.checkers.judge.engine import findings
+from tribunal.checkers.judge.engine import judge_runs
 from tribunal.results.recording import value_of
 
 Row = dict[str, object]
 
 
 def found(run_dir: Path) -> list[tuple[object, object, object, object]]:
-    rows = findings([run_dir], "inline")
-    assert [row["detail"] for row in rows if row["severity"] in ("damaged", "failed")] == []
-    return [
-        (row["kind"], row["severity"], row["rule"], row["log_offset"]) for row in rows if row["severity"] != "figures"
-    ]
+    tables = judge_runs([run_dir], "inline")
+    assert [row.words for row in (*tables.damages, *tables.failures)] == []
+    found = [row.finding for row in tables.findings]
+    return [(one.kind, one.severity, one.rule, one.log_offset) for one in found]
 
 
 @pytest.fixture
@@ -280,10 +279,10 @@ def test_witnesses_are_capped_and_counted(run: Run) -> None:
         run.send(i, 100 + i)
     run.final_read({})
 
-    rows = [row for row in findings([run.finish()], "inline") if row["kind"] == "lost"]
+    found = [row.finding for row in judge_runs([run.finish()], "inline").findings if row.finding.kind == "lost"]
 
-    assert len(rows) == 20
-    assert sum(row["count"] for row in rows) == 100
+    assert len(found) == 20
+    assert sum(one.count for one in found) == 100
 
 
 def test_an_uncommitted_transaction_promises_nothing(run: Run) -> None:

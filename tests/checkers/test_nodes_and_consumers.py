@@ -9,7 +9,8 @@ import pytest
 from tests.checkers.recorded import MS, Run
 from tests.checkers.test_exactly_once import found
 from tribunal.checkers.api import properties
-from tribunal.harness.check import check
+from tribunal.checkers.judge.verdict import check
+from tribunal.harness.catalog import listing
 
 
 @pytest.fixture
@@ -141,7 +142,12 @@ def test_figures_of_availability(run: Run) -> None:
 
 
 def test_every_property_has_its_sentences(run: Run) -> None:
-    for name, module in properties().items():
-        assert module.__doc__, name
-        assert all(kind.sentence for kind in module.KINDS.values())
-        assert name == "transactions" or "SELECT" in module.SQL
+    for name, one in properties().items():
+        assert one.about, name
+        assert all(kind.sentence for kind in one.kinds.values())
+        assert name == "transactions" or "SELECT" in one.sql
+
+
+def test_what_is_listed_as_a_checker_is_what_is_judged() -> None:
+    assert set(listing("checkers")) == {name.replace("_", "-") for name in properties()}
+    assert all(one.kernel or one.run_kernel or one.timeline_kernel for one in properties().values())

@@ -13,7 +13,9 @@ from tests.checkers.random_runs import random_run
 from tests.checkers.recorded import Run
 from tribunal.checkers.judge import engine
 from tribunal.checkers.judge import hot_partitions as ranges
-from tribunal.checkers.judge.judge import work_items
+from tribunal.checkers.judge.items import work_items
+from tribunal.checkers.judge.judge import judge_item, second_look
+from tribunal.checkers.judge.tables import Tables
 
 
 @pytest.fixture(params=[1, 3, 7])
@@ -29,11 +31,9 @@ def cut_everything(monkeypatch: pytest.MonkeyPatch, offsets: int) -> None:
     monkeypatch.setattr(ranges, "TOGETHER", 1000)
 
 
-def judged(run_dir: Path) -> list[dict[str, Any]]:
-    rows = engine.findings([run_dir], "inline")
-    return [
-        {**row, "detail": None} if row["severity"] == "figures" else row for row in rows if row["kind"] != "figures"
-    ]
+def judged(run_dir: Path) -> tuple[list[Any], ...]:
+    tables = engine.judge_runs([run_dir], "inline")
+    return tables.findings, tables.damages, tables.failures, [sorted(own) for own in tables.folded.values()]
 
 
 def test_a_clean_partition_is_never_looked_at_twice(tmp_path: Path, cut_small: int) -> None:
@@ -41,13 +41,15 @@ def test_a_clean_partition_is_never_looked_at_twice(tmp_path: Path, cut_small: i
     values = {offset: run.send(offset, 100 + offset, acks=(-1, 1)[offset % 2]) for offset in range(20)}
     run.final_read(dict(values))
     run.log(1, values)
-    sieved = [row for item in work_items(run.finish()) for row in engine.judge_item(*item)]
+    tables = Tables()
+    tables.add(row for item in work_items(run.finish()) for row in judge_item(item))
+    sieved = len(tables.sieved)
 
-    rows, again = engine.second_look(sieved)
+    again = second_look(tables)
 
     assert again == []
-    assert sum(row["kind"] == "sieved" for row in sieved) == -(-20 // cut_small)
-    assert engine.figures(rows)["acknowledged, acks=1"] == 10
+    assert sieved == -(-20 // cut_small)
+    assert tables.counts["acknowledged, acks=1"] == 10
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))

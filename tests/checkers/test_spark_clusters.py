@@ -1,6 +1,5 @@
 """A real Spark cluster and Spark Connect judge like this process alone, also when a worker is killed in the middle."""
 
-import json
 import socket
 import subprocess
 import sys
@@ -8,11 +7,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.checkers.random_runs import random_run
 from tests.checkers.spark_clusters import connect_server, standalone
 from tribunal.checkers.judge import engine
+from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.session import NoSpark, session
 
 pytestmark = pytest.mark.spark
@@ -25,22 +26,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [random_run(folder / f"run-{seed}", seed) for seed in range(6)]
 
 
-def judged_elsewhere(runs: list[Path], master: str) -> list[dict[str, Any]]:
+def judged_elsewhere(runs: list[Path], master: str) -> Tables:
     """Judge in a process of its own: a session leaves its traces in the process that had it."""
     code = (
-        "import sys, json, pathlib; from checkers import engine; "
-        "print(json.dumps(engine.findings([pathlib.Path(run) for run in sys.argv[2:]], 'spark', sys.argv[1])))"
+        "import sys, msgspec, pathlib; from tribunal.checkers.judge import engine; "
+        "tables = engine.judge_runs([pathlib.Path(run) for run in sys.argv[2:]], 'spark', sys.argv[1]); "
+        "print(msgspec.json.encode(tables).decode())"
     )
     command = [sys.executable, "-W", "ignore", "-c", code, master, *map(str, runs)]
     told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
     assert told.returncode == 0, told.stderr[-2000:]
-    return json.loads(told.stdout.splitlines()[-1])
+    return msgspec.json.decode(told.stdout.splitlines()[-1], type=Tables)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(280)
 def test_a_cluster_judges_like_this_process_also_when_a_worker_is_killed(tmp_path: Path, runs: list[Path]) -> None:
-    expected = engine.findings(runs, "inline")
+    expected = engine.judge_runs(runs, "inline")
     with standalone(tmp_path) as cluster:
         found: list[Any] = []
         judging = threading.Thread(target=lambda: found.append(judged_elsewhere(runs, cluster.url)))
@@ -61,7 +63,7 @@ def test_a_cluster_judges_like_this_process_also_when_a_worker_is_killed(tmp_pat
 @pytest.mark.timeout(280)
 def test_spark_connect_judges_like_this_process(tmp_path: Path, runs: list[Path]) -> None:
     with connect_server(tmp_path) as remote:
-        assert judged_elsewhere(runs, remote) == engine.findings(runs, "inline")
+        assert judged_elsewhere(runs, remote) == engine.judge_runs(runs, "inline")
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])

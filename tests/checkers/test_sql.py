@@ -13,42 +13,43 @@ from hypothesis import strategies as st
 from tests.checkers.random_runs import random_run
 from tribunal.checkers.api import properties
 from tribunal.checkers.judge import engine
-from tribunal.checkers.judge.judge import Row
+from tribunal.checkers.judge.tables import FoundIn, Tables
 from tribunal.checkers.spark.sql import defined, judged_answer
 from tribunal.checkers.spark.sql_views import VIEWS, plain, small_views, view_schema
 from tribunal.results.recording import NO_PARTITION
 from tribunal.results.store import Recording
 
 
-def by_duckdb(run_dir: Path) -> list[Row]:
+def by_duckdb(run_dir: Path) -> list[FoundIn]:
     recording = Recording.open(run_dir)
     connection = duckdb.connect(config={"threads": 1})
     for table in VIEWS:
         connection.register(table, plain(recording.table(table)).rename_columns(view_schema(table).names))
     for view, rows in small_views(run_dir).items():
         connection.register(view, rows)
-    found = []
+    tables = Tables()
     for name in sorted(defined()):
-        answer = connection.sql(properties()[name].SQL).to_arrow_table()
+        answer = connection.sql(properties()[name].sql).to_arrow_table()
         pairs = zip(answer["topic"].to_pylist(), answer["partition"].to_pylist(), strict=True)
         parts: dict[str, list[int]] = {}
         for row, (topic, partition) in enumerate(pairs):
             parts.setdefault(NO_PARTITION if topic is None else f"{topic}-{partition}", []).append(row)
         for part, rows in parts.items():
-            found += judged_answer(run_dir, part, name, answer.take(rows))
-    return engine.in_order(found)
+            tables.add(judged_answer(run_dir, part, name, answer.take(rows)))
+    tables.sort()
+    return tables.findings
 
 
-def by_kernels(run_dir: Path) -> list[Row]:
-    rows = engine.findings([run_dir], "inline")
-    return [row for row in rows if row["severity"] != "figures" and row["property"] != "transactions"]
+def by_kernels(run_dir: Path) -> list[FoundIn]:
+    tables = engine.judge_runs([run_dir], "inline")
+    assert (tables.damages, tables.failures) == ([], [])
+    return [row for row in tables.findings if row.finding.property_name != "transactions"]
 
 
 def agree(run_dir: Path) -> Counter[str]:
     found = by_kernels(run_dir)
-    assert [row for row in found if row["severity"] in ("failed", "damaged")] == []
     assert by_duckdb(run_dir) == found
-    return Counter(row["kind"] for row in found)
+    return Counter(row.finding.kind for row in found)
 
 
 def test_duckdb_and_kernels_agree_and_the_runs_hold_anomalies_of_every_property(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_duckdb_and_kernels_agree_and_the_runs_hold_anomalies_of_every_property(
     for seed in range(40):
         found += agree(random_run(tmp_path / str(seed), seed))
 
-    silent = [name for name in defined() if not found.keys() & properties()[name].KINDS.keys()]
+    silent = [name for name in defined() if not found.keys() & properties()[name].kinds.keys()]
     assert silent == []
 
 

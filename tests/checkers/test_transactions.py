@@ -9,6 +9,7 @@ from tests.checkers.recorded import MS, Run
 from tribunal.checkers.graphs import list_append
 from tribunal.checkers.graphs.operations import Operation
 from tribunal.checkers.judge import engine
+from tribunal.results.verdict import Finding
 
 Step = tuple[Any, ...]
 
@@ -36,10 +37,12 @@ def judged(folder: Path, *transactions: tuple[str, int, int, str]) -> set[tuple[
             operations=told,
         )
     run.finish()
-    rows = engine.findings([folder], "inline")
-    return {
-        (row["kind"], row["severity"]) for row in rows if row["property"] == "transactions" and row["kind"] != "figures"
-    }
+    return {(one.kind, one.severity) for one in findings(folder)}
+
+
+def findings(folder: Path) -> list[Finding]:
+    rows = engine.judge_runs([folder], "inline").findings
+    return [row.finding for row in rows if row.finding.property_name == "transactions"]
 
 
 @pytest.mark.parametrize(
@@ -77,10 +80,9 @@ def test_lists_are_strictly_serializable(tmp_path: Path, read: str, found: set[A
 def test_a_finding_names_transactions_and_the_model_that_is_ruled_out(tmp_path: Path) -> None:
     judged(tmp_path, ("aborted", 1, 2, "append t-0 1"), ("committed", 3, 4, "read t-0 1"))
 
-    rows = engine.findings([tmp_path], "inline")
+    (finding,) = [one for one in findings(tmp_path) if one.kind == "G1a"]
 
-    (finding,) = [row for row in rows if row["kind"] == "G1a"]
-    assert "was read although its transaction failed; rules out read-committed" in finding["detail"]
+    assert "was read although its transaction failed; rules out read-committed" in finding.detail.detail
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,7 @@ def test_two_values_at_one_offset(tmp_path: Path, leader: int, recovery: int, fo
             run.change(20, isr=[leader], leader=leader, leader_recovery_state=recovery, eligible_leader_replicas=[])
     run.finish()
 
-    rows = [row for row in engine.findings([tmp_path], "inline") if row["property"] == "transactions"]
-    assert {(row["kind"], row["severity"], row["rule"]) for row in rows if row["kind"] != "figures"} == found
+    assert {(one.kind, one.severity, one.rule) for one in findings(tmp_path)} == found
 
 
 @pytest.mark.parametrize(
@@ -130,10 +131,8 @@ def test_two_orders_of_a_list(tmp_path: Path, at: int, found: set[Any]) -> None:
         run.change(at, **election)
     run.finish()
 
-    rows = [row for row in engine.findings([tmp_path], "inline") if row["property"] == "transactions"]
-    assert {
-        (row["kind"], row["severity"], row["rule"]) for row in rows if row["kind"] in {k for k, *_ in found}
-    } == found
+    kinds = {kind for kind, *_ in found}
+    assert {(one.kind, one.severity, one.rule) for one in findings(tmp_path) if one.kind in kinds} == found
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,19 @@ import pyarrow as pa
 import pytest
 
 from tribunal.checkers.api import ANOMALY, Found
-from tribunal.checkers.judge.engine import in_order
-from tribunal.checkers.judge.judge import FIGURES, ROW, WITNESSES, judged_of_run
+from tribunal.checkers.judge.judge import judged_of_run
+from tribunal.checkers.judge.tables import FoundIn, Tables
+from tribunal.checkers.judge.witnesses import WITNESSES
 from tribunal.checkers.properties import control_plane
 
 KIND = next(iter(control_plane.KINDS))
 
 
-def judged(anomalies: list[dict[str, object]]) -> list[dict[str, object]]:
-    found = Found(pa.Table.from_pylist(anomalies, schema=ANOMALY))
-    rows = [
-        dict.fromkeys(ROW.names) | row
-        for row in judged_of_run("control_plane", Path(), found)
-        if row["kind"] != FIGURES
-    ]
-    return in_order(rows)
+def judged(anomalies: list[dict[str, object]]) -> list[FoundIn]:
+    tables = Tables()
+    tables.add(judged_of_run("control_plane", Path(), Found(pa.Table.from_pylist(anomalies, schema=ANOMALY))))
+    tables.sort()
+    return tables.findings
 
 
 @pytest.mark.parametrize("count", [2, WITNESSES + 5])
@@ -36,5 +34,5 @@ def test_anomalies_that_only_their_details_tell_apart_are_shown_in_one_order(cou
         assert judged(Random(seed).sample(anomalies, count)) == expected
 
     assert len(expected) == min(count, WITNESSES)
-    assert sum(row["count"] for row in expected) == count
-    assert "broker 00" in str(expected[0]["detail"])
+    assert sum(row.finding.count for row in expected) == count
+    assert "broker 00" in str(expected[0].finding.detail.detail)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkers.recorded import Run
-from tribunal.harness.check import check
+from tribunal.checkers.judge.verdict import check
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
 
@@ -62,7 +62,7 @@ def test_a_violation_names_the_record_and_the_moment(run: Run) -> None:
     assert verdict.verdict is Verdict.VIOLATION
     assert (finding.place, finding.value, finding.acks) == ("t-0@2", values[2], -1)
     assert finding.acknowledged_ns == 103_000_000
-    assert "must survive" in finding.detail["promise"]
+    assert "must survive" in finding.detail.promise
 
 
 def test_a_permitted_loss_names_its_rule(run: Run) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tribunal.harness.campaign.confirm import Confirmation, attempt_of, confirmed, interval, on_kind, signatures_of
 from tribunal.harness.plan import made, read_plan
 from tribunal.harness.scenario import BadScenario, load
+from tribunal.results.signature import Signature
 from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ def verdict(*found, run_id="r", word=None):
 
 LOST = ("lost_writes", "lost")
 TORN = ("consumers", "gap")
+LOST_WRITE = Signature("lost_writes", "lost")
 OF_THE_SIMULATOR = ("invariant", "I4")
 
 
@@ -54,8 +56,8 @@ def test_the_interval_is_the_exact_one(shown, runs, low, high):
 @pytest.mark.parametrize(
     ("sought", "found", "shows"),
     [
-        pytest.param(["lost_writes/lost"], [LOST, TORN], True, id="the same"),
-        pytest.param(["lost_writes/lost"], [TORN], False, id="something else"),
+        pytest.param([LOST_WRITE], [LOST, TORN], True, id="the same"),
+        pytest.param([LOST_WRITE], [TORN], False, id="something else"),
         pytest.param([], [TORN], True, id="an invariant is shown by any violation"),
         pytest.param([], [], False, id="nothing"),
     ],
@@ -65,7 +67,7 @@ def test_what_shows_a_finding(sought, found, shows):
 
 
 def test_what_is_sought_is_what_checkers_said(finding):
-    assert signatures_of(finding) == ["lost_writes/lost"]
+    assert signatures_of(finding) == [LOST_WRITE]
 
 
 def test_runs_are_counted_and_told(finding):

@@ -70,8 +70,8 @@ def test_nobody_is_told_to_install_what_is_not_ours():
 def test_every_anomaly_has_a_line_and_an_example():
     text = (ROOT / "docs" / "anomalies.md").read_text()
     missing = []
-    for name, module in properties().items():
-        for kind in module.KINDS:
+    for name, one in properties().items():
+        for kind in one.kinds:
             base = kind.removesuffix("-process").removesuffix("-realtime")
             if f"`{kind}`" not in text and f"`{base}`" not in text:
                 missing.append(f"{name}/{kind}")

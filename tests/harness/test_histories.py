@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.checkers.recorded import Run
-from tribunal.harness.check import check
+from tribunal.checkers.judge.verdict import check
 from tribunal.harness.cli.main import exit_code
 from tribunal.results.history import load
 from tribunal.results.verdict import Verdict
@@ -45,7 +45,7 @@ def test_an_edn_history_is_judged_by_the_graph_checkers(tmp_path: Path, read: st
     assert judged.verdict is verdict
     if verdict is Verdict.VIOLATION:
         assert {finding.kind for finding in judged.violations} <= {"G-nonadjacent-item", "G2-item"}
-        assert "repeatable-read" in judged.violations[0].detail["rules_out"]
+        assert "repeatable-read" in judged.violations[0].detail.rules_out
     assert verdict_of(tmp_path / "imported" / "verdict.json") == judged
 
 

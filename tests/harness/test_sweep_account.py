@@ -2,6 +2,7 @@
 
 from tribunal.harness.campaign.sweep import SeedResult, Sweep
 from tribunal.harness.cli.simulate import finding_lines
+from tribunal.results.signature import Signature
 from tribunal.results.verdict import Verdict
 
 
@@ -22,12 +23,12 @@ def test_findings_and_what_stayed_unclear_are_grouped_without_their_numbers():
         account.add(
             result(seed, Verdict.INCONCLUSIVE, reasons=[f"fault {seed} `kill 1` was planned but never injected"])
         )
-    account.add(result(3, Verdict.VIOLATION, signatures=["I4: lost"]))
+    account.add(result(3, Verdict.VIOLATION, signatures=[Signature("invariant", "differs", "I4")]))
     account.add(result(4, Verdict.PASS, reasons=["not asked"]))
     account.add(result(5, Verdict.INCONCLUSIVE))
 
     assert finding_lines(account) == [
-        "finding  1 x I4: lost  (fast-bounce:3)",
+        "finding  1 x invariant/differs/I4  (fast-bounce:3)",
         "unclear  2 x fault # `kill #` was planned but never injected  (fast-bounce:1, fast-bounce:2)",
         "unclear  1 x too little  (fast-bounce:5)",
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.checkers.recorded import MS, Run
 from tests.checkers.test_transactions import step
-from tribunal.harness.check import check
+from tribunal.checkers.judge.verdict import check
 from tribunal.results import report
 from tribunal.results.recording import value_of
 from tribunal.results.report.cycle import cycle

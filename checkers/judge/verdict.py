@@ -1,12 +1,12 @@
 """Judge runs: findings and promises, and whether it was a real test; one verdict a run.
 
-`check` is the door: `tribunal check`, `run`, `sweep` and `nightly` go through it. What was found comes from
-`checkers`; here it becomes one of five verdicts (docs/verdicts.md, last section), and INCONCLUSIVE has its reasons: a
+`check` is the door: `tribunal check`, `run`, `sweep` and `nightly` go through it. What was found comes from the
+properties; here it becomes one of five verdicts (docs/verdicts.md, last section), and INCONCLUSIVE has its reasons: a
 fault without effect, a phase without load, a partition that could not be judged, a run without an
 acknowledged write.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,15 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.judge import engine
+from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
 from tribunal.results.history import is_history
+from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
 from tribunal.results.store import Recording
-from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.results.verdict import Detail, Failure, Finding, RunVerdict, Verdict, save
+from tribunal.results.violation import Violation
 
 LEAST_LOAD: Final = 1  # unless the manifest's `least_load` asks for more
 LOADED_PHASES: Final = ("faults",)
-SEVERITIES: Final = {"violation": Verdict.VIOLATION, "damaged": Verdict.ERROR, "failed": Verdict.ERROR}
+UNJUDGED: Final = "unjudged"
 Row = dict[str, Any]
 
 
@@ -47,13 +50,12 @@ def check(
     unwritten:    told of a verdict.json that cannot be written, as in a folder that is read-only.
     """
     try:
-        rows = engine.findings(list(dict.fromkeys(run_dirs)), engine_name, master, prepared)  # one named twice is one
+        tables = engine.judge_runs(
+            list(dict.fromkeys(run_dirs)), engine_name, master, prepared
+        )  # one named twice is one
     except (NoJava, NoSpark) as error:
         return [_not_judged(run_dir, engine_name, str(error)) for run_dir in run_dirs]
-    by_run: dict[str, list[Row]] = {str(run_dir): [] for run_dir in run_dirs}
-    for row in rows:
-        by_run[row["run_dir"]].append(row)
-    verdicts = [_judged(run_dir, engine_name, by_run[str(run_dir)]) for run_dir in run_dirs]
+    verdicts = [_judged(run_dir, engine_name, tables.of_run(str(run_dir))) for run_dir in run_dirs]
     for run_dir, verdict in zip(run_dirs, verdicts, strict=True):
         if Path(run_dir).is_dir():
             path = Path(run_dir) / "verdict.json"
@@ -71,23 +73,28 @@ def _not_judged(run_dir: Path, engine_name: str, reason: str) -> RunVerdict:
     )  # fmt: skip
 
 
-def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
-    findings = [finding(row) for row in rows if row["severity"] in ("violation", "permitted", "note")]
-    errors = [row["detail"] for row in rows if row["severity"] == "damaged"]
-    errors += [f"checker {row['property']} failed: {row['detail']}" for row in rows if row["severity"] == "failed"]
+def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
+    found = [row.finding for row in tables.findings]
+    findings = [finding for finding in found if finding.severity != UNJUDGED]
+    errors = [Failure(signature=Signature(RECORDING, "damaged"), words=row.words) for row in tables.damages]
+    errors += [
+        Failure(
+            signature=Signature(row.property_name, FAILED), words=f"checker {row.property_name} failed: {row.words}"
+        )
+        for row in tables.failures
+    ]
     errors = list(dict.fromkeys(errors))
-    if _damaged_evidence(rows):
+    if any(row.table not in _BESIDE for row in tables.damages):
         # What is contradictory proves nothing, neither for nor against.
         findings = []
-    judged = engine.figures(rows)
+    judged = tables.counts
     test = {}
     if not errors and not is_history(Path(run_dir)):
         recording = Recording.open(run_dir, compare=False)
         test = was_it_a_real_test(recording)
-        failure = (recording.manifest or {}).get("failure")
         findings += violated_invariant(Path(run_dir))
-        errors = [f"the run ended early: {failure}"] if failure else []
-    doubts = [_unjudged(row) for row in rows if row["severity"] == "unjudged"]
+        errors = _ended_early(recording.manifest or {})
+    doubts = [_unjudged(finding) for finding in found if finding.severity == UNJUDGED]
     doubts += test.pop("doubts", [])
     verdict = _verdict(findings, errors, doubts)
     return RunVerdict(
@@ -95,10 +102,11 @@ def _judged(run_dir: Path, engine_name: str, rows: Sequence[Row]) -> RunVerdict:
         verdict=verdict,
         claim=_claim(verdict, findings, judged),
         findings=findings,
-        reasons=[*errors, *doubts],
+        reasons=[*(error.words for error in errors), *doubts],
+        failures=errors,
         judged=judged,
         test=test,
-        figures=engine.folded_figures(rows),
+        figures=tables.folded[str(run_dir)],
         engine=engine_name,
     )
 
@@ -118,7 +126,8 @@ def violated_invariant(run_dir: Path) -> list[Finding]:
             severity="violation",
             explanation=known.violation or known.invariant,
             rule=f"docs/invariants.md#{known.invariant.lower()}",
-            detail={"event": known.violated_at_event},
+            detail=Detail(event=known.violated_at_event),
+            violation=known.violated,
         )
     ]
 
@@ -129,17 +138,22 @@ class _Simulation(msgspec.Struct, frozen=True):
     invariant: str | None = None
     violation: str | None = None
     violated_at_event: int | None = None
+    violated: Violation | None = None
+
+
+def _ended_early(manifest: Mapping[str, Any]) -> list[Failure]:
+    if not manifest.get("failure"):
+        return []
+    words = f"the run ended early: {manifest['failure']}"
+    kind = manifest.get("failure_kind")
+    return [Failure(signature=Signature(RUN, kind) if kind else read(f"ERROR: {words}"), words=words)]
 
 
 # Damage in these cannot touch what was proven from the others.
 _BESIDE: Final = frozenset({"probes", "requests", "phases"})
 
 
-def _damaged_evidence(rows: Iterable[Row]) -> bool:
-    return any(row["severity"] == "damaged" and row["property"] not in _BESIDE for row in rows)
-
-
-def _verdict(findings: Sequence[Finding], errors: Sequence[str], doubts: Sequence[str]) -> Verdict:
+def _verdict(findings: Sequence[Finding], errors: Sequence[Failure], doubts: Sequence[str]) -> Verdict:
     """VIOLATION > ERROR > INCONCLUSIVE > PERMITTED > PASS."""
     if any(finding.severity == "violation" for finding in findings):
         return Verdict.VIOLATION
@@ -152,32 +166,10 @@ def _verdict(findings: Sequence[Finding], errors: Sequence[str], doubts: Sequenc
     return Verdict.PASS
 
 
-def finding(row: Row) -> Finding:
-    """Return a finding row as the verdict keeps it."""
-    detail = msgspec.json.decode(row["detail"], type=dict[str, Any]) if row["detail"] else {}
-    return Finding(
-        property_name=row["property"],
-        kind=row["kind"],
-        severity=row["severity"],
-        explanation=detail.pop("sentence", row["kind"]),
-        topic=row["topic"],
-        partition=row["partition"],
-        log_offset=row["log_offset"],
-        value=row["value"],
-        acks=row["acks"],
-        acknowledged_ns=row["at_ns"],
-        node=row["node"],
-        leader_epoch=row["leader_epoch"],
-        rule=row["rule"] or "",
-        count=row["count"],
-        detail=detail | ({"was_at": row["other_offset"]} if row["other_offset"] is not None else {}),
-    )
-
-
-def _unjudged(row: Row) -> str:
-    if row["topic"] is None:
-        return f"{row['property']}: could not be judged"
-    return f"partition {row['topic']}-{row['partition']}: no complete final read and no final logs of all replicas that can lead"
+def _unjudged(finding: Finding) -> str:
+    if finding.topic is None:
+        return f"{finding.property_name}: could not be judged"
+    return f"partition {finding.topic}-{finding.partition}: no complete final read and no final logs of all replicas that can lead"
 
 
 def was_it_a_real_test(recording: Recording) -> dict[str, Any]:

@@ -1,0 +1,99 @@
+"""Units of judging: what one task does, as values. They are put into bytes once, where Spark carries them to its tasks."""
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from tribunal.checkers.judge import hot_partitions as ranges
+from tribunal.results.history import is_history
+from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
+from tribunal.results.store import Recording, partition_order
+
+PART_BYTES: Final = 16 << 20
+
+
+class WholeRun(msgspec.Struct, frozen=True, tag="run"):
+    """What concerns a run as a whole."""
+
+    run_dir: str
+
+
+class ImportedHistory(msgspec.Struct, frozen=True, tag="history"):
+    """A history that another tool recorded."""
+
+    run_dir: str
+
+
+class WholePartition(msgspec.Struct, frozen=True, tag="partition"):
+    """One partition (`topic-p`), all of it."""
+
+    run_dir: str
+    partition: str
+
+
+class SieveRange(msgspec.Struct, frozen=True, tag="sieve"):
+    """One range of a hot partition's offsets, of which is asked whether anything in it is suspect."""
+
+    run_dir: str
+    partition: str
+    range: ranges.Range
+
+
+class Rest(msgspec.Struct, frozen=True, tag="rest"):
+    """What is small in a hot partition."""
+
+    run_dir: str
+    partition: str
+
+
+class Suspects(msgspec.Struct, frozen=True, tag="suspects", omit_defaults=True):
+    """Ranges of a hot partition that are not clean, judged together.
+
+    missing:  values that were acknowledged without an offset and found nowhere.
+    beyond:   how many ranges more are not clean; nobody judges those.
+    """
+
+    run_dir: str
+    partition: str
+    ranges: tuple[ranges.Range, ...]
+    missing: tuple[int, ...] = ()
+    beyond: int = 0
+
+
+WorkItem = WholeRun | ImportedHistory | WholePartition | SieveRange | Rest | Suspects
+
+
+def work_items(run_dir: Path) -> list[WorkItem]:
+    """Return a run's work items: every partition that any table names, and the run as a whole."""
+    if is_history(Path(run_dir)):
+        return [ImportedHistory(str(run_dir))]
+    folder = Path(run_dir) / "recording"
+    names = {path.name.removeprefix("tp=") for table in TABLES for path in (folder / table).glob("tp=*")}
+    ordered = sorted(names - {NO_PARTITION}, key=partition_order)
+    parts = [part for name in ordered for part in _parts(Path(run_dir), name)]
+    return [WholeRun(str(run_dir)), *parts]
+
+
+def _parts(run_dir: Path, name: str) -> list[WorkItem]:
+    """Return a partition's work items: one, or many for a hot one."""
+    whole = WholePartition(str(run_dir), name)
+    if item_bytes(whole) < ranges.BIG_BYTES:
+        return [whole]
+    try:
+        cut = ranges.cut(Recording.open(run_dir, compare=False, only=name), name)
+    except DamagedRecording:
+        return [whole]  # whoever judges it says what is wrong
+    if not cut:
+        return [whole]
+    return [Rest(str(run_dir), name), *(SieveRange(str(run_dir), name, own) for own in cut)]
+
+
+def item_bytes(item: WorkItem) -> int:
+    """Return how much a work item has to read, as far as files tell."""
+    if isinstance(item, SieveRange | Rest | Suspects):
+        return PART_BYTES
+    name = quote(item.partition if isinstance(item, WholePartition) else NO_PARTITION, safe="")
+    folder = Path(item.run_dir) / "recording"
+    return sum(path.stat().st_size for table in TABLES for path in (folder / table / f"tp={name}").glob("part-*"))

@@ -1,0 +1,206 @@
+"""One partition's judge: tells violations from what its committed history permits (docs/verdicts.md)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tribunal.checkers.api import (
+    ANOMALY,
+    UNKNOWN,
+    Context,
+    Excuse,
+    Found,
+    Meaning,
+    PartitionRows,
+    Property,
+    sends_by_value,
+)
+from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.judge.evidence import Evidence
+from tribunal.checkers.judge.steps import committed_values, of_partition
+from tribunal.checkers.judge.tables import Place, TableRow
+from tribunal.checkers.judge.timeline import CONFIG_OF_TOPIC, History, Judgement, Record, Timeline
+from tribunal.checkers.judge.witnesses import answers
+from tribunal.results.store import Recording, partition_order
+
+FACT_TABLES = ("metadata", "nodes", "faults", "admin")
+Row = dict[str, Any]
+
+
+def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = None) -> History:
+    """Return what a run's timelines are made of."""
+    tables = tables or {name: recording.table(name) for name in FACT_TABLES}
+    settings = None
+    if recording.manifest is not None and isinstance(recording.manifest.get("settings"), dict):
+        settings = {"mode": recording.manifest.get("mode", "kraft"), **recording.manifest["settings"]}
+    return History(tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings)
+
+
+class PartitionJudge:
+    """Tells violations from permitted losses in one partition."""
+
+    def __init__(self, recording: Recording, topic_partition: str, rows: PartitionRows) -> None:
+        topic, partition = partition_order(topic_partition)
+        self._name = (topic, partition)
+        self.place = Place(str(recording.run_dir), topic, partition)
+        self._history = history_of(recording)
+        self.timeline: Timeline = self._history.timeline(topic, partition)
+        self.rows = rows
+        self._log_start_may_move = _log_start_may_move(recording, topic)
+        self._is_compacted = _is_compacted(recording, topic)
+        self._evidence: Evidence | None = None
+        of_run = cache(recording.table)
+        in_transactions = bool((rows.columns("sends")["txn_id"] >= 0).any())
+        self.context = Context(
+            complete=recording.complete,
+            can_lead=self.timeline.can_lead,
+            committed=committed_values(of_run("txns")) if in_transactions else None,
+            leaders=self.timeline.leaders,
+            settings=(recording.manifest or {}).get("settings") or {},
+            of_run=of_run,
+            steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),
+        )
+
+        # Where several excuse an anomaly the last one's words count.
+        self._excuses = {
+            Excuse.END_LOST: self._of_ends,
+            Excuse.POSITIONS_LOST: self._of_positions,
+            Excuse.TAIL_LOST: self._of_rewinds,
+            Excuse.MEMORY_LOST: self._of_memory,
+        }
+
+    def judged(self, chosen: Property) -> list[TableRow]:
+        """Run a property's kernel; return capped witnesses with severity and rule, and the figures."""
+        assert chosen.kernel is not None
+        return self.explained(chosen, chosen.kernel(self.rows, self.context))
+
+    def explained(self, chosen: Property, found: Found) -> list[TableRow]:
+        """Tell violations from permitted losses among what a property found."""
+        if self._is_compacted:
+            kept = [
+                Excuse.COMPACTED not in chosen.kinds[kind].excused_by for kind in found.anomalies["kind"].to_pylist()
+            ]
+            found = msgspec.structs.replace(found, anomalies=found.anomalies.filter(pa.array(kept, pa.bool_())))
+        return list(answers(chosen, found, self._judgements(chosen, found), self.place))
+
+    def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
+        kinds = [chosen.kinds[kind] for kind in found.anomalies["kind"].to_pylist()]
+        promised = [row for row, kind in enumerate(kinds) if kind.meaning is Meaning.PROMISED]
+        anomalies = found.anomalies.take(pa.array(promised, pa.int64())).to_pylist()
+        judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
+        for excuse, judge in self._excuses.items():
+            if rows := [row for row, kind in enumerate(kinds) if excuse in kind.excused_by]:
+                judgements |= judge(found, rows)
+        return judgements
+
+    def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        """Excuse what is out of sight or never ends, where its transaction's end was permitted to be lost."""
+        sends, words = self.rows.columns("sends"), self.rows.words("sends", "txn_id")
+        values = found.anomalies["value"].take(pa.array(chosen)).fill_null(UNKNOWN).to_numpy()
+        places = self.rows.derived(sends_by_value).rows(values)
+        judgements = {}
+        for row, value, send in zip(chosen, values.tolist(), places.tolist(), strict=True):
+            name, since_ns = None, 0  # of an anomaly that is about no record any transaction may be to blame
+            if value != UNKNOWN:
+                if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
+                    continue
+                name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
+            if (judgement := self._history.ends_lost(name, [self._name], since_ns)) is not None:
+                judgements[row] = judgement
+        return judgements
+
+    def _of_positions(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        """Excuse what groups went through after their positions were permitted to be lost."""
+        lost = self._history.positions_lost()
+        if lost is None or lost.at_ns is None:
+            return {}
+        at_ns = found.anomalies["at_ns"].fill_null(UNKNOWN).to_pylist()
+        return {row: lost for row in chosen if at_ns[row] >= lost.at_ns}
+
+    def _of_rewinds(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        return self._not_ended_before(self.timeline.ends_lost(0, Excuse.TAIL_LOST), found, chosen)
+
+    def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        return self._not_ended_before(self._history.memory_lost(), found, chosen)
+
+    def _not_ended_before(self, lost: Judgement | None, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        """Excuse records that were still under way, or not sent yet, when a leader was elected that was permitted to know less."""
+        if lost is None or lost.at_ns is None:
+            return {}
+        values = found.anomalies["value"].take(pa.array(chosen)).to_numpy()
+        sends = self.rows.derived(sends_by_value).rows(values)
+        ended = np.append(self.rows.columns("sends")["complete_ns"], UNKNOWN)[sends]
+        return {
+            row: lost for row, end in zip(chosen, ended.tolist(), strict=True) if end == UNKNOWN or end >= lost.at_ns
+        }
+
+    def _judge(self, anomaly: Row) -> Judgement:
+        if self._evidence is None:
+            self._evidence = Evidence(
+                self.rows,
+                can_lead=self.timeline.can_lead,
+                log_start_may_move=self._log_start_may_move,
+                is_compacted=self._is_compacted,
+            )
+        judgements = [self.timeline.judge(record) for record in self._records(self._evidence, anomaly)]
+        # A step back over several stretches needs an excuse for each of them.
+        return next((judgement for judgement in judgements if judgement.promise.must_survive), judgements[0])
+
+    def of_contradiction(self, found: Contradiction) -> Judgement:
+        """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
+        missing = dict.fromkeys(ANOMALY.names) | {"kind": "offset_conflict", "log_offset": found.log_offset}
+        judgements = [self._judge(missing | {"value": value}) for value in found.values]
+        kept = [judgement for judgement in judgements if judgement.promise.must_survive]
+        return kept[0] if len(kept) > 1 else next(one for one in judgements if one not in kept)
+
+    def _records(self, evidence: Evidence, anomaly: Row) -> Sequence[Record]:
+        if anomaly["other_offset"] is not None:
+            return evidence.records_between(anomaly, self.timeline)
+        return [evidence.record(anomaly)]
+
+
+def _log_start_may_move(recording: Recording, topic: str) -> bool:
+    """Whether anything was ordered that deletes old records: nothing else makes them gone by order."""
+    admin = recording.table("admin").to_pylist()
+    if any(row["api"] == "delete_records" and _names(row["arguments"], topic) for row in admin):
+        return True
+    if any("retention" in name for name, _ in _configured(recording, topic)):
+        return True
+    settings = (recording.manifest or {}).get("settings") or {}
+    texts = [
+        *map(str, settings),
+        *(row["arguments"] or "" for row in admin if "config" in row["api"] or "create" in row["api"]),
+    ]
+    return any("retention" in text or "cleanup.policy" in text for text in texts)
+
+
+def _is_compacted(recording: Recording, topic: str) -> bool:
+    """Whether older records of a key may go: by the nodes' settings, by what was ordered, or by the committed metadata."""
+    settings = (recording.manifest or {}).get("settings") or {}
+    if any(name.endswith("cleanup.policy") and "compact" in str(value) for name, value in settings.items()):
+        return True
+    rows = recording.table("admin", columns=["api", "arguments"]).to_pylist()
+    ordered = [row["arguments"] or "" for row in rows if "config" in row["api"] or "create" in row["api"]]
+    if any("cleanup.policy" in text and "compact" in text and _names(text, topic) for text in ordered):
+        return True
+    return any(name == "cleanup.policy" and "compact" in value for name, value in _configured(recording, topic))
+
+
+def _configured(recording: Recording, topic: str) -> list[tuple[str, str]]:
+    """Return the settings (name, value) that the committed metadata gave the topic at any time."""
+    metadata = recording.table("metadata", columns=["record_type", "body"])
+    changes = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), "ConfigRecord"))
+    bodies = [msgspec.json.decode(body) for body in changes["body"].to_pylist()]
+    own = [body for body in bodies if body.get("resource_type") == CONFIG_OF_TOPIC and body["resource_name"] == topic]
+    return [(body["name"], str(body.get("value"))) for body in own]
+
+
+def _names(text: str | None, topic: str) -> bool:
+    """Whether a text names the topic, and not another one of which its name is a part; `topic-0` does."""
+    return re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.]|-\D)", text or "") is not None

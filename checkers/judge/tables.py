@@ -1,0 +1,199 @@
+"""What judging answers: a table for each thing that is not the same, for every engine.
+
+A work item answers values of these types, in any order. Spark carries them in one stage as rows with a column a table, of which one is
+set: `arrow_batch` and `read_row` are the way there and back, and the Arrow schema is made from the types themselves.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from msgspec import inspect
+
+from tribunal.checkers.judge.hot_partitions import Sieved, added
+from tribunal.results.recording import NO_PARTITION
+from tribunal.results.store import partition_order
+from tribunal.results.verdict import Finding
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a row is about: a run, or one partition of it."""
+
+    run_dir: str
+    topic: str | None = None
+    partition: int | None = None
+
+
+def place_of(run_dir: str, topic_partition: str) -> Place:
+    """Return the place of a partition, or of the run where there is none."""
+    return Place(run_dir) if topic_partition == NO_PARTITION else Place(run_dir, *partition_order(topic_partition))
+
+
+class FoundIn(msgspec.Struct, frozen=True):
+    """A finding (severity violation, permitted, note) or a partition that could not be judged (unjudged)."""
+
+    run_dir: str
+    finding: Finding
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What a property counted; counts are added up over partitions."""
+
+    place: Place
+    property_name: str
+    counts: dict[str, int]
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a property's fold needs of a partition, as JSON in the property's own form."""
+
+    place: Place
+    property_name: str
+    content: str
+
+
+class SievedRange(msgspec.Struct, frozen=True):
+    """What the sieve says of one range of a hot partition."""
+
+    place: Place
+    sieved: Sieved
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """A recording's table that contradicts itself, or cannot be read."""
+
+    place: Place
+    table: str
+    words: str
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A property whose checker failed."""
+
+    place: Place
+    property_name: str
+    words: str
+
+
+TableRow = FoundIn | Figures | Summary | SievedRange | Damage | Failed
+
+
+class Tables(msgspec.Struct, kw_only=True):
+    """All answers, by table. `folded`: what the folds have to say for the report, by run and property."""
+
+    findings: list[FoundIn] = []
+    figures: list[Figures] = []
+    summaries: list[Summary] = []
+    sieved: list[SievedRange] = []
+    damages: list[Damage] = []
+    failures: list[Failed] = []
+    folded: dict[str, dict[str, Any]] = {}
+
+    def add(self, answers: Iterable[TableRow]) -> None:
+        """Put answers where they belong."""
+        where: dict[type, list[Any]] = {
+            FoundIn: self.findings, Figures: self.figures, Summary: self.summaries, SievedRange: self.sieved,
+            Damage: self.damages, Failed: self.failures,
+        }  # fmt: skip
+        for answer in answers:
+            where[type(answer)].append(answer)
+
+    def sort(self) -> None:
+        """Bring rows into an order that does not depend on how an engine happened to schedule them."""
+        self.findings.sort(key=_order_of_finding)
+        for table in (self.figures, self.summaries, self.failures):
+            table.sort(
+                key=lambda row: (row.place.run_dir, row.property_name, *_known(row.place.topic, row.place.partition))
+            )
+        self.damages.sort(key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.table))
+        self.sieved.sort(
+            key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.sieved.range.first)
+        )
+
+    def of_run(self, run_dir: str) -> "Tables":
+        """Return one run's rows."""
+        return Tables(
+            findings=[row for row in self.findings if row.run_dir == run_dir],
+            figures=[row for row in self.figures if row.place.run_dir == run_dir],
+            summaries=[row for row in self.summaries if row.place.run_dir == run_dir],
+            sieved=[row for row in self.sieved if row.place.run_dir == run_dir],
+            damages=[row for row in self.damages if row.place.run_dir == run_dir],
+            failures=[row for row in self.failures if row.place.run_dir == run_dir],
+            folded={run_dir: self.folded.get(run_dir, {})},
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """All figures added up."""
+        return dict(sorted(added(row.counts for row in self.figures).items()))
+
+
+def _order_of_finding(row: FoundIn) -> tuple[Any, ...]:
+    one = row.finding
+    detail = (one.detail.detail or "", one.detail.promise or "", str(one.detail.election or ""))
+    named = (row.run_dir, one.severity, one.property_name, one.kind)
+    return (
+        *named, *_known(one.topic, one.partition, one.log_offset, one.value, one.acknowledged_ns, one.detail.was_at, one.node),
+        one.explanation, *detail,
+    )  # fmt: skip
+
+
+def _known(*values: str | int | None) -> tuple[tuple[bool, Any], ...]:
+    """Return values that can be compared; the unknown comes first."""
+    return tuple((value is not None, 0 if value is None else value) for value in values)
+
+
+# Arrow, for Spark
+
+
+NAMES: Final[dict[type, str]] = {
+    FoundIn: "finding", Figures: "figures", Summary: "summary", SievedRange: "sieved", Damage: "damage", Failed: "failed",
+}  # fmt: skip
+TYPES: Final[dict[str, type]] = {name: kind for kind, name in NAMES.items()}
+NOT_JUDGED: Final = frozenset({"violation"})  # of a finding: a simulation's own
+
+
+def _arrow(kind: inspect.Type) -> pa.DataType:
+    match kind:
+        case inspect.StrType() | inspect.EnumType():
+            return pa.string()
+        case inspect.IntType():
+            return pa.int64()
+        case inspect.BoolType():
+            return pa.bool_()
+        case inspect.UnionType(types=types):
+            (known,) = (one for one in types if not isinstance(one, inspect.NoneType))
+            return _arrow(known)
+        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+            return pa.list_(_arrow(item))
+        case inspect.TupleType(item_types=items):
+            return pa.list_(_arrow(items[0]))
+        case inspect.DictType(key_type=key, value_type=value):
+            return pa.map_(_arrow(key), _arrow(value))
+        case inspect.StructType(fields=fields):
+            return pa.struct([(one.encode_name, _arrow(one.type)) for one in fields if one.name not in NOT_JUDGED])
+        case _:
+            raise TypeError(f"no Arrow type for {kind}")
+
+
+SCHEMA: Final = pa.schema([(name, _arrow(inspect.type_info(kind))) for name, kind in TYPES.items()])
+
+
+def arrow_batch(answers: Iterable[TableRow]) -> pa.RecordBatch:
+    """Return answers as rows of SCHEMA."""
+    rows = [{NAMES[type(answer)]: msgspec.to_builtins(answer)} for answer in answers]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def read_row(row: Mapping[str, Any]) -> TableRow:
+    """Return the answer that a row of SCHEMA holds; what is null was never said."""
+    ((name, content),) = ((name, content) for name, content in row.items() if content is not None)
+    answer: TableRow = msgspec.convert(_said(content), TYPES[name])
+    return answer
+
+
+def _said(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _said(value) for name, value in content.items() if value is not None}
+    return [_said(value) for value in content] if isinstance(content, list) else content

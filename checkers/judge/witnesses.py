@@ -1,0 +1,121 @@
+"""From a property's anomalies to findings: alike ones are grouped, the lowest offsets are shown as witnesses, counts add up to all."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tribunal.checkers.api import UNKNOWN, Found, Kind, Meaning, Property
+from tribunal.checkers.guarantees import OF_MEMORY, RULES, VIOLATIONS
+from tribunal.checkers.judge.tables import Figures, FoundIn, Place, Summary, TableRow
+from tribunal.checkers.judge.timeline import Judgement
+from tribunal.results.verdict import Detail, Finding, GuiltyElection
+
+WITNESSES: Final = 20
+WITNESS_ORDER: Final = ("log_offset", "value", "at_ns", "other_offset", "node", "detail")
+Row = dict[str, Any]
+
+
+def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement], place: Place) -> Iterator[TableRow]:
+    """Yield the findings among what a property found, what it counted, and what its fold needs."""
+    groups: dict[tuple[str, str, str, int | None], list[int]] = {}
+    kinds, acks = found.anomalies["kind"].to_pylist(), found.anomalies["acks"].to_pylist()
+    for row, kind in enumerate(kinds):
+        severity, rule = _severity(chosen.kinds[kind], judgements.get(row))
+        groups.setdefault((kind, severity, rule, acks[row]), []).append(row)
+    for (_, severity, rule, _), members in sorted(groups.items(), key=lambda item: (item[0][:3], item[0][3] or 0)):
+        witnesses = _lowest(found.anomalies, members)
+        for number, row in enumerate(witnesses):
+            anomaly = found.anomalies.slice(row, 1).to_pylist()[0]
+            detail = found.details.get(row, Detail())
+            finding = _finding(chosen, anomaly, _explained(judgements.get(row), detail), place)
+            count = 1 if number else len(members) - len(witnesses) + 1
+            judged = msgspec.structs.replace(finding, severity=severity, rule=rule, count=count)
+            yield FoundIn(place.run_dir, judged)
+    yield from (FoundIn(place.run_dir, finding) for finding in _self_evident(judgements, place))
+    yield Figures(place, chosen.name, found.figures)
+    if found.summary is not None:
+        yield Summary(place, chosen.name, msgspec.json.encode(found.summary).decode())
+
+
+def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
+    """Choose witnesses, the same in whatever order an engine found them: by offset, then by whatever tells them apart."""
+    own = anomalies.select(WITNESS_ORDER).take(pa.array(members))
+    known = own.set_column(0, "log_offset", own["log_offset"].fill_null(UNKNOWN))
+    order = pc.select_k_unstable(known, WITNESSES, [(name, "ascending") for name in WITNESS_ORDER])
+    return [members[place] for place in order.to_pylist()]
+
+
+def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
+    if judgement is not None and judgement.promise.rule is not None:
+        return "permitted", judgement.promise.rule
+    if kind.meaning is not Meaning.PROMISED:
+        return kind.meaning.value, ""
+    return "violation", ""
+
+
+def _finding(chosen: Property, anomaly: Row, detail: Detail, place: Place) -> Finding:
+    words = anomaly["detail"] or (None if chosen.detail is None else chosen.detail(anomaly))
+    return Finding(
+        property_name=chosen.name,
+        kind=anomaly["kind"],
+        severity="",
+        explanation=chosen.kinds[anomaly["kind"]].sentence,
+        topic=place.topic,
+        partition=place.partition,
+        log_offset=anomaly["log_offset"],
+        value=anomaly["value"],
+        acks=anomaly["acks"],
+        acknowledged_ns=anomaly["at_ns"],
+        node=anomaly["node"],
+        leader_epoch=anomaly["leader_epoch"],
+        detail=msgspec.structs.replace(detail, detail=words, was_at=anomaly["other_offset"]),
+    )
+
+
+def _explained(judgement: Judgement | None, detail: Detail) -> Detail:
+    if judgement is None:
+        return detail
+    rule = judgement.promise.rule
+    promise = (RULES | OF_MEMORY)[rule] if rule is not None else _must_survive(judgement)
+    if judgement.election is None:
+        return msgspec.structs.replace(detail, promise=promise)
+    election = GuiltyElection(
+        leader=judgement.election.leader,
+        how=judgement.election.how.value,
+        leader_epoch=judgement.leader_epoch,
+        at_ns=judgement.at_ns,
+    )
+    return msgspec.structs.replace(detail, promise=promise, election=election)
+
+
+def _must_survive(judgement: Judgement) -> str:
+    if judgement.at_ns is None:
+        return "must survive: nothing recorded of this partition's elections excuses it"
+    if judgement.election is None:
+        return "must survive: no leader was elected meanwhile, and no disk provably lost it"
+    election = judgement.election
+    return f"must survive: no rule permits its loss at the {election.how.value} election of {election.leader}"
+
+
+def _self_evident(judgements: Mapping[int, Judgement], place: Place) -> Iterator[Finding]:
+    """Elections that are violations by themselves, seen while judging records."""
+    seen: dict[tuple[str, int], Judgement] = {}
+    for judgement in judgements.values():
+        for violation in judgement.promise.violations:
+            seen.setdefault((violation, judgement.leader_epoch), judgement)
+    for (violation, _), judgement in seen.items():
+        yield Finding(
+            property_name="guarantees",
+            kind=violation,
+            severity="violation",
+            explanation=VIOLATIONS[violation],
+            topic=place.topic,
+            partition=place.partition,
+            acknowledged_ns=judgement.at_ns,
+            node=judgement.election.leader if judgement.election is not None else None,
+            leader_epoch=judgement.leader_epoch,
+            detail=_explained(judgement, Detail()),
+        )

@@ -1,0 +1,133 @@
+"""The words of facts: where violated invariants and circles of transactions become English, and nowhere else.
+
+Nothing reads these sentences again, so they may be worded better at any time.
+"""
+
+from typing import assert_never
+
+from tribunal.results.verdict import EdgeKind, TransactionEdge
+from tribunal.results.violation import (
+    BadState,
+    Batch,
+    CleanShutdownFile,
+    CommittedPartition,
+    Differs,
+    EligibleBesideFullIsr,
+    ExposedBeyondLog,
+    FencedJoined,
+    HostedLogGone,
+    LogEndsEarly,
+    MovedBelowMinIsr,
+    NeverTold,
+    NoProgress,
+    OutOfSequence,
+    Role,
+    StaleRequestCarriedOut,
+    StoppedUnasked,
+    TakenWhileRecovering,
+    TwoBatches,
+    TwoLeaders,
+    Violation,
+    WentBack,
+)
+
+ROLES = {Role.LEADER: "leads", Role.IN_ISR: "is in the ISR", Role.IN_ELR: "is in the ELR"}
+
+
+EDGES = {
+    EdgeKind.WW: "T{source} wrote a version that T{target} replaced",
+    EdgeKind.WR: "T{source} wrote a version that T{target} read",
+    EdgeKind.RW: "T{source} read a version that T{target} replaced",
+    EdgeKind.PROCESS: "T{source} was issued before T{target} by the same process",
+    EdgeKind.REALTIME: "T{source} completed before T{target} was invoked",
+}
+
+
+def of_edge(edge: TransactionEdge) -> str:
+    """Say why one transaction has to come before another."""
+    return EDGES[edge.kind].format(source=edge.source, target=edge.target)
+
+
+def of_violation(violation: Violation) -> str:
+    """Say what is wrong, the place first."""
+    place = "" if violation.topic is None else f"{violation.topic}-{violation.partition}: "
+    return place + _sentence(violation)
+
+
+def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a kind of fact, each a line
+    node, epoch, offset = violation.node, violation.epoch, violation.log_offset
+    match violation.facts:
+        case TwoLeaders(first=first, second=second, according_to=other):
+            what = "quorum epoch" if violation.topic is None else "leader epoch"
+            return f"{what} {epoch} is led by {first} and by {second}" + (
+                f", says {other}" if other is not None else ""
+            )
+        case Differs(committed=committed, found=found):
+            return f"committed is {_batch(committed)}; {node} has {'nothing there' if found is None else _batch(found)}"
+        case TwoBatches(other=other):
+            return f"epoch {epoch}, offset {offset} is one batch on {other} and another on {node}"
+        case WentBack() as facts:
+            return _went_back(facts, violation)
+        case BadState(state=state):
+            return _state(state)
+        case EligibleBesideFullIsr(min_isr=min_isr, state=state):
+            return f"an ELR beside an ISR of min ISR {min_isr}: {_state(state)}"
+        case FencedJoined(before=before, now=now):
+            return f"{node} enters the ISR, and is fenced: {_state(before)} to {_state(now)}"
+        case ExposedBeyondLog(high_watermark=high_watermark, log_end_offset=end):
+            return f"{node} exposes {high_watermark}, its log ends at {end}"
+        case LogEndsEarly(role=role, log_end_offset=end, committed_end=committed_end):
+            return (
+                f"{node} {ROLES[role]} in leader epoch {epoch}, and its log ends at {end}; committed is {committed_end}"
+            )
+        case TakenWhileRecovering(batch=batch):
+            return f"{node} recovers in epoch {epoch} and has taken {_batch(batch)}"
+        case MovedBelowMinIsr(before=before, high_watermark=now, metadata_offset=known):
+            return (
+                f"{node} moves the high watermark of epoch {epoch} from {before} to {now}, and has known no ISR of min "
+                f"ISR members since metadata offset {known}"
+            )
+        case OutOfSequence() as facts:
+            return (
+                f"on {node} producer {facts.producer_id} epoch {facts.producer_epoch} has sequence {facts.sequence} at "
+                f"{offset}, expected {facts.expected} of epoch {facts.expected_epoch}"
+            )
+        case CleanShutdownFile():
+            return f"broker {node} runs, and its log directory has a clean-shutdown file"
+        case StaleRequestCarriedOut(api=api, broker_epoch=stale, registered_epoch=registered):
+            return f"broker {node} of epoch {registered} carries out a {api} of broker epoch {stale}"
+        case StoppedUnasked(controller=controller, broker_epoch=broker_epoch):
+            return f"controller {controller} stops broker {node}, whose life {broker_epoch} does not leave"
+        case HostedLogGone():
+            return f"{node} hosts it, and its log with its checkpoints is gone"
+        case NeverTold(broker_epoch=broker_epoch):
+            return f"broker {node} lives as {broker_epoch} and was never told what it hosts"
+        case NoProgress(expected=expected, timeout_ms=timeout_ms, states=states):
+            told = "".join(f"\n{name}: {_state(state)}" for name, state in states.items())
+            return f"no {expected.value} within {timeout_ms} ms{told}"
+        case other_facts:
+            assert_never(other_facts)
+
+
+def _went_back(facts: WentBack, violation: Violation) -> str:
+    of_whom = "" if violation.node is None else f" of {violation.node}"
+    since = "" if facts.since_epoch is None else f" in leader epoch {facts.since_epoch}"
+    until = "" if violation.epoch is None or facts.since_epoch is None else f" in {violation.epoch}"
+    return f"{facts.what.value}{of_whom} went back from {facts.before}{since} to {facts.now}{until}"
+
+
+def _batch(batch: Batch) -> str:
+    producer = f", producer {batch.producer_id}" if batch.producer_id >= 0 else ""
+    control = ", control" if batch.is_control else ""
+    return f"{batch.base_offset} to {batch.last_offset} of epoch {batch.epoch} (CRC {batch.crc:08x}{producer}{control})"
+
+
+def _state(state: CommittedPartition | None) -> str:
+    if state is None:
+        return "nothing"
+    elr = f", ELR {list(state.elr)}" if state.elr else ""
+    recovering = ", recovering" if state.recovering else ""
+    return (
+        f"leader {state.leader} epoch {state.leader_epoch}, partition epoch {state.partition_epoch}, "
+        f"ISR {list(state.isr)}{elr} of {list(state.replicas)}{recovering}"
+    )

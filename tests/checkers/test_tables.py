@@ -1,0 +1,106 @@
+"""What judging takes and answers, as Spark carries it: work items in bytes, tables in Arrow; nothing is lost on the way."""
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tribunal.checkers.judge.hot_partitions import Range, Sieved
+from tribunal.checkers.judge.items import (
+    ImportedHistory,
+    Rest,
+    SieveRange,
+    Suspects,
+    WholePartition,
+    WholeRun,
+    WorkItem,
+)
+from tribunal.checkers.judge.tables import (
+    SCHEMA,
+    Damage,
+    Failed,
+    Figures,
+    FoundIn,
+    Place,
+    SievedRange,
+    Summary,
+    Tables,
+    arrow_batch,
+    read_row,
+)
+from tribunal.results.verdict import Detail, EdgeKind, Finding, GuiltyElection, TransactionEdge
+
+PLACE = Place("run", "t", 0)
+ELECTION = GuiltyElection(leader=2, how="unclean", leader_epoch=3, at_ns=4)
+EDGES = (TransactionEdge(source=1, target=2, kind=EdgeKind.WW), TransactionEdge(source=2, target=1, kind=EdgeKind.RW))
+LOST = Finding(
+    property_name="lost_writes", kind="lost", severity="permitted", explanation="words", topic="t", partition=0,
+    log_offset=0, value=7, acks=0, rule="R4", count=3, detail=Detail(promise="none", election=ELECTION, was_at=0),
+)  # fmt: skip
+CIRCLE = Finding(
+    property_name="transactions", kind="G1c", severity="violation", explanation="words",
+    detail=Detail(detail="T1", edges=EDGES, rules_out=("serializable",)),
+)  # fmt: skip
+SIEVED = Sieved(range=Range(0, 8), clean=True, values={1: (2, 3)}, strange=[4], figures={"records read": 5})
+ROWS = [
+    pytest.param(FoundIn("run", LOST), id="a loss"),
+    pytest.param(FoundIn("run", CIRCLE), id="a circle"),
+    pytest.param(Figures(PLACE, "lost_writes", {"records read": 0}), id="figures"),
+    pytest.param(Figures(Place("run"), "bank", {}), id="no figures of a run"),
+    pytest.param(Summary(PLACE, "bank", '{"sum":-1}'), id="a summary"),
+    pytest.param(SievedRange(PLACE, SIEVED), id="the sieve"),
+    pytest.param(Damage(PLACE, "sends", "row 1"), id="a damage"),
+    pytest.param(Failed(Place("run"), "bank", "KeyError: 1"), id="a failure"),
+]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_is_the_same_after_its_way_through_arrow(row):
+    batch = arrow_batch([row])
+    (carried,) = as_spark_returns_them(batch)
+
+    assert batch.schema == SCHEMA
+    assert read_row(carried) == row
+
+
+def as_spark_returns_them(batch):
+    """Maps are dictionaries there, and lists of pairs in pyarrow."""
+    return [{name: spelt(value, SCHEMA.field(name).type) for name, value in row.items()} for row in batch.to_pylist()]
+
+
+def spelt(value, kind):
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return dict(value)
+    if pa.types.is_struct(kind):
+        return {field.name: spelt(value[field.name], field.type) for field in kind}
+    return value
+
+
+def test_tables_keep_apart_what_is_not_the_same():
+    tables = Tables()
+    tables.add(param.values[0] for param in ROWS)
+
+    tables.sort()
+
+    assert [row.finding.kind for row in tables.findings] == ["lost", "G1c"]
+    assert tables.counts == {"records read": 0}
+    assert [len(one) for one in (tables.summaries, tables.sieved, tables.damages, tables.failures)] == [1, 1, 1, 1]
+    assert tables.of_run("another").findings == []
+    assert Tables().findings == []
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        WholeRun("run"),
+        ImportedHistory("run"),
+        WholePartition("run", "t#1-0"),
+        SieveRange("run", "t-0", Range(0, 8)),
+        Rest("run", "t-0"),
+        Suspects("run", "t-0", (Range(0, 8), Range(8, 16)), missing=(1 << 40,), beyond=2),
+    ],
+    ids=lambda item: type(item).__name__,
+)
+def test_a_work_item_is_the_same_after_its_way_through_bytes(item):
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode([item]), type=list[WorkItem]) == [item]
