@@ -15,9 +15,10 @@ from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, L
 from tribunal.clusters.capabilities import Shape
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import processes
+from tribunal.clusters.links.relays import connected
 from tribunal.clusters.namespaces import spaces as namespaces
 from tribunal.clusters.namespaces.firewall import Firewall
-from tribunal.clusters.namespaces.network import NamespaceLinks, address, connected, lay_out
+from tribunal.clusters.namespaces.network import NamespaceLinks, address, lay_out
 from tribunal.clusters.namespaces.spaces import Namespaces, way_in
 from tribunal.clusters.nodes.leftovers import node_processes
 
@@ -126,7 +127,7 @@ async def a_refused_connection_is_reset(hall):
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
         await ask(connection)
     with pytest.raises(ConnectionRefusedError):
-        await connected(hall.spaces.outgoing("1"), (address(2), PORT))
+        await connected(hall.spaces.outgoing("1"), (address(2), PORT), bound_to=None)
     assert (await hall.links.heal(both_ways(1, 2))).holds
     connection[1].close()
 
