@@ -85,6 +85,7 @@ class Case:
         self._rows: dict[tuple[type, str], list[object]] = {}
         self._logs: dict[Place, FinalLog] = {}
         self._histories: dict[Place, list[Change]] = {}
+        self._kept: dict[tuple[Place, int], list[Send]] = {}
 
     def _is_on(self, name: str, *, otherwise: bool) -> bool:
         return str(self.settings.get(name, otherwise)).lower() == "true"
@@ -296,7 +297,10 @@ class Case:
 
     def kept(self, place: Place, acks: int) -> list[Send]:
         """Return the partition's acknowledged records that had to survive."""
-        return [send for send in self.rows(Send, place) if send.acks == acks and self.must_survive(send)]
+        if (place, acks) not in self._kept:
+            own = (send for send in self.rows(Send, place) if send.acks == acks)
+            self._kept[place, acks] = [send for send in own if self.must_survive(send)]
+        return self._kept[place, acks]
 
     def tail_reads(self, place: Place) -> dict[int, list[Read]]:
         """Return what tailing consumers received, by value."""

@@ -207,25 +207,33 @@ def _quorum_epoch_back(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _leaderless(case: Case, random: Random) -> Iterator[Injected]:
-    """Leave a partition without leader to the end although its ISR lives and is whole."""
-    for place, state in _settled(case, random):
-        last_ns = case.history(place)[-1].at_ns
-        empty = [row for row in case.metadata if row.record_type == "NoOpRecord" and (row.at_ns or 0) > last_ns]
+    """Leave a partition without leader to the end although its ISR lives and is whole; what the leader changed is not there."""
+    downs = [event for event in case.of_run(NodeEvent) if event.event in ("killed", "stop", "exit", "fenced")]
+    for place in shuffled(case.places, random):
+        elected_ns = max((change.at_ns for change in case.elections(place)), default=0)
+        fitting = []
+        for row in case.metadata:
+            at_ns = row.at_ns or 0
+            state = case.state(place, at_ns)
+            if row.record_type != "NoOpRecord" or not elected_ns < at_ns < case.end_ns - LEADERLESS_NS or state is None:
+                continue
+            alive = not any(event.node in state.isr and event.at_ns > at_ns - LAG_NS for event in downs)
+            if alive and len(state.isr) == len(state.replicas) > 2:
+                fitting.append((row, at_ns, state))
+        if not fitting:
+            continue
+        row, at_ns, state = random.choice(fitting)
         draft = Draft(case)
         body: Body = {"partition_id": place.partition, "leader": NO_LEADER, "isr": _others(state)}
-        if empty:
-            at_ns = empty[0].at_ns or 0
-            row = empty[0]
-            changed = record(row.metadata_offset, row.quorum_epoch, at_ns, "PartitionChangeRecord", place, body)
-            draft.replace_row(None, row, changed)
-        else:
-            last = case.metadata[-1]
-            at_ns = (last.at_ns or 0) + STEP_NS
-            offset = last.metadata_offset + 1
-            draft.rows(Metadata).append(record(offset, last.quorum_epoch, at_ns, "PartitionChangeRecord", place, body))
-        if case.end_ns - at_ns > LEADERLESS_NS:
-            change = f"no leader from there on, {_others(state)} are in the ISR and alive"
-            yield _injected(draft, place, change, at_ns, case.end_ns)
+        changed = record(row.metadata_offset, row.quorum_epoch, at_ns, "PartitionChangeRecord", place, body)
+        draft.replace_row(None, row, changed)
+        rows = draft.rows(Metadata)
+        rows[:] = [
+            one for one in rows
+            if one.metadata_offset <= row.metadata_offset or (one.topic, one.partition) != (place.topic, place.partition)
+        ]  # fmt: skip
+        change = f"no leader from there on, {_others(state)} are in the ISR and alive"
+        yield _injected(draft, place, change, at_ns, case.end_ns)
 
 
 def _two_leaders(case: Case, random: Random) -> Iterator[Injected]:

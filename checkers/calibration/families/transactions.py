@@ -105,8 +105,18 @@ def _gone(case: Case, random: Random) -> Iterator[Injected]:
         yield _injected(case, draft, transaction, place, "markers stand where its records were", sends[0])
 
 
-def _aborted_seen(case: Case, random: Random) -> Iterator[Injected]:
+def _aborted_send_seen(case: Case, random: Random) -> Iterator[Injected]:
+    yield from _aborted_seen(case, random, "send")
+
+
+def _aborted_append_seen(case: Case, random: Random) -> Iterator[Injected]:
+    yield from _aborted_seen(case, random, "append")
+
+
+def _aborted_seen(case: Case, random: Random, kind: str) -> Iterator[Injected]:
     for transaction, by_place in _whole(case, random, "aborted"):
+        if kind not in [step.kind for step in transaction.operations or ()]:
+            continue
         for place, sends in by_place.items():
             logs = case.replicas_logs(place)
             values = {
@@ -141,21 +151,16 @@ def _poll_over(case: Case, place: Place, process: int, offset: int) -> Poll | No
 
 
 def _torn_of_unknown_outcome(case: Case, random: Random) -> Iterator[Injected]:
-    """Show one partition's half of a transaction whose commit was never answered, and not the other's."""
-    for transaction, by_place in _whole(case, random, "info"):
-        seen = {place: sends for place, sends in by_place.items() if all(_is_read(case, place, send) for send in sends)}
-        if len(by_place) < 2 or len(seen) < len(by_place):
+    """Lose a commit's answer, and show one partition's half of that transaction and not the other's."""
+    for transaction, by_place in _whole(case, random, "committed"):
+        if len(by_place) < 2 or not _standing(case, by_place):
             continue
-        if any(READ_COMMITTED not in case.log(place).readers.values() for place in by_place):
-            continue
-        place = random.choice(list(seen))
+        place = random.choice(list(by_place))
         draft = Draft(case)
-        draft.hide(place, [case.log(place).offset_of(send.value) or 0 for send in seen[place]], ("final",))
-        yield _injected(case, draft, transaction, None, "one partition shows it, another one does not", seen[place][0])
-
-
-def _is_read(case: Case, place: Place, send: Send) -> bool:
-    return case.log(place).offset_of(send.value) is not None
+        draft.replace_row(None, transaction, replace(transaction, outcome="info", end_ns=None))
+        draft.hide(place, _offsets(by_place[place]), ("final",))
+        change = f"nobody knows whether it was committed; readers get its other records and not those of {place}"
+        yield _injected(case, draft, transaction, None, change, by_place[place][0])
 
 
 def _bank(case: Case, random: Random) -> Iterator[Injected]:
@@ -228,7 +233,13 @@ CLASSES: Final = (
         name="aborted-record-seen",
         changes="a read_committed reader gets an aborted transaction's record",
         seen_by=("aborted_reads",),
-        inject=_aborted_seen,
+        inject=_aborted_send_seen,
+    ),
+    AnomalyClass(
+        name="aborted-append-seen",
+        changes="a read_committed reader gets an element that an aborted transaction appended to a list",
+        seen_by=("aborted_reads",),
+        inject=_aborted_append_seen,
     ),
     AnomalyClass(
         name="bank-total-changed", changes="the accounts do not add up to nothing", seen_by=("bank",), inject=_bank

@@ -102,12 +102,12 @@ def _consumer_across(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected]:
-    """Let a consumer's empty poll tell a lower high watermark than its poll before."""
+    """Let a consumer's poll tell a lower high watermark than its poll before."""
     for place in shuffled(case.places, random):
         elections = [change.at_ns for change in case.elections(place)]
         pairs = [
             (one, two)
-            for one, two in _told(case, place)
+            for one, two in _told(case, place, elections, across=across)
             if any((one.complete_ns or 0) < at_ns < two.invoke_ns for at_ns in elections) is across
             if all(abs(at_ns - one.invoke_ns) > LAG_NS for at_ns in elections)
             if all(not 0 <= two.invoke_ns - at_ns <= SETTLED_NS for at_ns in elections)
@@ -127,20 +127,21 @@ def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected
             yield _injected(draft, place, change, lower, (one.complete_ns or 0, two.invoke_ns))
 
 
-def _told(case: Case, place: Place) -> list[tuple[Poll, Poll]]:
-    """Return each empty poll of a consumer with the highest that it was told before."""
+def _told(case: Case, place: Place, elections: Sequence[int], *, across: bool) -> list[tuple[Poll, Poll]]:
+    """Return each poll of a consumer with the one that had told it the most, before it or before the last election."""
     by_process: dict[int, list[Poll]] = {}
     for poll in case.rows(Poll, place):
         if poll.outcome == "ok" and poll.high_watermark is not None and poll.phase == "tail":
             by_process.setdefault(poll.process, []).append(poll)
     found = []
     for own in by_process.values():
-        highest: Poll | None = None
-        for poll in sorted(own, key=lambda poll: poll.poll_index):
-            if highest is not None and poll.record_count == 0 and (highest.high_watermark or 0) > 1:
+        ordered = sorted(own, key=lambda poll: poll.poll_index)
+        for number, poll in enumerate(ordered):
+            elected_ns = max((at_ns for at_ns in elections if at_ns < poll.invoke_ns), default=0)
+            before = [one for one in ordered[:number] if not across or (one.complete_ns or one.invoke_ns) < elected_ns]
+            highest = max(before, key=lambda one: one.high_watermark or 0, default=None)
+            if highest is not None and (highest.high_watermark or 0) > 1:
                 found.append((highest, poll))
-            if highest is None or (poll.high_watermark or 0) >= (highest.high_watermark or 0):
-                highest = poll
     return found
 
 
