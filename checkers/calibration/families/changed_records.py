@@ -7,7 +7,7 @@ from typing import Final
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.checkers.calibration.draft import Draft
-from tribunal.checkers.calibration.families.lost_records import kept_of_all, spread
+from tribunal.checkers.calibration.families.lost_records import kept_of_all, kept_of_transactions, spread
 from tribunal.checkers.calibration.rows import Send
 from tribunal.results.recording import SEQUENCE_BITS, value_of
 
@@ -72,6 +72,14 @@ def _duplicated(case: Case, random: Random) -> Iterator[Injected]:
             yield _injected(case, draft, send, f"it stands once more at {end}")
 
 
+def _duplicated_transactional(case: Case, random: Random) -> Iterator[Injected]:
+    for send in spread(case, random, kept_of_transactions):
+        if case.is_quiet_until(send.complete_ns or 0):
+            draft = Draft(case)
+            end = draft.append(Place(send.topic, send.partition), send.value)
+            yield _injected(case, draft, send, f"it was committed, and stands once more at {end}")
+
+
 def _changed_value(case: Case, random: Random) -> Iterator[Injected]:
     for send in spread(case, random, kept_of_all):
         draft = Draft(case)
@@ -127,6 +135,12 @@ CLASSES: Final = (
         changes="an idempotent producer's record stands twice",
         seen_by=("lost_writes",),
         inject=_duplicated,
+    ),
+    AnomalyClass(
+        name="duplicated-transactional",
+        changes="a committed transaction's record, such as a processor's output, stands twice",
+        seen_by=("lost_writes",),
+        inject=_duplicated_transactional,
     ),
     AnomalyClass(
         name="changed-value",

@@ -20,7 +20,8 @@ from tribunal.results.metadata import NO_LEADER, State
 STEP_NS: Final = 1_000_000
 LEADERLESS_NS: Final = 3 * LAG_NS  # longer than any election takes in an undisturbed cluster
 ALTER_PARTITION: Final = 56
-UPDATE_METADATA: Final = 6
+UPDATE_METADATA: Final = 6  # from a controller of ZooKeeper mode
+BROKER_HEARTBEAT: Final = 63
 Body = dict[str, object]
 Plot = Callable[[Case, Place, State], Sequence[tuple[str, Body]]]
 
@@ -322,7 +323,7 @@ def _stale_member(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _stale_request(case: Case, random: Random) -> Iterator[Injected]:
-    yield from _stale(case, random, UPDATE_METADATA)
+    yield from _stale(case, random, UPDATE_METADATA if case.is_zookeeper else BROKER_HEARTBEAT)
 
 
 def _stale(case: Case, random: Random, api_key: int) -> Iterator[Injected]:
@@ -334,13 +335,17 @@ def _stale(case: Case, random: Random, api_key: int) -> Iterator[Injected]:
             continue
         controller = max(row.target for row in requests) if any(row.target > node for row in requests) else node + 100
         at_ns = known[-1][1] + LAG_NS
-        member = api_key == ALTER_PARTITION
         other = next(broker for broker in case.brokers() if broker != node)
-        summary: Body = {"broker_id": other, "broker_epoch": _epoch_of(case, other), "members": [[node, epochs[-2]]]}
+        own: Body = {"broker_id": node, "broker_epoch": epochs[-2]}
+        members: Body = {"broker_id": other, "broker_epoch": _epoch_of(case, other), "members": [[node, epochs[-2]]]}
+        source, target, summary = {
+            ALTER_PARTITION: (other, controller, members),
+            BROKER_HEARTBEAT: (node, controller, own),
+            UPDATE_METADATA: (controller, node, own),
+        }[api_key]
         asked = Request(
-            source=other if member else controller, target=controller if member else node, api_key=api_key, api_version=3,
-            correlation_id=1 << 30, direction="request", fate="delivered", at_ns=at_ns,
-            summary=msgspec.json.encode(summary if member else {"broker_epoch": epochs[-2]}).decode(),
+            source=source, target=target, api_key=api_key, api_version=3, correlation_id=1 << 30, direction="request",
+            fate="delivered", at_ns=at_ns, summary=msgspec.json.encode(summary).decode(),
         )  # fmt: skip
         answer = replace(
             asked, source=asked.target, target=asked.source, direction="response", at_ns=at_ns + STEP_NS,
@@ -413,7 +418,7 @@ CLASSES: Final = (
     ),
     _class(
         "stale-request-accepted",
-        "a controller's request of a former life is carried out",
+        "a request of a broker's former life is carried out",
         _stale_request,
         "stale_epochs",
     ),

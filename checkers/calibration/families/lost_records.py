@@ -61,7 +61,8 @@ def _read(case: Case, place: Place) -> list[Send]:
     return [send for send in case.kept(place, 1) if send.value in seen]
 
 
-def _transactional(case: Case, place: Place) -> list[Send]:
+def kept_of_transactions(case: Case, place: Place) -> list[Send]:
+    """Return what committed transactions wrote, where neither it nor its end could be lost."""
     return [send for send in case.kept(place, -1) if send.txn_id is not None and ends_are_kept(case, send)]
 
 
@@ -188,7 +189,7 @@ CLASSES: Final = (
         name="lost-transactional",
         changes="a record of a committed transaction is gone",
         seen_by=("lost_writes",),
-        inject=_one_by_one(_transactional, "its transaction was committed"),
+        inject=_one_by_one(kept_of_transactions, "its transaction was committed"),
     ),
     AnomalyClass(
         name="lost-after-unclean-election",

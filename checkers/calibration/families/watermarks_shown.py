@@ -111,7 +111,8 @@ def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected
             if any((one.complete_ns or 0) < at_ns < two.invoke_ns for at_ns in elections) is across
             if all(abs(at_ns - one.invoke_ns) > LAG_NS for at_ns in elections)
             if all(not 0 <= two.invoke_ns - at_ns <= SETTLED_NS for at_ns in elections)
-            if case.holds(place, one.invoke_ns, two.invoke_ns) and case.is_told(place, one.invoke_ns - LAG_NS)
+            if case.holds(place, one.invoke_ns, two.invoke_ns) and case.is_told(place, two.invoke_ns - LAG_NS)
+            if case.is_told(place, one.invoke_ns - LAG_NS)
         ]
         for one, two in shuffled(pairs, random)[:2]:
             lower = (one.high_watermark or 0) - 1
@@ -160,7 +161,8 @@ def _latest_back(case: Case, random: Random) -> Iterator[Injected]:
             for own in asked.values()
             for one, two in pairwise(own)
             if one.at_ns < two.at_ns and (one.log_end_offset or 0) > 1
-            if case.holds(place, one.at_ns, two.at_ns) and case.is_told(place, one.at_ns - LAG_NS)
+            if case.holds(place, one.at_ns, two.at_ns) and case.is_told(place, two.at_ns - LAG_NS)
+            if case.is_told(place, one.at_ns - LAG_NS)
         ]
         for one, two in shuffled(pairs, random)[:2]:
             lower = (one.log_end_offset or 0) - 1
