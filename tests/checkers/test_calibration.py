@@ -43,6 +43,7 @@ SLOW = "slow: broker 1, from: brokers, delay_ms: 1, jitter_ms: 0, for: 12s"
 NO_PROPERTY = "no property looks at it yet"
 KNOWN_MISSES: dict[str, str] = {
     "aborted-append-seen": "checkers/properties/aborted_reads.py: only steps of kind `send` are looked at, not `append`",
+    "appends-of-unknown-outcome-torn": "checkers/properties/atomicity.py: the same",
     "acknowledged-below-min-isr": f"{NO_PROPERTY} (min_isr)",
     "consumer-reads-twice": "checkers/properties/consumers.py: `rewound` is a note",
     "consumer-skips-a-poll": "checkers/properties/consumers.py: `skipped` is a note",

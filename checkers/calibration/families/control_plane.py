@@ -164,6 +164,9 @@ def _epoch_of(case: Case, node: int) -> int:
 
 
 def _clean_of_unclean(case: Case, random: Random) -> Iterator[Injected]:
+    # Without ELR the last replica standing may be elected, whatever became of it (R3).
+    if not _elr(case):
+        return
     for place, state in _settled(case, random):
         appended = Appended(case)
         node, since_ns = _others(state)[0], appended.at_ns
@@ -306,7 +309,7 @@ def _below_min_isr(case: Case, random: Random) -> Iterator[Injected]:
                 continue
             draft = Draft(case)
             for row, body in (
-                (first, {"isr": [state.leader], "eligible_leader_replicas": _others(state)}),
+                (first, {"isr": [state.leader], "eligible_leader_replicas": _others(state) if case.has_elr else []}),
                 (last, {"isr": list(state.isr), "eligible_leader_replicas": list(state.elr)}),
             ):
                 named = {"partition_id": place.partition, **body}

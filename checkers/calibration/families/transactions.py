@@ -150,9 +150,19 @@ def _poll_over(case: Case, place: Place, process: int, offset: int) -> Poll | No
     return next((one for one, two in pairwise(own) if (one.position or 0) <= offset < (two.position or 0)), None)
 
 
-def _torn_of_unknown_outcome(case: Case, random: Random) -> Iterator[Injected]:
+def _sends_torn(case: Case, random: Random) -> Iterator[Injected]:
+    yield from _torn_of_unknown_outcome(case, random, "send")
+
+
+def _appends_torn(case: Case, random: Random) -> Iterator[Injected]:
+    yield from _torn_of_unknown_outcome(case, random, "append")
+
+
+def _torn_of_unknown_outcome(case: Case, random: Random, kind: str) -> Iterator[Injected]:
     """Lose a commit's answer, and show one partition's half of that transaction and not the other's."""
     for transaction, by_place in _whole(case, random, "committed"):
+        if kind not in [step.kind for step in transaction.operations or ()]:
+            continue
         if len(by_place) < 2 or not _standing(case, by_place):
             continue
         place = random.choice(list(by_place))
@@ -227,7 +237,13 @@ CLASSES: Final = (
         name="transaction-of-unknown-outcome-torn",
         changes="a transaction of unknown outcome is visible by halves",
         seen_by=("atomicity",),
-        inject=_torn_of_unknown_outcome,
+        inject=_sends_torn,
+    ),
+    AnomalyClass(
+        name="appends-of-unknown-outcome-torn",
+        changes="a transaction of unknown outcome is visible in one list that it appended to and not in another",
+        seen_by=("atomicity",),
+        inject=_appends_torn,
     ),
     AnomalyClass(
         name="aborted-record-seen",
