@@ -17,6 +17,7 @@ import typer
 
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
+from tribunal.harness.cli.calibrate import calibrate
 from tribunal.harness.cli.complete import kinds, named
 from tribunal.harness.cli.confirm import confirm
 from tribunal.harness.cli.evidence import bisect, bundle, diff, publish, verify
@@ -114,6 +115,7 @@ app.command()(sweep)
 for command in (power, replay, shrink, demo, explain):
     app.command()(command)
 app.command()(nightly)
+app.command()(calibrate)
 app.command()(new)
 app.command()(bundle)
 app.command()(verify)

@@ -79,7 +79,9 @@ def test_what_was_found_before_is_the_same_finding_now(old, now):
     assert renewed(now) == now
 
 
-@pytest.mark.parametrize("text", ["", "lost", "a/b/c/d", "lost_writes/", "I4: something nobody ever said", "I" + "99: lost"])
+@pytest.mark.parametrize(
+    "text", ["", "lost", "a/b/c/d", "lost_writes/", "I4: something nobody ever said", "I" + "99: lost"]
+)
 def test_what_was_never_a_signature_is_refused_and_shown_as_it_is(text):
     with pytest.raises(ValueError, match=r"signature"):
         read(text)

@@ -1,0 +1,1 @@
+"""One module a family of anomaly classes; a module here is found by having `CLASSES`."""

@@ -1,0 +1,246 @@
+"""A recording's rows as typed values, and back to tables.
+
+Only calibration reads recordings row by row: it changes a few of them, and the recordings that it changes are of runs of minutes.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from tribunal.results.recording import TABLES
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of any table."""
+
+
+class Send(Row, frozen=True, kw_only=True):
+    """A record that was offered."""
+
+    process: int
+    worker_class: str
+    topic: str
+    partition: int
+    value: int
+    acks: int
+    invoke_ns: int
+    outcome: str
+    key: str | None = None
+    txn_id: str | None = None
+    complete_ns: int | None = None
+    error: str | None = None
+    log_offset: int | None = None
+    leader_epoch: int | None = None
+    attempts: int | None = None
+
+
+class Poll(Row, frozen=True, kw_only=True):
+    """What one poll said of a partition."""
+
+    process: int
+    poll_index: int
+    topic: str
+    partition: int
+    isolation: str
+    phase: str
+    invoke_ns: int
+    outcome: str
+    position: int | None = None
+    complete_ns: int | None = None
+    error: str | None = None
+    record_count: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+
+
+class Read(Row, frozen=True, kw_only=True):
+    """A record that was received."""
+
+    process: int
+    poll_index: int
+    topic: str
+    partition: int
+    log_offset: int
+    phase: str
+    value: int | None = None
+    leader_epoch: int | None = None
+
+
+class Watermark(Row, frozen=True, kw_only=True):
+    """What an observer was shown of a log's ends."""
+
+    observer: str
+    source: str
+    topic: str
+    partition: int
+    at_ns: int
+    leader_epoch: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_end_offset: int | None = None
+    log_start_offset: int | None = None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a transaction."""
+
+    kind: str
+    topic: str | None = None
+    partition: int | None = None
+    log_offset: int | None = None
+    value: int | None = None
+
+
+class Transaction(Row, frozen=True, kw_only=True):
+    """A transaction."""
+
+    process: int
+    txn_id: str
+    begin_ns: int
+    outcome: str
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    end_ns: int | None = None
+    operations: tuple[Step, ...] | None = None
+
+
+class Commit(Row, frozen=True, kw_only=True):
+    """A commit or a fetch of a group's position."""
+
+    process: int
+    group: str
+    topic: str
+    partition: int
+    kind: str
+    invoke_ns: int
+    outcome: str
+    generation: int | None = None
+    member: str | None = None
+    committed_offset: int | None = None
+    complete_ns: int | None = None
+    error: str | None = None
+
+
+class Admin(Row, frozen=True, kw_only=True):
+    """What an operator asked for."""
+
+    process: int
+    api: str
+    invoke_ns: int
+    outcome: str
+    arguments: str | None = None
+    complete_ns: int | None = None
+    error: str | None = None
+    answer: str | None = None
+
+
+class Metadata(Row, frozen=True, kw_only=True):
+    """A committed metadata record."""
+
+    metadata_offset: int
+    quorum_epoch: int
+    record_type: str
+    body: str
+    at_ns: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+
+class NodeEvent(Row, frozen=True, kw_only=True):
+    """What happened to a node."""
+
+    node: int
+    role: str
+    event: str
+    at_ns: int
+    broker_epoch: int | None = None
+    previous_broker_epoch: int | None = None
+    incarnation: str | None = None
+    pid: int | None = None
+    node_ns: int | None = None
+    clock_offset_ns: int | None = None
+
+
+class Request(Row, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
+    """A message that was seen on a link."""
+
+    source: int
+    target: int
+    api_key: int
+    direction: str
+    fate: str
+    at_ns: int
+    api_version: int | None = None
+    correlation_id: int | None = None
+    summary: str | None = None
+
+
+class LostFrom(msgspec.Struct, frozen=True, kw_only=True):
+    """From where on a node's disk lost a partition; without topic: all of them."""
+
+    node: int
+    topic: str | None = None
+    partition: int | None = None
+    log_offset: int | None = None
+
+
+class Fault(Row, frozen=True, kw_only=True):
+    """A fault."""
+
+    index: int
+    kind: str
+    planned_target: str | None = None
+    resolved_target: str | None = None
+    planned_ns: int | None = None
+    injected_ns: int | None = None
+    healed_ns: int | None = None
+    proof: str | None = None
+    bit: bool | None = None
+    heal_proof: str | None = None
+    healed: bool | None = None
+    lost_from_offset: tuple[LostFrom, ...] | None = None
+
+
+class LogRecord(Row, frozen=True, kw_only=True):
+    """A record of a replica's final log."""
+
+    node: int
+    topic: str
+    partition: int
+    log_offset: int
+    leader_epoch: int | None = None
+    value: int | None = None
+    batch_first_offset: int | None = None
+    is_control: bool | None = None
+
+
+TABLE_OF: Final[dict[type[Row], str]] = {
+    Send: "sends",
+    Poll: "polls",
+    Read: "reads",
+    Watermark: "watermarks",
+    Transaction: "txns",
+    Commit: "commits",
+    Admin: "admin",
+    Metadata: "metadata",
+    NodeEvent: "nodes",
+    Request: "requests",
+    Fault: "faults",
+    LogRecord: "logs",
+}
+AnyRow = TypeVar("AnyRow", bound=Row)
+
+
+def typed(rows: pa.Table, kind: type[AnyRow]) -> list[AnyRow]:
+    """Return a table's rows as values of a type."""
+    return msgspec.convert(rows.drop_columns(["run_id"]).to_pylist(), list[kind])  # type: ignore[valid-type]
+
+
+def table_of(kind: type[Row], rows: Sequence[Row]) -> pa.Table:
+    """Return rows as a table of the recording's types, without run_id."""
+    fields = TABLES[TABLE_OF[kind]].fields
+    schema = pa.schema([(name, pa.string() if pa.types.is_dictionary(of) else of) for name, of in fields.items()])
+    return pa.Table.from_pylist([msgspec.to_builtins(row) for row in rows], schema=schema)

@@ -1,0 +1,237 @@
+"""How well does the judge see: anomalies put into copies of recordings, one changed fact each, and each copy judged.
+
+An anomaly is seen when its copy has a violation, in the anomaly's place, that the recording itself has not. What a copy says
+otherwise explains the miss: the verdict, and every finding in that place that is new, with the rule and the event that excused it.
+All is drawn from (recording, seed, class), so a figure does not depend on which other classes or runs were measured.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from tribunal.harness.check import check
+
+from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, classes
+from tribunal.checkers.calibration.case import Case
+from tribunal.checkers.calibration.rows import table_of
+from tribunal.results.copies import copied
+from tribunal.results.recording import DamagedRecording
+from tribunal.results.store import Recording, recording_hash
+from tribunal.results.verdict import Finding, RunVerdict, Verdict
+
+if TYPE_CHECKING:
+    from tribunal.checkers.spark.session import Prepared
+
+TOGETHER: Final = 12  # copies that are judged in one job
+SAID: Final = 4  # findings that explain a miss
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One injection and what became of it.
+
+    seen_by:  property/kind of the violations that it made.
+    instead:  of one that was not seen: the verdict, and what is new in its place.
+    """
+
+    run: str
+    class_name: str
+    injection: Injection
+    verdict: str
+    seen_by: list[str]
+    instead: list[str]
+
+    @property
+    def seen(self) -> bool:
+        """Whether the judge saw it."""
+        return bool(self.seen_by)
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One class's figure: how many were put in, how many were seen."""
+
+    injected: int
+    seen: int
+
+    @property
+    def share(self) -> float:
+        """What part was seen; of none at all: all."""
+        return self.seen / self.injected if self.injected else 1.0
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """All figures by class, as they are kept and compared; every class is named, also those without a place."""
+
+    seed: int
+    engine: str
+    runs: list[str]
+    figures: dict[str, Figure]
+    lacking: dict[str, str]
+    misses: list[Outcome]
+
+    @property
+    def total(self) -> Figure:
+        """All classes together."""
+        return Figure(
+            injected=sum(one.injected for one in self.figures.values()),
+            seen=sum(one.seen for one in self.figures.values()),
+        )
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure: how many injections a class and run, drawn how, judged by whom."""
+
+    per_class: int
+    seed: int
+    engine: str
+    chosen: tuple[str, ...]
+
+
+def measure(
+    run_dirs: Sequence[Path],
+    options: Options,
+    scratch: Path,
+    told: Callable[[Outcome, int], None] = lambda outcome, count: None,
+    prepared: "Prepared | None" = None,
+) -> Measure:
+    """Put anomalies into copies of recordings, judge them, and add up.
+
+    told:  hears of each outcome, and how many there are by now.
+    """
+    known = classes()
+    chosen = [known[name] for name in options.chosen or known]
+    outcomes: list[Outcome] = []
+    for run_dir in run_dirs:
+        for outcome in _of_run(run_dir, chosen, options, scratch, prepared):
+            outcomes.append(outcome)
+            told(outcome, len(outcomes))
+    injected = Counter(outcome.class_name for outcome in outcomes)
+    seen = Counter(outcome.class_name for outcome in outcomes if outcome.seen)
+    return Measure(
+        seed=options.seed,
+        engine=options.engine,
+        runs=[run_dir.name for run_dir in run_dirs],
+        figures={one.name: Figure(injected=injected[one.name], seen=seen[one.name]) for one in chosen},
+        lacking={one.name: one.lacking for one in chosen if one.lacking},
+        misses=[outcome for outcome in outcomes if not outcome.seen],
+    )
+
+
+def _of_run(
+    run_dir: Path, chosen: Sequence[AnomalyClass], options: Options, scratch: Path, prepared: "Prepared | None"
+) -> Iterator[Outcome]:
+    recording = Recording.open(run_dir)
+    case = Case(recording)
+    unchanged = copied(recording, scratch / f"{run_dir.name}-unchanged", {})
+    (before,) = _judged([unchanged], options.engine, prepared)
+    if before.verdict is Verdict.ERROR:
+        raise DamagedRecording("", None, f"{run_dir} cannot be measured: {'; '.join(before.reasons)}")
+    waiting: list[tuple[AnomalyClass, Injected]] = []
+    for one, injected in injections(case, chosen, options.per_class, options.seed):
+        waiting.append((one, injected))
+        if len(waiting) == TOGETHER:
+            yield from _outcomes(case, before, waiting, options.engine, scratch, prepared)
+            waiting = []
+    yield from _outcomes(case, before, waiting, options.engine, scratch, prepared)
+
+
+def injections(
+    case: Case, chosen: Sequence[AnomalyClass], per_class: int, seed: int
+) -> Iterator[tuple[AnomalyClass, Injected]]:
+    """Draw the injections of a recording, class by class."""
+    identity = (case.recording.manifest or {}).get("recording_hash") or recording_hash(case.recording)
+    for one in chosen:
+        if one.inject is not None:
+            drawn = one.inject(case, Random(f"{seed}/{identity}/{one.name}"))
+            yield from ((one, injected) for injected in islice(drawn, per_class))
+
+
+def copy_with(case: Case, injected: Injected, folder: Path) -> Path:
+    """Write the copy of a recording that an injection makes."""
+    changed = {part: table_of(kind, rows) for part, (kind, rows) in injected.changed.items()}
+    return copied(case.recording, folder, changed, injected.settings)
+
+
+def _outcomes(
+    case: Case,
+    before: RunVerdict,
+    waiting: Sequence[tuple[AnomalyClass, Injected]],
+    engine: str,
+    scratch: Path,
+    prepared: "Prepared | None",
+) -> Iterator[Outcome]:
+    name = case.recording.run_dir.name
+    folders = [scratch / f"{name}-{number}" for number in range(len(waiting))]
+    for folder, (_, injected) in zip(folders, waiting, strict=True):
+        copy_with(case, injected, folder)
+    verdicts = _judged(folders, engine, prepared)
+    for (one, injected), verdict in zip(waiting, verdicts, strict=True):
+        new = new_findings(before, verdict, injected.injection)
+        yield Outcome(
+            run=name,
+            class_name=one.name,
+            injection=injected.injection,
+            verdict=str(verdict.verdict),
+            seen_by=[f"{found.property_name}/{found.kind}" for found in new if found.severity == "violation"],
+            instead=[*(said(found) for found in new[:SAID]), *verdict.reasons[:1]],
+        )
+
+
+def _judged(folders: Sequence[Path], engine: str, prepared: "Prepared | None") -> list[RunVerdict]:
+    verdicts = check(list(folders), engine, prepared=prepared) if folders else []
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    return verdicts
+
+
+def new_findings(before: RunVerdict, after: RunVerdict, injection: Injection) -> list[Finding]:
+    """Return one finding of each sort, in the injection's place, of which there are more than before."""
+    former = Counter[tuple[object, ...]]()
+    for found in before.findings:
+        former[_sort(found)] += found.count
+    counts = Counter[tuple[object, ...]]()
+    witnesses: dict[tuple[object, ...], Finding] = {}
+    for found in after.findings:
+        if _is_there(found, injection):
+            counts[_sort(found)] += found.count
+            known = witnesses.setdefault(_sort(found), found)
+            if known.log_offset != injection.log_offset == found.log_offset:
+                witnesses[_sort(found)] = found
+    return [found for sort, found in witnesses.items() if counts[sort] > former[sort]]
+
+
+def _sort(found: Finding) -> tuple[object, ...]:
+    return (found.property_name, found.kind, found.severity, found.rule, found.topic, found.partition)
+
+
+def _is_there(found: Finding, injection: Injection) -> bool:
+    place = injection.place
+    return place is None or found.topic is None or (found.topic, found.partition) == (place.topic, place.partition)
+
+
+def said(found: Finding) -> str:
+    """Say a finding in a few words: severity, what, where, and the event that excused it."""
+    rule = f" by {found.rule}" if found.severity == "permitted" else ""
+    election = found.detail.get("election")
+    event = ""
+    if isinstance(election, dict):
+        at_ns = election.get("at_ns")
+        at = "" if at_ns is None else f" at {at_ns / 1e9:.3f} s"
+        event = (
+            f" ({election.get('how')} election of {election.get('leader')}, epoch {election.get('leader_epoch')},{at})"
+        )
+    return f"{found.severity}{rule} {found.property_name}/{found.kind} {found.place}{event}"
+
+
+def fallen(last: Measure, now: Measure) -> list[str]:
+    """Return the classes of which less was seen than the last time; one that was not measured now is not among them."""
+    return [
+        f"{name}: {figure.seen} of {figure.injected}, last {last.figures[name].seen} of {last.figures[name].injected}"
+        for name, figure in now.figures.items()
+        if name in last.figures and figure.injected
+        if figure.share < last.figures[name].share and last.figures[name].injected
+    ]

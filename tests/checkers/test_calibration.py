@@ -1,0 +1,304 @@
+"""Anomalies put into real recordings: each class is made for certain, and the judge sees it or is known to be blind to it.
+
+`KNOWN_MISSES` is the whole list of what the judge cannot see today, with the reason. Who teaches it to see takes a line away;
+a class that is listed and seen fails here.
+"""
+
+from pathlib import Path
+
+import pytest
+from tribunal.harness.check import check
+
+from tests.checkers.recorded import Run
+from tribunal.checkers.calibration.api import classes
+from tribunal.checkers.calibration.case import Case, Place
+from tribunal.checkers.calibration.families.lost_records import kept_of_all
+from tribunal.checkers.calibration.rows import (
+    TABLE_OF,
+    table_of,
+    typed,
+)
+from tribunal.harness.campaign.calibrate import Figure, Measure, Options, copy_with, fallen, injections, measure
+from tribunal.harness.catalog import scenario_file
+from tribunal.harness.plan import made
+from tribunal.harness.progress import Silent
+from tribunal.harness.scenario import load
+from tribunal.harness.simulated import conduct_simulated
+from tribunal.results.copies import copied
+from tribunal.results.recording import NO_PARTITION
+from tribunal.results.store import Recording
+
+pytestmark = pytest.mark.timeout(900)  # runs are made and judged once for all tests here
+QUIET = """
+scenario: {name}
+about: nothing is hurt
+cluster: {{brokers: 3, controllers: 3, replication_factor: 3, min_insync_replicas: 2, profile: ci,
+           settings: {{{settings}}}}}
+workload: {{{workload}}}
+time: {time}
+steps:
+  - {{{step}}}
+"""
+SLOW = "slow: broker 1, from: brokers, delay_ms: 1, jitter_ms: 0, for: 12s"
+NO_PROPERTY = "no property looks at it yet"
+KNOWN_MISSES: dict[str, str] = {
+    "aborted-append-seen": "checkers/properties/aborted_reads.py: only steps of kind `send` are looked at, not `append`",
+    "appends-of-unknown-outcome-torn": "checkers/properties/atomicity.py: the same",
+    "acknowledged-below-min-isr": f"{NO_PROPERTY} (min_isr)",
+    "consumer-reads-twice": "checkers/properties/consumers.py: `rewound` is a note",
+    "consumer-skips-a-poll": "checkers/properties/consumers.py: `skipped` is a note",
+    "consumer-skips-a-record": "checkers/properties/consumers.py looks between polls, never within one",
+    "consumer-stops": "checkers/properties/skipped_records.py: `stopped` is a note",
+    "elr-member-forgotten": "checkers/properties/control_plane.py: `_state_faults` never asks who left the ISR and should be in the ELR",
+    "epochs-back-along-a-log": f"{NO_PROPERTY} (replicas)",
+    "high-watermark-back-at-consumer": "checkers/properties/watermarks.py: a consumer's rows have no leader epoch and are not judged",
+    "high-watermark-back-at-consumer-across-epochs": "checkers/properties/watermarks.py: the same, and epochs are not compared",
+    "high-watermark-back-at-node-across-epochs": "checkers/properties/watermarks.py: only rows of one leader epoch are compared",
+    "leaderless-at-the-end": f"{NO_PROPERTY} (led)",
+    "replica-differs-in-epoch": f"{NO_PROPERTY} (replicas)",
+    "replica-ends-early": f"{NO_PROPERTY} (replicas)",
+    "replica-has-a-hole": f"{NO_PROPERTY} (replicas): `gap` looks at all replicas together",
+    "shown-end": f"{NO_PROPERTY} (shown end)",
+    **dict.fromkeys(
+        (
+            "delete-records-of-other-partition", "delete-records-of-lower-offset", "delete-records-after-the-absence",
+            "delete-records-refused", "retention-unlimited",
+        ),
+        "checkers/judge/judge.py: `_log_start_may_move` asks whether the topic was ever named, not what, when and with what answer",
+    ),
+    **dict.fromkeys(
+        (
+            "offset-forgotten-loss-of-user-topic", "offset-forgotten-loss-of-other-coordinator",
+            "offset-forgotten-loss-before-commit", "offset-forgotten-loss-after-fetch",
+        ),
+        "checkers/properties/group_offsets.py: `_disk_lost` makes a note of it after any loss of any disk",
+    ),
+}  # fmt: skip
+RUNS = {
+    "plain": {"workload": "name: produce-consume, partitions: 2, rate: 60, readers: 1", "time": "14s"},
+    "failed-over": {
+        "workload": "name: produce-consume, partitions: 2, rate: 8, readers: 1", "time": "16s",
+        "step": "kill: leader(p0), for: 2s}\n  - {" + SLOW,
+    },
+    "unclean": {
+        "workload": "name: produce-consume, partitions: 3, rate: 60, readers: 0", "time": "8s",
+        "settings": "unclean.leader.election.enable: true",
+    },
+    "groups": {"workload": "name: consumer-group, session_timeout_ms: 2500", "time": "8s",
+               "settings": "group.min.session.timeout.ms: 1000"},
+    "exactly": {"workload": "name: exactly-once, session_timeout_ms: 2500", "time": "6s",
+                "settings": "group.min.session.timeout.ms: 1000"},
+    "restarted": {"workload": "name: transactions", "time": "9s", "step": "kill: leader(p0), for: 2s"},
+    "bank": {"workload": "name: bank", "time": "5s"},
+    "lists": {"workload": "name: list-append", "time": "5s"},
+}  # fmt: skip
+
+
+def simulated(folder: Path, scenario: str, seed: int = 1) -> Path:
+    folder.mkdir(parents=True)
+    conduct_simulated(
+        made(load(scenario_file(scenario), {}), seed=seed, cluster="simulated", time_ms=None, mutants=()),
+        folder,
+        Silent(),
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    """A few short runs, quiet and hurt; every class has a place in one of them."""
+    base = tmp_path_factory.mktemp("calibration")
+    folders = []
+    for name, options in RUNS.items():
+        path = base / f"{name}.yaml"
+        path.write_text(QUIET.format(name=name, **({"settings": "", "step": SLOW} | options)))
+        folders.append(simulated(base / name, str(path)))
+    folders.append(simulated(base / "power", "power-loss-all"))
+    return [Case(Recording.open(folder)) for folder in folders]
+
+
+INJECTED = [name for name, one in classes().items() if one.inject is not None]
+
+
+@pytest.fixture(scope="module")
+def placed(cases):
+    """The first injection of each class, in the first run in which it has a place."""
+    found = {}
+    for case in cases:
+        for one, injected in injections(case, [classes()[name] for name in INJECTED if name not in found], 1, seed=0):
+            found[one.name] = (case, injected)
+    return found
+
+
+@pytest.fixture(scope="module")
+def seen(cases, placed, tmp_path_factory):
+    """Whether the judge sees that injection, by class."""
+    figures = {}
+    for case in cases:
+        own = tuple(name for name, (home, _) in placed.items() if home is case)
+        if not own:  # none chosen would mean all
+            continue
+        options = Options(per_class=1, seed=0, engine="inline", chosen=own)
+        figures |= measure([case.recording.run_dir], options, tmp_path_factory.mktemp("copies")).figures
+    return {name: (figure.injected, figure.seen) for name, figure in figures.items()}
+
+
+@pytest.mark.parametrize("name", INJECTED)
+def test_the_judge_sees_each_class_or_is_known_to_miss_it(placed, seen, name):
+    assert name in placed, f"{name} has no place in any of these runs"
+
+    assert seen[name] == (1, 0 if name in KNOWN_MISSES else 1), placed[name][1].injection
+
+
+@pytest.mark.parametrize("name", INJECTED)
+def test_a_copy_is_a_sound_recording_in_which_only_the_named_parts_differ(placed, tmp_path, name):
+    case, injected = placed[name]
+
+    copy = Recording.open(copy_with(case, injected, tmp_path / "copy"))
+
+    copy.validate()
+    before, after = case.recording.manifest, copy.manifest
+    differing = {
+        table for table, told in before["tables"].items() if told["sha256"] != after["tables"][table]["sha256"]
+    }
+    assert differing <= {table for table, _ in injected.changed}
+    assert differing or after["settings"] != before["settings"]
+    assert before["recording_hash"] != after["recording_hash"] or after["settings"] != before["settings"]
+
+
+def test_there_are_at_least_44_classes_and_no_known_miss_is_unknown():
+    known = classes()
+
+    assert len(known) >= 44
+    assert set(KNOWN_MISSES) <= set(INJECTED)
+    assert {name for name, one in known.items() if one.lacking} == {
+        "changed-key",
+        "changed-header",
+        "changed-timestamp",
+    }
+
+
+def test_a_recording_without_a_change_stays_what_it_was(cases, tmp_path):
+    for case in cases:
+        copy = copied(case.recording, tmp_path / case.recording.run_dir.name, {})
+
+        assert Recording.open(copy).manifest == case.recording.manifest
+        before, after = check([case.recording.run_dir], "inline"), check([copy], "inline")
+        assert [one.findings for one in before] == [one.findings for one in after]
+
+
+def test_the_same_seed_makes_the_same_injections_whatever_else_is_measured(cases):
+    case = cases[0]
+    chosen = list(classes().values())
+
+    first = [injected for _, injected in injections(case, chosen, 2, seed=3)]
+    again = [injected for _, injected in injections(Case(Recording.open(case.recording.run_dir)), chosen, 2, seed=3)]
+    alone = [injected for _, injected in injections(case, chosen[::-1], 2, seed=3)]
+    other = [injected for _, injected in injections(case, chosen, 2, seed=4)]
+
+    assert first == again
+    assert {one.injection for one in alone} == {one.injection for one in first}
+    assert {one.injection for one in other} != {one.injection for one in first}
+
+
+def test_rows_come_back_from_values_as_they_were(cases):
+    recording = cases[0].recording
+    for kind, name in TABLE_OF.items():
+        parts = recording.partitions(name) or [NO_PARTITION]
+        rows = recording.table(name, parts[0]).drop_columns(["run_id"])
+
+        again = table_of(kind, typed(recording.table(name, parts[0]), kind))
+
+        assert again.to_pylist() == rows.to_pylist()
+
+
+# What may not be injected
+
+
+def acknowledged(tmp_path, **changes):
+    """Two records acknowledged and read to the end; then whatever a test adds."""
+    run = Run(tmp_path / "run", **changes)
+    first, second = run.send(0, at=100), run.send(1, at=200)
+    run.final_read({0: first, 1: second}, epoch=0)
+    run.phase("faults", 0, 500)
+    return run
+
+
+def kept(run):
+    case = Case(Recording.open(run.finish()))
+    return [send.log_offset for send in kept_of_all(case, Place("t", 0))]
+
+
+def test_records_of_an_undisturbed_partition_had_to_survive(tmp_path):
+    assert kept(acknowledged(tmp_path)) == [0, 1]
+
+
+def test_records_before_an_unclean_election_are_left_alone(tmp_path):
+    run = acknowledged(tmp_path)
+    run.change(3_000, leader=3, isr=[3], leader_recovery_state=1)
+
+    assert kept(run) == []
+
+
+def test_records_before_a_clean_election_had_to_survive_with_elr_and_are_left_alone_without(tmp_path):
+    run = acknowledged(tmp_path / "with", **{"eligible.leader.replicas.enable": True})
+    run.change(3_000, leader=2, isr=[2, 3])
+    other = acknowledged(tmp_path / "without", **{"eligible.leader.replicas.enable": False})
+    other.change(3_000, leader=2, isr=[2, 3])
+
+    assert kept(run) == [0, 1]
+    assert kept(other) == []
+
+
+def test_records_that_a_cut_of_a_running_nodes_file_may_have_taken_are_left_alone(tmp_path):
+    run = acknowledged(tmp_path)
+    run.fault("truncate-segment", 300, node=1, lost_from=0)
+
+    assert kept(run) == []
+
+
+def test_records_below_an_operators_order_are_left_alone(tmp_path):
+    run = acknowledged(tmp_path)
+    run.recorder.row(
+        "admin", process=1, api="delete_records", arguments='{"t-0": 1}', invoke_ns=1, complete_ns=2, outcome="ok"
+    )
+
+    assert kept(run) == []
+
+
+def test_an_acknowledgement_that_a_deposed_leader_may_have_given_proves_nothing(tmp_path):
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(1_000, leader=3, isr=[3], leader_recovery_state=1)
+    value = run.send(0, at=4_000)
+    run.final_read({0: value}, at=9_000, epoch=1)
+
+    assert kept(run) == []
+
+
+def test_an_acknowledgement_after_the_deposed_leader_was_told_counts(tmp_path):
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(1_000, leader=3, isr=[3], leader_recovery_state=1)
+    run.change(2_000, isr=[3, 1, 2], leader_recovery_state=0)
+    value = run.send(0, at=7_000)
+    run.final_read({0: value}, at=9_000, epoch=1)
+
+    assert kept(run) == [0]
+
+
+# What has fallen
+
+
+def figures(injected, seen):
+    own = {"hole": Figure(injected=injected, seen=seen)}
+    return Measure(seed=0, engine="inline", runs=[], figures=own, lacking={}, misses=[])
+
+
+@pytest.mark.parametrize(("last", "now", "count"), [
+    pytest.param((4, 4), (4, 4), 0, id="as before"),
+    pytest.param((4, 4), (8, 7), 1, id="fell"),
+    pytest.param((4, 2), (8, 7), 0, id="rose"),
+    pytest.param((4, 4), (0, 0), 0, id="not measured now"),
+    pytest.param((0, 0), (4, 0), 0, id="not measured then"),
+])  # fmt: skip
+def test_a_class_has_fallen_when_less_of_it_is_seen(last, now, count):
+    assert len(fallen(figures(*last), figures(*now))) == count

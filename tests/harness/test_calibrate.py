@@ -1,0 +1,66 @@
+"""`tribunal calibrate`: its table, its file, and when it fails."""
+
+import json
+
+import pytest
+
+from tests.checkers.recorded import Run
+from tribunal.harness.cli.main import exit_code
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    run = Run(tmp_path / "run")
+    values = [run.send(number, at=100 * number) for number in range(6)]
+    run.final_read(dict(enumerate(values)), epoch=0)
+    for node in (1, 2, 3):
+        run.log(node, dict(enumerate(values)))
+    run.phase("faults", 0, 700)
+    return run.finish()
+
+
+def test_it_prints_a_line_a_class_and_explains_each_miss(recorded, capsys):
+    assert exit_code(["calibrate", str(recorded), "--classes", "lost-acks-all,replica-has-a-hole,changed-key"]) == 0
+
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in told[1:5]] == [
+        ["lost-acks-all", "1", "1", "100", "%"],
+        ["replica-has-a-hole", "1", "0", "0", "%"],
+        ["changed-key", "-", "-", "not", "recorded", "yet:", "`sends`", "lacks", "it,", "or", "`reads`", "and", "`logs`", "do"],
+        ["all", "2", "1", "50", "%"],
+    ]  # fmt: skip
+    assert told[5].startswith("missed replica-has-a-hole: run, t-0@")
+    assert told[6] == "       the judge said PASS: nothing of it"
+
+
+def test_figures_are_kept_and_a_class_that_fell_below_them_fails(recorded, tmp_path, capsys):
+    kept = tmp_path / "figures.json"
+    assert exit_code(["calibrate", str(recorded), "--classes", "hole,replica-has-a-hole", "--out", str(kept)]) == 0
+    assert exit_code(["calibrate", str(recorded), "--classes", "hole,replica-has-a-hole", "--last", str(kept)]) == 0
+
+    figures = json.loads(kept.read_text())
+    figures["figures"]["replica-has-a-hole"]["seen"] = 1
+    kept.write_text(json.dumps(figures))
+    capsys.readouterr()
+
+    assert exit_code(["calibrate", str(recorded), "--last", str(kept), "--json"]) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out)["figures"]["replica-has-a-hole"] == {"injected": 1, "seen": 0}
+    assert "fell below the last figure: replica-has-a-hole: 0 of 1, last 1 of 1" in told.err
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    pytest.param(["--classes", "hoel"], "unknown class 'hoel'", id="unknown class"),
+    pytest.param(["--engine", "duck"], "unknown engine 'duck'", id="unknown engine"),
+    pytest.param(["--last", "nowhere.json"], "nowhere.json", id="no last figures"),
+])  # fmt: skip
+def test_wrong_usage_is_said_in_one_line(recorded, capsys, arguments, said):
+    assert exit_code(["calibrate", str(recorded), *arguments]) == 64
+
+    assert said in capsys.readouterr().err
+
+
+def test_a_damaged_recording_is_not_measured(recorded, capsys):
+    (recorded / "recording" / "sends" / "tp=t-0" / "part-00001.parquet").write_bytes(b"none")
+
+    assert exit_code(["calibrate", str(recorded)]) == 3
