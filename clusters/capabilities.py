@@ -1,6 +1,6 @@
 """What only some clusters can do to themselves, beyond `tribunal.clusters.api`: links that are slow, single messages, disks, clocks.
 
-A cluster that has a power names the method among its capabilities; a fault names it in `NEEDS`, so that a plan which
+A cluster that has a capability names the method among its capabilities; a fault names it in `NEEDS`, so that a plan which
 asks a cluster for what it cannot do is refused before anything starts. The words are those of `tribunal.clusters.api`.
 """
 
@@ -92,7 +92,7 @@ class DiskTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hurtable(Cluster, Protocol):
-    """A cluster with every power; which of them one has is in its capabilities."""
+    """A cluster with every capability; which of them one has is in its capabilities."""
 
     async def shape(self, links: Sequence[Link], shape: Shape) -> Proof:
         """Make links slow, lossy or narrow, or (with no hindrance) as they were; proven by timed probes."""

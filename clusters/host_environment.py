@@ -1,4 +1,4 @@
-"""How nodes of this machine are housed: as processes on loopback addresses, or in containers with addresses of their own.
+"""Where nodes live: as processes on loopback addresses, or in containers with addresses of their own.
 
 Everything else about them is the same: files in the run's folder, relays in the harness, events, disks, clocks.
 """
@@ -16,7 +16,7 @@ class NodeLife(Protocol):
     """One node, one life after another."""
 
     pid: int | None
-    died: Callable[[str], None]
+    on_exit: Callable[[str], None]
     config: Path
 
     @property
@@ -42,7 +42,7 @@ class NodeLife(Protocol):
         """Let it go on; proven."""
 
 
-class Housing(Protocol):
+class HostEnvironment(Protocol):
     """Where the nodes of one cluster live."""
 
     kind: str

@@ -80,7 +80,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Every node, controllers first: the order in which they are started."""
         return self.controller_ids + self.broker_ids
 
-    def powers_of_mode(self) -> frozenset[str]:
+    def capabilities_of_mode(self) -> frozenset[str]:
         """Return what faults may need besides a cluster's own capabilities: a mode."""
         return frozenset({ZOOKEEPER}) if self.is_zookeeper_mode else frozenset()
 

@@ -77,7 +77,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     """Make all choices."""
     kind = one_of("cluster", cluster, all_clusters())
     for planned in scenario.steps:
-        refused = refusal(one_of("fault", planned.kind, faults()), kind, scenario.spec.powers_of_mode())
+        refused = refusal(one_of("fault", planned.kind, faults()), kind, scenario.spec.capabilities_of_mode())
         if refused == ZOOKEEPER:
             raise BadScenario(f"fault {planned.kind} hurts what only ZooKeeper mode has: --mode zookeeper")
         if refused:

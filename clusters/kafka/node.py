@@ -83,7 +83,7 @@ class KafkaProcess(NodeProcess):
         deadline = asyncio.get_running_loop().time() + SERVING_TIMEOUT_MS / 1000
         while not await answers(self.endpoint, wait_ms=2_000):
             if self._process is None or self._process.returncode is not None:
-                raise ClusterError(self.obituary(self._process.returncode if self._process else None))
+                raise ClusterError(self.exit_reason(self._process.returncode if self._process else None))
             if asyncio.get_running_loop().time() > deadline:
                 raise ClusterError(
                     f"node {self.node} (Apache Kafka, {self.role}) does not serve after {SERVING_TIMEOUT_MS} ms; "
@@ -93,7 +93,7 @@ class KafkaProcess(NodeProcess):
 
 
 def java(jars: Path, *arguments: str, heap: str) -> list[str]:
-    """Return the command that runs one of Kafka's classes, its program by its whole path: the leash asks no PATH."""
+    """Return the command that runs one of Kafka's classes, its program by its whole path: `parent_death.py` searches no PATH."""
     program = shutil.which("java")
     if program is None:
         raise ClusterError("no `java` on the path (17 or newer is needed)")

@@ -308,10 +308,10 @@ def _broker_ids(answer: bytes) -> list[int]:
 
 
 def _spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    leashed = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *_with_path(command)]
+    command_line = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *_with_path(command)]
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own command, no shell
-            leashed,
+            command_line,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -321,7 +321,7 @@ def _spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
 
 
 def _with_path(command: list[str]) -> list[str]:
-    """Return the command with its program's whole path: the leash asks no PATH."""
+    """Return the command with its program's whole path: `parent_death.py` searches no PATH."""
     return ["/usr/bin/env", *command]
 
 

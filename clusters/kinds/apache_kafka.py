@@ -1,6 +1,6 @@
 """A real Apache Kafka: brokers and controllers of version 4.3.1 as local processes, from plain jars, with ELR on.
 
-The same housing, relays, clients, faults and recordings as of replog's own processes; what differs is what a foreign system
+The same addresses, relays, clients, faults and recordings as of replog's own processes; what differs is what a foreign system
 does not tell. Its metadata are observed by fetching the metadata log from its controllers as any broker does, so that ISR, ELR,
 epochs and registrations are known with every change and in their order; its watermarks by ListOffsets and by what consumers
 fetch; how a broker's former life ended by the file that it reads itself (`disk.py`). Not known, and left out of
@@ -23,10 +23,10 @@ from tribunal.clusters.kafka.disk import lose_unflushed, previous_broker_epoch
 from tribunal.clusters.kafka.jars import VERSION, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
 from tribunal.clusters.kafka.node import FRUGAL, KafkaProcess, copy_formatted, formatted_by_kafka, properties
-from tribunal.clusters.kinds.processes import ADMIN_POWERS, NODE_POWERS, Loopback, ProcessCluster, opened
+from tribunal.clusters.kinds.processes import ADMIN_CAPABILITIES, NODE_CAPABILITIES, Loopback, ProcessCluster, opened
 from tribunal.clusters.kinds.processes import leftovers as leftovers
 from tribunal.clusters.kinds.processes import sweep as sweep
-from tribunal.clusters.links.link_faults import LINK_POWERS
+from tribunal.clusters.links.link_faults import LINK_CAPABILITIES
 from tribunal.clusters.links.relays import LINK_NET, Links, node_host
 from tribunal.clusters.maven_jars import NoJars
 from tribunal.clusters.metadata import MetadataObserver
@@ -35,7 +35,7 @@ from tribunal.clusters.namespaces.spaces import obstacle, way_in
 from tribunal.clusters.nodes.log_damage import log_ends
 from tribunal.clusters.obstacles import Obstacle
 
-CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | ADMIN_POWERS | {"unregister"}
+CAPABILITIES: Final = NODE_CAPABILITIES | LINK_CAPABILITIES | ADMIN_CAPABILITIES | {"unregister"}
 UP_TIMEOUT_MS: Final = 120_000
 STOP_TIMEOUT_MS: Final = 40_000
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
@@ -100,10 +100,10 @@ class KafkaCluster(ProcessCluster):
     capabilities = CAPABILITIES
 
     def __init__(
-        self, spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str, jars: Path, *, housed: bool
+        self, spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str, jars: Path, *, in_namespaces: bool
     ) -> None:
         super().__init__(
-            spec, directory, clock, cluster_id, KafkaInNamespaces(jars) if housed else KafkaOnLoopback(jars)
+            spec, directory, clock, cluster_id, KafkaInNamespaces(jars) if in_namespaces else KafkaOnLoopback(jars)
         )
         self._jars = jars
         self._entropy = RealEntropy()
@@ -114,7 +114,7 @@ class KafkaCluster(ProcessCluster):
 
     async def open(self) -> None:
         """Bring all of it up; return when every broker is unfenced."""
-        self.links = await self.housing.open(self.spec, self.directory)
+        self.links = await self.environment.open(self.spec, self.directory)
         self.links.on_message = self._requests.note
         advertised = [self.links.advertised(broker) for broker in self.spec.broker_ids]
         self.clients = ConfluentClients(advertised, self._leader)
@@ -135,15 +135,15 @@ class KafkaCluster(ProcessCluster):
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "server.properties"
         config.write_text(properties(self.settings(node)))
-        process = self.housing.node(node, self.role(node), config, self.directory / "logs" / f"{node}.log")
+        process = self.environment.node(node, self.role(node), config, self.directory / "logs" / f"{node}.log")
         assert isinstance(process, KafkaProcess)
-        process.died = lambda obituary: self._mourn(node, obituary)
+        process.on_exit = lambda exit_reason: self._on_exit(node, exit_reason)
         process.before_start = lambda: self._on_start(node)
         self.nodes[node] = process
 
     def settings(self, node: int) -> dict[str, Any]:
         """Return the node's whole configuration, by Kafka's names."""
-        host, port = self.housing.listener(node)
+        host, port = self.environment.listener(node)
         link, link_port = self.links.advertised(node)
         voters = ((voter, *self.links.advertised(voter)) for voter in self.spec.controller_ids)
         listener = "PLAINTEXT" if self.role(node) == "broker" else "CONTROLLER"
@@ -255,10 +255,10 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
         jars = await asyncio.to_thread(kafka_jars)
     except NoJars as problem:
         raise ClusterError(str(problem)) from None
-    return await opened(KafkaCluster(spec, directory, clock, cluster_id, jars, housed=_is_housed(spec)))
+    return await opened(KafkaCluster(spec, directory, clock, cluster_id, jars, in_namespaces=_in_namespaces(spec)))
 
 
-def _is_housed(spec: ClusterSpec) -> bool:
+def _in_namespaces(spec: ClusterSpec) -> bool:
     return spec.isolation != "proxies" and not isinstance(way_in(), str)
 
 
@@ -272,12 +272,12 @@ def refused(spec: ClusterSpec) -> str:
 def lacking() -> dict[str, str]:
     """Return which of the kind's capabilities this machine does not give, and why."""
     found = way_in()
-    return dict.fromkeys(sorted(LINK_POWERS), NO_PAIRS.format(found)) if isinstance(found, str) else {}
+    return dict.fromkeys(sorted(LINK_CAPABILITIES), NO_PAIRS.format(found)) if isinstance(found, str) else {}
 
 
 def places() -> str:
     """Return where nodes live on this machine."""
-    return KafkaInNamespaces.place if _is_housed(ClusterSpec()) else KafkaOnLoopback.place
+    return KafkaInNamespaces.place if _in_namespaces(ClusterSpec()) else KafkaOnLoopback.place
 
 
 def obstacles() -> list[Obstacle]:

@@ -124,7 +124,7 @@ class NodeContainer:
         self.node = node
         self.config = config
         self.pid: int | None = None
-        self.died: Callable[[str], None] = lambda _: None
+        self.on_exit: Callable[[str], None] = lambda _: None
         self._container = container
         self._log = log
         self._endpoint = endpoint
@@ -152,7 +152,7 @@ class NodeContainer:
         while self.alive:  # noqa: ASYNC110 - nobody tells us but the system's table of processes
             await asyncio.sleep(POLL_MS / 1000)
         if not self._ending:
-            self.died(f"node {self.node} (container) ended; its log {self._log} ends:\n{last_lines(self._log)}")
+            self.on_exit(f"node {self.node} (container) ended; its log {self._log} ends:\n{last_lines(self._log)}")
 
     async def answers(self, *, wait_ms: int) -> bool:
         """Tell whether it answers."""
@@ -242,7 +242,7 @@ class ZooKeeperContainer(NodeContainer):
 
 
 class Containers:
-    """Houses nodes in containers."""
+    """Runs nodes in containers."""
 
     kind = "containers"
     mounts_while_running = False  # what is mounted later does not reach a container

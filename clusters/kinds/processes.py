@@ -2,7 +2,7 @@
 
 Node N binds 127.0.1.N and is reached by everybody through its relay on 127.0.2.N (`relays.py`). Nodes' data
 lies in the run's folder, or where `data_dir` says; what nodes print goes to `logs/<node>.log`. Everything that
-lives outside the files ends with the harness: relays are its own sockets, processes are on a leash.
+lives outside the files ends with the harness: relays are its own sockets, processes ask the kernel to end with their parent.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from tribunal.clusters.clients.confluent import ConfluentClients
 from tribunal.clusters.clients.list_offsets import Leader
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.host_environment import Housing, NodeLife
+from tribunal.clusters.host_environment import HostEnvironment, NodeLife
 from tribunal.clusters.links.addresses import open_on_free_port, taken_address
-from tribunal.clusters.links.link_faults import LINK_POWERS, LinkPowers
+from tribunal.clusters.links.link_faults import LINK_CAPABILITIES, LinkFaults
 from tribunal.clusters.links.relays import Links, node_host
 from tribunal.clusters.links.requests import RequestLog, RequestSeen
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
@@ -53,12 +53,19 @@ from tribunal.clusters.zookeeper import ensemble as zookeeper
 from tribunal.clusters.zookeeper.ensemble import ZnodeObserver, ZooKeeperProcess
 from tribunal.clusters.zookeeper.znode_view import ZnodeView
 
-NODE_POWERS: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "power_fail", "damage"})
-MOUNT_POWERS: Final = frozenset({"mount_disk"})
-PORT_POWERS: Final = frozenset({"set_clock", "trouble_disk"})  # through the node's clock and disk ports
-ADMIN_POWERS: Final = frozenset({"reassign", "set_topic_config", "elect_preferred"})
-MEMBER_POWERS: Final = frozenset({"unregister", "remove_voter"})
-CAPABILITIES: Final = NODE_POWERS | LINK_POWERS | MOUNT_POWERS | PORT_POWERS | ADMIN_POWERS | MEMBER_POWERS
+NODE_CAPABILITIES: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "power_fail", "damage"})
+MOUNT_CAPABILITIES: Final = frozenset({"mount_disk"})
+PORT_CAPABILITIES: Final = frozenset({"set_clock", "trouble_disk"})  # through the node's clock and disk ports
+ADMIN_CAPABILITIES: Final = frozenset({"reassign", "set_topic_config", "elect_preferred"})
+MEMBER_CAPABILITIES: Final = frozenset({"unregister", "remove_voter"})
+CAPABILITIES: Final = (
+    NODE_CAPABILITIES
+    | LINK_CAPABILITIES
+    | MOUNT_CAPABILITIES
+    | PORT_CAPABILITIES
+    | ADMIN_CAPABILITIES
+    | MEMBER_CAPABILITIES
+)
 REGISTERED_TIMEOUT_MS: Final = 40_000
 STOP_TIMEOUT_MS: Final = 8_000
 
@@ -103,17 +110,22 @@ class Loopback:
         await self._links.close()
 
 
-class ProcessCluster(LinkPowers):
+class ProcessCluster(LinkFaults):
     """A cluster whose nodes are processes that see the same files as the harness; see `tribunal.clusters.api.Cluster`."""
 
     capabilities = CAPABILITIES
 
     def __init__(
-        self, spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str, housing: Housing | None = None
+        self,
+        spec: ClusterSpec,
+        directory: Path,
+        clock: RunClock,
+        cluster_id: str,
+        environment: HostEnvironment | None = None,
     ) -> None:
-        self.housing: Housing = Loopback() if housing is None else housing
-        self.kind = self.housing.kind
-        self.place = self.housing.place
+        self.environment: HostEnvironment = Loopback() if environment is None else environment
+        self.kind = self.environment.kind
+        self.place = self.environment.place
         self.spec = spec
         self.directory = directory
         self.clock = clock
@@ -133,7 +145,7 @@ class ProcessCluster(LinkPowers):
         self._failures: list[str] = []
         self._excused: dict[int, str] = {}
         self._controls: dict[int, NodeControl] = {}
-        self._mounts = MountedDisks(self.housing.mounting, lambda node: self.data_dir(node).resolve().parent)
+        self._mounts = MountedDisks(self.environment.mounting, lambda node: self.data_dir(node).resolve().parent)
         self._administration = Administration(lambda: [self.links.endpoint(broker) for broker in spec.broker_ids])
         self._membership = Membership(self._administration)
         self.clients = ConfluentClients([], self._leader)
@@ -146,7 +158,7 @@ class ProcessCluster(LinkPowers):
 
     async def open(self) -> None:
         """Bring all of it up: relays, files, processes; return when every broker is unfenced."""
-        self.links = await self.housing.open(self.spec, self.directory)
+        self.links = await self.environment.open(self.spec, self.directory)
         self.links.on_message = self._requests.note
         self.clients = ConfluentClients(
             [self.links.advertised(broker) for broker in self.spec.broker_ids], self._leader
@@ -187,10 +199,10 @@ class ProcessCluster(LinkPowers):
 
     def _prepare_zookeeper(self, node: int) -> None:
         folder = self.directory / "nodes" / str(node)
-        endpoints = {server: self.housing.listener(server) for server in self.spec.controller_ids}
+        endpoints = {server: self.environment.listener(server) for server in self.spec.controller_ids}
         config = zookeeper.configure(folder, node, endpoints)
-        life = self.housing.zookeeper(node, config, self.directory / "logs" / f"{node}.log")
-        life.died = lambda obituary: self._mourn(node, obituary)
+        life = self.environment.zookeeper(node, config, self.directory / "logs" / f"{node}.log")
+        life.on_exit = lambda exit_reason: self._on_exit(node, exit_reason)
         self.nodes[node] = life
 
     def _prepare(self, node: int) -> None:
@@ -202,8 +214,8 @@ class ProcessCluster(LinkPowers):
         self._controls[node] = NodeControl(folder / "control.page")
         config = folder / "node.toml"
         config.write_text(toml(self.settings(node)))
-        process = self.housing.node(node, self.role(node), config, self.directory / "logs" / f"{node}.log")
-        process.died = lambda obituary: self._mourn(node, obituary)
+        process = self.environment.node(node, self.role(node), config, self.directory / "logs" / f"{node}.log")
+        process.on_exit = lambda exit_reason: self._on_exit(node, exit_reason)
         self.nodes[node] = process
         self._event_files[node] = EventFile(node, folder / "events.jsonl", self.clock)
 
@@ -221,7 +233,7 @@ class ProcessCluster(LinkPowers):
 
     def settings(self, node: int) -> dict[str, Any]:
         """Return the node's whole configuration, by Kafka's names."""
-        host, port = self.housing.listener(node)
+        host, port = self.environment.listener(node)
         link, link_port = self.links.advertised(node)
         return {
             **self._told_by(node),
@@ -230,7 +242,7 @@ class ProcessCluster(LinkPowers):
             "listeners": f"{host}:{port}",
             "advertised.listeners": f"{link}:{link_port}",
             "log.dirs": str(self.data_dir(node).resolve()),
-            "tribunal.bind.host": self.housing.bind_host(node),
+            "tribunal.bind.host": self.environment.bind_host(node),
             "tribunal.events.file": str((self.directory / "nodes" / str(node) / "events.jsonl").resolve()),
             "tribunal.undo.journal": str(self.undo_dir(node).resolve()),
             "tribunal.control.page": str((self.directory / "nodes" / str(node) / "control.page").resolve()),
@@ -266,10 +278,10 @@ class ProcessCluster(LinkPowers):
         finally:
             disk.close()
 
-    def _mourn(self, node: int, obituary: str) -> None:
+    def _on_exit(self, node: int, exit_reason: str) -> None:
         if node not in self._excused:
-            self._failures.append(obituary)
-        self._tell(node, "exit", reason=obituary)
+            self._failures.append(exit_reason)
+        self._tell(node, "exit", reason=exit_reason)
 
     def _tell(self, node: int, name: str, **fields: Any) -> None:
         at_ns = self.clock.now_ns()
@@ -287,7 +299,7 @@ class ProcessCluster(LinkPowers):
         try:
             await self.shut_down()
         finally:
-            await self.housing.close()
+            await self.environment.close()
             for control in self._controls.values():
                 control.close()
             self._controls.clear()
@@ -376,7 +388,7 @@ class ProcessCluster(LinkPowers):
 
     async def mount_disk(self, node: int, writes: Literal["full", "read-only"]) -> Proof:
         """Let the kernel refuse a node's writes."""
-        while_running = self.housing.mounts_while_running
+        while_running = self.environment.mounts_while_running
         if writes == "read-only" and while_running:
             return await self._mounts.freeze(node)
         await self.kill(node)
@@ -473,7 +485,7 @@ def directory_id(data: Path) -> str | None:
     return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
 
 
-def housing_for(spec: ClusterSpec) -> Housing:
+def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
     """Return where nodes are to live: in namespaces where the system lets us make them, unless the spec says otherwise."""
     if spec.isolation == "proxies" or (spec.isolation == "auto" and isinstance(way_in(), str)):
         return Loopback()
@@ -495,7 +507,7 @@ async def opened(cluster: AnyCluster) -> AnyCluster:
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:
     """Start a cluster in this folder; whatever goes wrong, nothing of it stays running."""
-    return await opened(ProcessCluster(spec, directory, clock, cluster_id, housing_for(spec)))
+    return await opened(ProcessCluster(spec, directory, clock, cluster_id, host_environment_for(spec)))
 
 
 def lacking() -> dict[str, str]:
@@ -506,7 +518,7 @@ def lacking() -> dict[str, str]:
 
 def places() -> str:
     """Return where nodes live on this machine unless a run says otherwise."""
-    return housing_for(ClusterSpec()).place
+    return host_environment_for(ClusterSpec()).place
 
 
 def obstacles() -> list[Obstacle]:

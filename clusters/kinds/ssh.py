@@ -31,7 +31,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.host_environment import NodeLife
 from tribunal.clusters.images.interpreter_base import PACKAGES
 from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
-from tribunal.clusters.kinds.processes import MOUNT_POWERS, ProcessCluster, opened
+from tribunal.clusters.kinds.processes import MOUNT_CAPABILITIES, ProcessCluster, opened
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_process import toml
@@ -39,7 +39,7 @@ from tribunal.clusters.nodes.remote_node import RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell, read_hosts
 from tribunal.clusters.obstacles import Obstacle
 
-CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_POWERS
+CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_CAPABILITIES
 RECORD: Final = "ssh.json"
 NODE_PORT: Final = 29_092
 RELAY_PORT: Final = 30_000
@@ -98,7 +98,7 @@ class SshAddresses:
 
 
 class OnHosts:
-    """Houses nodes on hosts."""
+    """Runs nodes on hosts."""
 
     kind = "ssh"
     place = "hosts over ssh, link proxies in the harness"
@@ -197,7 +197,7 @@ class SshCluster(ProcessCluster):
     """A cluster whose files are elsewhere; see `tribunal.clusters.api.Cluster`."""
 
     capabilities = CAPABILITIES
-    housing: OnHosts
+    environment: OnHosts
 
     def __init__(self, spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> None:
         super().__init__(spec, directory, clock, cluster_id, OnHosts())
@@ -210,7 +210,7 @@ class SshCluster(ProcessCluster):
 
     def settings(self, node: int) -> dict[str, Any]:
         """Return the node's configuration, its paths those of the host."""
-        folder = self.housing.folder(node)
+        folder = self.environment.folder(node)
         return {
             **super().settings(node),
             "log.dirs": f"{folder}/data",
@@ -222,14 +222,14 @@ class SshCluster(ProcessCluster):
 
     async def _format_all(self) -> None:
         """Put each node's configuration on its host, format there, follow its events."""
-        await asyncio.gather(*(self.housing.aside(self._set_up, node) for node in self.spec.node_ids))
+        await asyncio.gather(*(self.environment.aside(self._set_up, node) for node in self.spec.node_ids))
         for node in self.spec.node_ids:
             path = self._event_files[node].path
             self._event_files[node] = EventFile(node, path, OffsetClock(self.clock, self._clock_offsets[node]))
-            self._tails.append(asyncio.ensure_future(self.housing.aside(self._follow, node, path)))
+            self._tails.append(asyncio.ensure_future(self.environment.aside(self._follow, node, path)))
 
     def _set_up(self, node: int) -> None:
-        shell, folder = self.housing.shells[node], shlex.quote(self.housing.folder(node))
+        shell, folder = self.environment.shells[node], shlex.quote(self.environment.folder(node))
         shell.run(f"cd {folder} && cat >node.toml && touch events.jsonl log", toml(self.settings(node)).encode())
         shell.run(
             f"cd {folder} && head -c 4096 /dev/zero >control.page && {self._python(node)} -m replog format --config node.toml"
@@ -237,19 +237,19 @@ class SshCluster(ProcessCluster):
         self._clock_offsets[node] = clock_offset_ns(shell)
 
     def _python(self, node: int) -> str:
-        return f"PYTHONPATH=code {shlex.quote(self.housing.shells[node].entry.python)}"
+        return f"PYTHONPATH=code {shlex.quote(self.environment.shells[node].entry.python)}"
 
     def _follow(self, node: int, path: Path) -> None:
-        folder = shlex.quote(self.housing.folder(node))
+        folder = shlex.quote(self.environment.folder(node))
         with path.open("ab", buffering=0) as file:
             command = f"cd {folder} && echo $$ >tail.pid && exec tail -n +1 -F events.jsonl 2>/dev/null"
-            self.housing.shells[node].watched(command, file.write)
+            self.environment.shells[node].watched(command, file.write)
 
     async def _on_host(self, node: int, verb: str, wanted: Any = None) -> Proof:
         """Let the host do it to its own files."""
         told = shlex.quote(msgspec.json.encode(wanted).decode())
-        command = f"cd {shlex.quote(self.housing.folder(node))} && {self._python(node)} -m tribunal.clusters.nodes.on_host {verb} . {told}"
-        return msgspec.json.decode(await self.housing.aside(self.housing.shells[node].run, command), type=Proof)
+        command = f"cd {shlex.quote(self.environment.folder(node))} && {self._python(node)} -m tribunal.clusters.nodes.on_host {verb} . {told}"
+        return msgspec.json.decode(await self.environment.aside(self.environment.shells[node].run, command), type=Proof)
 
     def _must_be_down(self, node: int) -> None:
         if self._node(node).alive:
@@ -259,9 +259,9 @@ class SshCluster(ProcessCluster):
         """Remove a dead node's log directory and format it again."""
         self._must_be_down(node)
         proof = await self._on_host(node, "wipe")
-        folder = shlex.quote(self.housing.folder(node))
+        folder = shlex.quote(self.environment.folder(node))
         command = f"cd {folder} && {self._python(node)} -m replog format --config node.toml"
-        await self.housing.aside(self.housing.shells[node].run, command)
+        await self.environment.aside(self.environment.shells[node].run, command)
         return proof
 
     async def power_fail(self, node: int) -> Proof:
@@ -288,14 +288,14 @@ class SshCluster(ProcessCluster):
     async def shut_down(self) -> None:
         """End every node, and fetch what the brokers' disks hold."""
         await super().shut_down()
-        reached = [node for node, shell in self.housing.shells.items() if shell.is_open]
-        await asyncio.gather(*(self.housing.aside(self._fetch, node) for node in reached))
+        reached = [node for node, shell in self.environment.shells.items() if shell.is_open]
+        await asyncio.gather(*(self.environment.aside(self._fetch, node) for node in reached))
 
     def _fetch(self, node: int) -> None:
         local = self.directory / "nodes" / str(node)
         if (local / "fetched").exists():
             return
-        shell, folder = self.housing.shells[node], shlex.quote(self.housing.folder(node))
+        shell, folder = self.environment.shells[node], shlex.quote(self.environment.folder(node))
         code, content, _ = shell.tried(f"cd {folder} && tar -cf - data log")
         if code == 0:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:

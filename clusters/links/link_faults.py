@@ -1,6 +1,6 @@
 """What a cluster with relays can do to its links besides cutting them; shared by every kind that has relays.
 
-Each power proves itself: a slow, lossy or narrow link by timed probes, a reset or a half-open connection by what
+Each fault proves itself: a slow, lossy or narrow link by timed probes, a reset or a half-open connection by what
 became of the sockets, a rule by the messages it met (which only the fault that set it can wait for).
 """
 
@@ -17,7 +17,7 @@ from tribunal.clusters.links.probing import Channel
 from tribunal.clusters.links.relay import Relay, Side
 from tribunal.clusters.links.relays import Links
 
-LINK_POWERS: Final = frozenset({"cut", "shape", "reset", "half_open", "add_rule"})
+LINK_CAPABILITIES: Final = frozenset({"cut", "shape", "reset", "half_open", "add_rule"})
 SAMPLES: Final = 5
 SAMPLE_WAIT_MS: Final = 4_000
 PROBE_BYTES: Final = 40
@@ -36,8 +36,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     most_ms: float
 
 
-class LinkPowers:
-    """Hurts links through their relays."""
+class LinkFaults:
+    """Disturbs links through their relays."""
 
     links: Links
 

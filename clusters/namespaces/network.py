@@ -238,7 +238,7 @@ class NamespaceLinks(Links):
 
 
 class InNamespaces:
-    """Houses nodes as processes in namespaces."""
+    """Runs nodes as processes in namespaces."""
 
     kind = "processes"
     place = PLACE

@@ -1,4 +1,4 @@
-"""One node as a process of this machine: started on a leash, watched, hurt by signals, proven dead or alive.
+"""One node as a process of this machine: started so that it ends with the harness, watched, hurt by signals, proven dead or alive.
 
 The node's process has a session of its own, so that Ctrl-C reaches the harness alone, and dies with the harness
 (`parent_death.py`). Whoever ends a node says so before: a process that ends unasked is a failure of the node, and
@@ -45,7 +45,7 @@ class NodeProcess:
         self.log = log
         self.endpoint = endpoint
         self.pid: int | None = None
-        self.died: Callable[[str], None] = lambda _: None
+        self.on_exit: Callable[[str], None] = lambda _: None
         self._into = into
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -65,7 +65,7 @@ class NodeProcess:
         self._watch = asyncio.create_task(self._wait_for_end(self._process), name=f"watch node {self.node}")
 
     async def _begin(self) -> asyncio.subprocess.Process:
-        return await on_leash([self.role], self.config, self.log, self._into())
+        return await start_with_parent([self.role], self.config, self.log, self._into())
 
     async def answers(self, *, wait_ms: int) -> bool:
         """Tell whether it answers."""
@@ -74,9 +74,9 @@ class NodeProcess:
     async def _wait_for_end(self, process: asyncio.subprocess.Process) -> None:
         code = await process.wait()
         if not self._ending:
-            self.died(self.obituary(code))
+            self.on_exit(self.exit_reason(code))
 
-    def obituary(self, code: int | None) -> str:
+    def exit_reason(self, code: int | None) -> str:
         """Say how the process ended and what its log said last."""
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         return f"node {self.node} ({self.role}) ended with {how}; its log {self.log} ends:\n{last_lines(self.log)}"
@@ -86,7 +86,7 @@ class NodeProcess:
         deadline = asyncio.get_running_loop().time() + SERVING_TIMEOUT_MS / 1000
         while not await self.answers(wait_ms=500):
             if self._process is None or self._process.returncode is not None:
-                raise ClusterError(self.obituary(self._process.returncode if self._process else None))
+                raise ClusterError(self.exit_reason(self._process.returncode if self._process else None))
             if asyncio.get_running_loop().time() > deadline:
                 raise ClusterError(
                     f"node {self.node} ({self.role}) does not serve after {SERVING_TIMEOUT_MS} ms; "
@@ -153,7 +153,7 @@ class NodeProcess:
         return False
 
 
-async def on_leash(
+async def start_with_parent(
     arguments: list[str], config: Path, log: Path, into: Sequence[str] = ()
 ) -> asyncio.subprocess.Process:
     """Start `python -m replog ARGUMENTS --config CONFIG`, its output appended to the log, tied to our life."""

@@ -30,7 +30,7 @@ class RemoteNode:
         self.role = role
         self.config = config
         self.pid: int | None = None
-        self.died: Callable[[str], None] = lambda _: None
+        self.on_exit: Callable[[str], None] = lambda _: None
         self.alive = False
         self._shell = shell
         self._folder = folder
@@ -60,7 +60,7 @@ class RemoteNode:
         self.alive = False
         if not self._ending:
             how = "the host has hung up" if hung_up else f"ended; its log ends:\n{await self._last_lines()}"
-            self.died(f"node {self.node} ({self.role}) on {self._shell.entry.address} {how}")
+            self.on_exit(f"node {self.node} ({self.role}) on {self._shell.entry.address} {how}")
 
     async def _last_lines(self) -> str:
         return "\n".join(f"    {line}" for line in (await self._run(f"tail -n {LOG_LINES} log")).splitlines())

@@ -111,17 +111,17 @@ async def _four_letters(endpoint: tuple[str, int], word: bytes, wait_ms: int) ->
 
 
 class ZooKeeperProcess(NodeProcess):
-    """A server as a process of this machine, on a leash."""
+    """A server as a process of this machine that ends with the harness."""
 
     async def _begin(self) -> asyncio.subprocess.Process:
         java = shutil.which("java") or "java"
         words = await asyncio.to_thread(command, self.config, java=java)
-        leashed = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *words]
+        command_line = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *words]
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as output:
             return await asyncio.create_subprocess_exec(
                 *self._into(),
-                *leashed,
+                *command_line,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

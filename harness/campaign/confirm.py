@@ -116,7 +116,7 @@ def on_kind(plan: Plan, cluster: str) -> Plan:
     if cluster == "simulated":
         raise BadScenario("a simulated run is confirmed on real nodes: --cluster processes, containers, ssh")
     for planned in plan.faults:
-        lacking = refusal(one_of("fault", planned.kind, faults()), kind, plan.spec.powers_of_mode())
+        lacking = refusal(one_of("fault", planned.kind, faults()), kind, plan.spec.capabilities_of_mode())
         if lacking:
             raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {lacking}")
     refused = getattr(kind, "refused", None)

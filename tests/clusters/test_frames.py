@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tribunal.clusters.capabilities import Fate, FrameRule
 from tribunal.clusters.links.frames import REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, Conversation, Cutter, Rule
-from tribunal.clusters.links.send_queue import Road
+from tribunal.clusters.links.send_queue import SendQueue
 
 FETCH, PRODUCE = 1, 0
 
@@ -84,64 +84,64 @@ def test_a_rule_takes(rule, hits):
     assert found.hit_count == hits
 
 
-def on_the_road(rule, *messages, delay_s=0.0):
-    """Put messages on a road under one rule; return the road."""
-    road = Road(lambda head, size: delay_s)
+def queued(rule, *messages, delay_s=0.0):
+    """Put messages into a send queue under one rule; return the queue."""
+    queue = SendQueue(lambda head, size: delay_s)
     cutter = Cutter(Conversation(1, 2).request, REQUEST_HEAD_BYTES)
     for message in messages:
         for piece in cutter.feed(message):
             if piece.is_first:
                 piece.head.decide([rule])
-            road.put(piece)
-    return road
+            queue.put(piece)
+    return queue
 
 
 def test_a_dropped_message_is_missing_and_its_neighbours_are_not():
     rule = Rule(FrameRule(fate=Fate.DROPPED, api=FETCH))
 
-    road = on_the_road(rule, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rule, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
 
-    assert b"".join(road.leaving(0.0)) == request(PRODUCE, 1) + request(PRODUCE, 3)
+    assert b"".join(queue.leaving(0.0)) == request(PRODUCE, 1) + request(PRODUCE, 3)
 
 
 def test_a_doubled_message_comes_twice():
     rule = Rule(FrameRule(fate=Fate.DUPLICATED, api=FETCH))
 
-    road = on_the_road(rule, request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rule, request(FETCH, 2), request(PRODUCE, 3))
 
-    assert b"".join(road.leaving(0.0)) == request(FETCH, 2) * 2 + request(PRODUCE, 3)
+    assert b"".join(queue.leaving(0.0)) == request(FETCH, 2) * 2 + request(PRODUCE, 3)
 
 
 def test_what_is_behind_a_held_message_waits_with_it():
     rule = Rule(FrameRule(fate=Fate.HELD, api=FETCH))
-    road = on_the_road(rule, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rule, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
 
-    assert road.leaving(0.0) == [request(PRODUCE, 1)]
+    assert queue.leaving(0.0) == [request(PRODUCE, 1)]
     assert rule.open_gates() == 1
-    assert road.leaving(0.0) == [request(FETCH, 2), request(PRODUCE, 3)]
-    assert road.is_empty
+    assert queue.leaving(0.0) == [request(FETCH, 2), request(PRODUCE, 3)]
+    assert queue.is_empty
 
 
 def test_what_may_be_overtaken_is():
     rule = Rule(FrameRule(fate=Fate.HELD, api=FETCH, overtaking=True))
-    road = on_the_road(rule, request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rule, request(FETCH, 2), request(PRODUCE, 3))
 
-    assert road.leaving(0.0) == [request(PRODUCE, 3)]
-    assert not road.is_empty
+    assert queue.leaving(0.0) == [request(PRODUCE, 3)]
+    assert not queue.is_empty
     rule.open_gates()
-    assert road.leaving(0.0) == [request(FETCH, 2)]
+    assert queue.leaving(0.0) == [request(FETCH, 2)]
 
 
 def test_nothing_leaves_before_its_time():
-    road = on_the_road(Rule(FrameRule(fate=Fate.DROPPED, api=99)), request(FETCH, 1), delay_s=5.0)
+    queue = queued(Rule(FrameRule(fate=Fate.DROPPED, api=99)), request(FETCH, 1), delay_s=5.0)
 
-    assert road.leaving(4.9) == []
-    assert road.next_due_s() == 5.0
-    assert road.leaving(5.0) == [request(FETCH, 1)]
+    assert queue.leaving(4.9) == []
+    assert queue.next_due_s() == 5.0
+    assert queue.leaving(5.0) == [request(FETCH, 1)]
 
 
 def test_a_road_can_be_lost():
-    road = on_the_road(Rule(FrameRule(fate=Fate.HELD)), request(FETCH, 1))
+    queue = queued(Rule(FrameRule(fate=Fate.HELD)), request(FETCH, 1))
 
-    assert road.clear() == len(request(FETCH, 1))
-    assert road.is_empty
+    assert queue.clear() == len(request(FETCH, 1))
+    assert queue.is_empty

@@ -22,11 +22,11 @@ from tribunal.clusters.namespaces.spaces import Namespaces, way_in
 from tribunal.clusters.nodes.leftovers import node_processes
 
 ROOT = Path(__file__).parents[2]
-HOUSED = not isinstance(way_in(), str)
+IN_NAMESPACES = not isinstance(way_in(), str)
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(60),
-    pytest.mark.skipif(not HOUSED, reason=str(way_in()) if not HOUSED else "there are namespaces"),
+    pytest.mark.skipif(not IN_NAMESPACES, reason=str(way_in()) if not IN_NAMESPACES else "there are namespaces"),
 ]
 PORT = 11_000 + os.getpid() % 1000
 
@@ -193,8 +193,10 @@ def test_in_namespaces(story, tmp_path):
 
 
 def test_the_choice_can_be_forced():
-    assert processes.housing_for(ClusterSpec(isolation="proxies")).place == "processes, link proxies on loopback"
-    assert processes.housing_for(ClusterSpec()).place == "processes in network namespaces"
+    assert (
+        processes.host_environment_for(ClusterSpec(isolation="proxies")).place == "processes, link proxies on loopback"
+    )
+    assert processes.host_environment_for(ClusterSpec()).place == "processes in network namespaces"
     assert processes.places() == "processes in network namespaces"
 
 

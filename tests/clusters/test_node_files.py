@@ -1,4 +1,4 @@
-"""What nodes leave in files, read while they write and after they died; and the leash they are on."""
+"""What nodes leave in files, read while they write and after they died; and that they end with their harness."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from tribunal.clusters.links.addresses import free_port, taken_address
 from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.nodes.final_logs import log_bytes, log_entries
 from tribunal.clusters.nodes.node_events import EventFile
-from tribunal.clusters.nodes.node_process import LEASH, is_stopped, last_lines, process_exists, refuses, toml
+from tribunal.clusters.nodes.node_process import PARENT_DEATH, is_stopped, last_lines, process_exists, refuses, toml
 
 
 def test_events_come_whole_and_once(tmp_path):
@@ -148,7 +148,7 @@ time.sleep(60)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_a_node_dies_with_its_harness():
-    with subprocess.Popen([sys.executable, "-c", HARNESS, str(LEASH)], stdout=subprocess.PIPE) as harness:
+    with subprocess.Popen([sys.executable, "-c", HARNESS, str(PARENT_DEATH)], stdout=subprocess.PIPE) as harness:
         node = int(harness.stdout.readline())
         watched = os.pidfd_open(node)
         harness.kill()
@@ -162,5 +162,5 @@ def test_a_node_dies_with_its_harness():
     os.close(watched)
 
 
-def test_the_leash_is_a_file_of_its_own():
-    assert Path(LEASH).is_file()
+def test_the_program_that_ties_a_node_to_its_harness_is_a_file_of_its_own():
+    assert Path(PARENT_DEATH).is_file()

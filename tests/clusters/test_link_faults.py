@@ -10,7 +10,7 @@ import pytest
 
 from tribunal.clusters.api import Link
 from tribunal.clusters.capabilities import Fate, FrameRule, Shape
-from tribunal.clusters.links.link_faults import LinkPowers
+from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links, node_host
 
 PORTS = itertools.count(17500 + os.getpid() % 2000)
@@ -18,7 +18,7 @@ BOTH = [Link(1, 2), Link(2, 1)]
 FETCH, PRODUCE = 1, 0
 
 
-class Powers(LinkPowers):
+class Faults(LinkFaults):
     def __init__(self, links):
         self.links = links
 
@@ -44,19 +44,19 @@ class Node:
 @asynccontextmanager
 async def two_nodes():
     port = next(PORTS)
-    powers = Powers(Links({1: port, 2: port}))
-    await powers.links.open()
+    faults = Faults(Links({1: port, 2: port}))
+    await faults.links.open()
     nodes = {node: Node() for node in (1, 2)}
     servers = [await asyncio.start_server(nodes[node].serve, node_host(node), port) for node in nodes]
-    sock = await powers.links.addresses.connect_as(1, powers.links.advertised(2))
+    sock = await faults.links.addresses.connect_as(1, faults.links.advertised(2))
     caller = Caller(*await asyncio.open_connection(sock=sock))
     await caller.ask(PRODUCE, 0)
     nodes[2].asked.clear()
     try:
-        yield powers, nodes, caller
+        yield faults, nodes, caller
     finally:
         caller.writer.transport.abort()
-        await powers.links.close()
+        await faults.links.close()
         for server in servers:
             server.close()
         await asyncio.sleep(0.01)
@@ -82,96 +82,96 @@ class Caller:
 
 
 async def slow():
-    async with two_nodes() as (powers, _, caller):
-        proof = await powers.shape(BOTH, Shape(delay_ms=30, jitter_ms=5))
+    async with two_nodes() as (faults, _, caller):
+        proof = await faults.shape(BOTH, Shape(delay_ms=30, jitter_ms=5))
 
         assert proof.holds
         began = asyncio.get_running_loop().time()
         await caller.ask(FETCH, 1)
         assert asyncio.get_running_loop().time() - began >= 0.050
-        assert (await powers.shape(BOTH, Shape())).holds
+        assert (await faults.shape(BOTH, Shape())).holds
         assert proof.facts["round_trips_before"][0]["most_ms"] < 25
 
 
 async def lossy():
-    async with two_nodes() as (powers, _, caller):
-        proof = await powers.shape(BOTH, Shape(loss=0.3))
+    async with two_nodes() as (faults, _, caller):
+        proof = await faults.shape(BOTH, Shape(loss=0.3))
 
         assert proof.holds
         assert proof.facts["lost"] > 0
         assert await caller.ask(FETCH, 1) == 1
-        assert (await powers.shape(BOTH, Shape())).holds
+        assert (await faults.shape(BOTH, Shape())).holds
 
 
 async def narrow():
-    async with two_nodes() as (powers, _, _caller):
-        proof = await powers.shape([Link(1, 2)], Shape(bytes_per_s=50_000))
+    async with two_nodes() as (faults, _, _caller):
+        proof = await faults.shape([Link(1, 2)], Shape(bytes_per_s=50_000))
 
         assert proof.holds
         assert proof.facts["round_trips_after"][0]["least_ms"] >= 0.8 * 1000 * proof.facts["probe_bytes"] / 50_000
-        assert (await powers.shape([Link(1, 2)], Shape())).holds
+        assert (await faults.shape([Link(1, 2)], Shape())).holds
 
 
 async def a_slow_link_that_is_cut_delivers_after_the_heal():
-    async with two_nodes() as (powers, nodes, caller):
-        await powers.links.set_shape(BOTH, Shape(delay_ms=40))
+    async with two_nodes() as (faults, nodes, caller):
+        await faults.links.set_shape(BOTH, Shape(delay_ms=40))
         caller.say(FETCH, 1)
         await asyncio.sleep(0.01)
-        powers.links.cuts |= dict.fromkeys(BOTH, "hold")
-        powers.links.settle()
+        faults.links.cuts |= dict.fromkeys(BOTH, "hold")
+        faults.links.settle()
         await asyncio.sleep(0.08)
         assert nodes[2].asked == []
 
-        powers.links.cuts.clear()
-        powers.links.settle()
+        faults.links.cuts.clear()
+        faults.links.settle()
 
         assert await caller.hear() == 1
 
 
 async def reset_once():
-    async with two_nodes() as (powers, _, caller):
-        proof = await powers.reset(BOTH)
+    async with two_nodes() as (faults, _, caller):
+        proof = await faults.reset(BOTH)
 
         assert proof.holds
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await caller.hear()
-        assert (await powers.links.passing(BOTH, {})).holds
+        assert (await faults.links.passing(BOTH, {})).holds
 
 
 async def half_open():
-    async with two_nodes() as (powers, nodes, caller):
-        proof = await powers.half_open([Link(1, 2)])
+    async with two_nodes() as (faults, nodes, caller):
+        proof = await faults.half_open([Link(1, 2)])
 
         assert proof.facts == {"forgotten": 1, "believed_in": 1}
         caller.say(FETCH, 1)
         with pytest.raises(TimeoutError):
             await caller.hear(0.1)
         assert nodes[2].asked == []
-        assert (await powers.close_half_open([Link(1, 2)])).holds
+        assert (await faults.close_half_open([Link(1, 2)])).holds
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await caller.hear()
 
 
 async def half_open_without_connections_is_no_proof():
-    async with two_nodes() as (powers, _, _caller):
-        assert not (await powers.half_open([Link(0, 1)])).holds
+    async with two_nodes() as (faults, _, _caller):
+        assert not (await faults.half_open([Link(0, 1)])).holds
 
 
 async def dropped_by_api():
-    async with two_nodes() as (powers, nodes, caller):
-        rule = powers.add_rule(FrameRule(fate=Fate.DROPPED, api=FETCH))
+    async with two_nodes() as (faults, nodes, caller):
+        rule = faults.add_rule(FrameRule(fate=Fate.DROPPED, api=FETCH))
         caller.say(FETCH, 1)
 
         assert await caller.ask(PRODUCE, 2) == 2
         assert nodes[2].asked == [(PRODUCE, 2)]
         assert rule.hit_count == 1
-        powers.remove_rule(rule)
+        faults.remove_rule(rule)
         assert await caller.ask(FETCH, 3) == 3
 
 
 async def an_answer_is_dropped():
-    async with two_nodes() as (powers, nodes, caller):
-        powers.add_rule(FrameRule(fate=Fate.DROPPED, api=FETCH, direction="response", source=2))
+    async with two_nodes() as (faults, nodes, caller):
+        faults.add_rule(FrameRule(fate=Fate.DROPPED, api=FETCH, direction="response", source=2))
         caller.say(FETCH, 1)
 
         assert await caller.ask(PRODUCE, 2) == 2
@@ -179,8 +179,8 @@ async def an_answer_is_dropped():
 
 
 async def doubled():
-    async with two_nodes() as (powers, nodes, caller):
-        powers.add_rule(FrameRule(fate=Fate.DUPLICATED, api=FETCH, limit=1))
+    async with two_nodes() as (faults, nodes, caller):
+        faults.add_rule(FrameRule(fate=Fate.DUPLICATED, api=FETCH, limit=1))
         caller.say(FETCH, 1)
         caller.say(PRODUCE, 2)
 
@@ -189,19 +189,19 @@ async def doubled():
 
 
 async def held_and_overtaken():
-    async with two_nodes() as (powers, nodes, caller):
-        rule = powers.add_rule(FrameRule(fate=Fate.HELD, api=FETCH, overtaking=True))
+    async with two_nodes() as (faults, nodes, caller):
+        rule = faults.add_rule(FrameRule(fate=Fate.HELD, api=FETCH, overtaking=True))
         caller.say(FETCH, 1)
 
         assert await caller.ask(PRODUCE, 2) == 2
         assert (rule.held_count, nodes[2].asked) == (1, [(PRODUCE, 2)])
-        assert powers.release(rule) == 1
+        assert faults.release(rule) == 1
         assert await caller.hear() == 1
 
 
 async def held_arrives_after_its_sender_died():
-    async with two_nodes() as (powers, nodes, caller):
-        rule = powers.add_rule(FrameRule(fate=Fate.HELD, api=FETCH))
+    async with two_nodes() as (faults, nodes, caller):
+        rule = faults.add_rule(FrameRule(fate=Fate.HELD, api=FETCH))
         caller.say(FETCH, 1)
         await caller.writer.drain()
         await asyncio.sleep(0.05)
@@ -209,15 +209,15 @@ async def held_arrives_after_its_sender_died():
         await asyncio.sleep(0.05)
         assert nodes[2].asked == []
 
-        powers.remove_rule(rule)
+        faults.remove_rule(rule)
         await asyncio.sleep(0.05)
 
         assert nodes[2].asked == [(FETCH, 1)]
 
 
 async def delayed_by_api():
-    async with two_nodes() as (powers, _, caller):
-        powers.add_rule(FrameRule(fate=Fate.DELAYED, api=FETCH, delay_ms=80))
+    async with two_nodes() as (faults, _, caller):
+        faults.add_rule(FrameRule(fate=Fate.DELAYED, api=FETCH, delay_ms=80))
         loop = asyncio.get_running_loop()
         began = loop.time()
         await caller.ask(PRODUCE, 1)
