@@ -4,20 +4,17 @@ What Kafka does not understand of our settings is left out: replog's own names, 
 recovery (which Kafka does not have). What only costs memory or time in a small cluster is turned down.
 """
 
-import asyncio
 import base64
-import os
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.nodes.node_process import PARENT_DEATH, POLL_MS, NodeProcess, answers, last_lines
+from tribunal.clusters.nodes.serving import answers
 
 # replog's names, or such as Kafka keeps elsewhere or does not have.
 OURS_ALONE: Final = (
@@ -42,61 +39,31 @@ SERVING_TIMEOUT_MS: Final = 90_000  # a JVM on a machine that has other things t
 META_PROPERTIES: Final = "meta.properties"
 
 
-class KafkaProcess(NodeProcess):
-    """One life after another of one node: a JVM where replog's nodes are Python."""
+class KafkaProgram:
+    """A broker or a controller of Apache Kafka: a JVM where replog's nodes are Python."""
 
-    def __init__(
-        self,
-        node: int,
-        role: str,
-        config: Path,
-        log: Path,
-        endpoint: tuple[str, int],
-        jars: Path,
-        into: Callable[[], list[str]] = list,
-    ) -> None:
-        super().__init__(node, role, config, log, endpoint, into)
-        self.before_start: Callable[[], None] = lambda: None
+    serving_timeout_ms = SERVING_TIMEOUT_MS
+    answer_wait_ms = 2_000
+
+    def __init__(self, role: str, jars: Path) -> None:
+        self.title = f"Apache Kafka, {role}"
         self._jars = jars
 
-    async def spawn(self) -> None:
-        """Start the process; it may not serve yet."""
-        assert not self.alive, f"node {self.node} runs already"
-        self.before_start()
-        self._ending = False
-        command = [*self._into(), sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid())]
-        command += java(self._jars, "kafka.Kafka", str(self.config.resolve()), heap=HEAP)
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as output:
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        self.pid = self._process.pid
-        self._watch = asyncio.create_task(self._wait_for_end(self._process), name=f"watch node {self.node}")
+    def command(self, config: Path, *, python: str, java: str) -> list[str]:
+        """Return the command of a node."""
+        return java_command(java, self._jars, "kafka.Kafka", str(config.resolve()), heap=HEAP)
 
-    async def serving(self) -> None:
-        """Wait until the node answers requests; `ClusterError` with its last log lines if it does not."""
-        deadline = asyncio.get_running_loop().time() + SERVING_TIMEOUT_MS / 1000
-        while not await answers(self.endpoint, wait_ms=2_000):
-            if self._process is None or self._process.returncode is not None:
-                raise ClusterError(self.exit_reason(self._process.returncode if self._process else None))
-            if asyncio.get_running_loop().time() > deadline:
-                raise ClusterError(
-                    f"node {self.node} (Apache Kafka, {self.role}) does not serve after {SERVING_TIMEOUT_MS} ms; "
-                    f"its log {self.log} ends:\n{last_lines(self.log)}"
-                )
-            await asyncio.sleep(POLL_MS / 1000)
+    def needed_folders(self, command: list[str]) -> list[str]:
+        """Return where the jars are."""
+        return [str(self._jars)]
+
+    async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
+        """Ask for its API versions."""
+        return await answers(endpoint, wait_ms=wait_ms)
 
 
-def java(jars: Path, *arguments: str, heap: str) -> list[str]:
-    """Return the command that runs one of Kafka's classes, its program by its whole path: `parent_death.py` searches no PATH."""
-    program = shutil.which("java")
-    if program is None:
-        raise ClusterError("no `java` on the path (17 or newer is needed)")
+def java_command(program: str, jars: Path, *arguments: str, heap: str) -> list[str]:
+    """Return the command that runs one of Kafka's classes."""
     logging = f"-Dlog4j2.configurationFile={jars / 'log4j2.properties'}"
     return [program, "-Xms64m", f"-Xmx{heap}", *JAVA, logging, "-cp", f"{jars}/*", *arguments]
 
@@ -115,8 +82,12 @@ def _property(value: Any) -> str:
 
 def formatted_by_kafka(jars: Path, config: Path, cluster_id: str, *, elr: bool) -> None:
     """Let Kafka's own tool format the directory that a server.properties names; takes about two seconds."""
+    program = shutil.which("java")
+    if program is None:
+        raise ClusterError("no `java` on the path (17 or newer is needed)")
     feature = f"{ELR_FEATURE}={int(elr)}"
-    command = java(
+    command = java_command(
+        program,
         jars,
         "kafka.tools.StorageTool",
         "format",

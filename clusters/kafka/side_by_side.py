@@ -5,7 +5,6 @@ own tools. Methods block, because what is compared runs in threads of librdkafka
 127.0.3.N, its controller role, where one process has both, on 127.0.3.(N+100) and another port; every process dies with whoever started it.
 """
 
-import os
 import signal
 import socket
 import struct
@@ -22,7 +21,7 @@ from replog.wire.codec import decode_response, encode_request
 from replog.wire.messages import describe_quorum as dq
 from tribunal.clusters.api import ClusterError, Unsettled
 from tribunal.clusters.links.addresses import candidate_ports
-from tribunal.clusters.nodes.node_process import PARENT_DEATH, last_lines, node_environment, toml
+from tribunal.clusters.nodes.node_process import last_lines, node_environment, toml, with_parent
 
 NET: Final = "127.0.3."
 CONTROLLER_OFFSET: Final = 100
@@ -308,10 +307,9 @@ def _broker_ids(answer: bytes) -> list[int]:
 
 
 def _spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    command_line = [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *_with_path(command)]
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own command, no shell
-            command_line,
+            with_parent(_with_path(command)),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.api import ClusterError, CutMode, Link, Proof
+from tribunal.clusters.api import ClusterError, Link, Proof
 from tribunal.clusters.capabilities import FrameRule, RuleInForce, Shape
 from tribunal.clusters.links.frames import Rule
 from tribunal.clusters.links.probing import Channel
@@ -39,15 +39,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 class LinkFaults:
     """Disturbs links through their relays."""
 
-    links: Links
-
-    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
-        """Cut links."""
-        return await self.links.cut(links, mode)
-
-    async def heal(self, links: Sequence[Link]) -> Proof:
-        """Undo cuts."""
-        return await self.links.heal(links)
+    def __init__(self, links: Links) -> None:
+        self.links = links
 
     # --- slow, lossy, narrow ---------------------------------------------------------------
 

@@ -13,23 +13,22 @@ through a side door, 127.0.1.N, which leads into the node's namespace past every
 
 import asyncio
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link
 from tribunal.clusters.capabilities import Shape
-from tribunal.clusters.host_environment import NodeLife
 from tribunal.clusters.links.addresses import open_on_free_port
 from tribunal.clusters.links.frames import Head, Rule
 from tribunal.clusters.links.probing import ProbeAnswer
 from tribunal.clusters.links.relay import Relay, Side, Traffic
-from tribunal.clusters.links.relays import Links, LoopbackAddresses, node_host
+from tribunal.clusters.links.relays import LINK_NET, Links, LoopbackAddresses, node_host
 from tribunal.clusters.namespaces.firewall import Firewall
 from tribunal.clusters.namespaces.spaces import Namespaces
 from tribunal.clusters.nodes.node_process import NodeProcess
+from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.clusters.zookeeper.ensemble import ZooKeeperProcess
 
 PLACE: Final = "processes in network namespaces"
 NET: Final = "10.213.0."
@@ -238,13 +237,16 @@ class NamespaceLinks(Links):
 
 
 class InNamespaces:
-    """Runs nodes as processes in namespaces."""
+    """Runs nodes as processes in namespaces.
 
-    kind = "processes"
-    place = PLACE
+    routes_choose_source:  for nodes that cannot bind their outgoing side: the kernel gives it the node's own address.
+    """
+
     mounts_while_running = True
 
-    def __init__(self) -> None:
+    def __init__(self, place: str = PLACE, *, routes_choose_source: bool = False) -> None:
+        self.place = place
+        self._routes_choose_source = routes_choose_source
         self._spaces: Namespaces | None = None
         self._links = Links({})
 
@@ -263,19 +265,17 @@ class InNamespaces:
         firewall = Firewall(spaces, address)
         firewall.open()
         self._links = await open_on_free_port(spec, lambda ports: NamespaceLinks(ports, spaces, firewall))
+        if self._routes_choose_source:
+            for node in spec.node_ids:
+                spaces.run(source_route(node), name=str(node))
         return self._links
 
-    def node(self, node: int, role: str, config: Path, log: Path) -> NodeLife:
+    def node(
+        self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
+    ) -> NodeProcess:
         """Return a process that is not started yet."""
-        return NodeProcess(
-            node, role, config, log, self._links.endpoint(node), into=lambda: self.spaces.command(str(node))
-        )
-
-    def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
-        """Return a server of ZooKeeper that is not started yet."""
-        return ZooKeeperProcess(
-            node, "zookeeper", config, log, self._links.endpoint(node), into=lambda: self.spaces.command(str(node))
-        )
+        endpoint = self._links.endpoint(node)
+        return NodeProcess(node, program, config, log, endpoint, on_exit, lambda: self.spaces.command(str(node)))
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return where the node is to listen."""
@@ -294,3 +294,8 @@ class InNamespaces:
         await self._links.close()
         if self._spaces is not None:
             await asyncio.to_thread(self._spaces.close)
+
+
+def source_route(node: int) -> list[str]:
+    """Return the command by which the kernel of a node's namespace calls relays from the node's own address."""
+    return ["ip", "route", "add", "local", f"{LINK_NET}0/24", *("dev", "lo", "src", node_host(node), "table", "local")]
