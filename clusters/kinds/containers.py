@@ -16,7 +16,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +26,8 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.build import LABEL, engine, node_image
 from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
-from tribunal.clusters.links.relays import Links
+from tribunal.clusters.links.relay import Side, Wires
+from tribunal.clusters.links.relays import Door, Links, connect_far, door_at
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.mounts import below
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
@@ -81,9 +82,13 @@ class ContainerAddresses:
         prefix, _, number = host.rpartition(".")
         return int(number) if prefix == self.prefix and int(number) <= LAST_NODE else CLIENTS
 
-    def relay_source(self, node: int) -> tuple[str, int] | None:
-        """Leave it to the system: it is the gateway."""
-        return None
+    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+        """Return where the node's relay listens."""
+        return [door_at(links, self.advertised(node))]
+
+    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+        """Connect from the address that the system chooses: the gateway."""
+        await connect_far(far, self.endpoint(target))
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from within the node's network namespace."""

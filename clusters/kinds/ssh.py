@@ -17,7 +17,7 @@ import io
 import shlex
 import socket
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,8 @@ from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.interpreter_base import PACKAGES
 from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
 from tribunal.clusters.kinds.processes import MOUNT_CAPABILITIES
-from tribunal.clusters.links.relays import Links
+from tribunal.clusters.links.relay import Side, Wires
+from tribunal.clusters.links.relays import Door, Links, connect_far, door_at
 from tribunal.clusters.nodes.node_events import EventFile, FileEvents
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import ReplogSoftware
@@ -77,9 +78,13 @@ class SshAddresses:
         """Return which node calls from this address."""
         return self._nodes.get(host, CLIENTS)
 
-    def relay_source(self, node: int) -> tuple[str, int] | None:
-        """Leave it to the system."""
-        return None
+    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+        """Return where the node's relay listens."""
+        return [door_at(links, self.advertised(node))]
+
+    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+        """Connect from the address that the system chooses."""
+        await connect_far(far, self.endpoint(target))
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own host, through its sshd."""

@@ -17,7 +17,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import processes
 from tribunal.clusters.namespaces import spaces as namespaces
 from tribunal.clusters.namespaces.firewall import Firewall
-from tribunal.clusters.namespaces.network import NamespaceLinks, address, connected, lay_out
+from tribunal.clusters.namespaces.network import address, connected, device, lay_out, namespace_links
 from tribunal.clusters.namespaces.spaces import Namespaces, way_in
 from tribunal.clusters.nodes.leftovers import node_processes
 
@@ -44,9 +44,9 @@ class Hall:
     async def __aenter__(self):
         self.spaces.open()
         lay_out(self.spaces, [1, 2, CLIENTS])
-        self.firewall = Firewall(self.spaces, address)
+        self.firewall = Firewall(self.spaces, address, device)
         self.firewall.open()
-        self.links = NamespaceLinks({1: PORT, 2: PORT}, self.spaces, self.firewall)
+        self.links = namespace_links({1: PORT, 2: PORT}, self.spaces, self.firewall)
         await self.links.open()
         for node in (1, 2):
             sock = self.spaces.listener(str(node), address(node), PORT)
