@@ -101,9 +101,11 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def timeout_ms(self, setting: str) -> int:
         """Return one of the time-outs that faults and waits are measured in."""
-        from replog.config import DEFAULTS
+        from replog.config import DEFINITIONS
 
-        return int(self.node_settings().get(setting, DEFAULTS[setting]))
+        value = self.node_settings().get(setting, DEFINITIONS[setting].default)
+        assert isinstance(value, int), setting
+        return value
 
 
 class UnknownProfile(ValueError):

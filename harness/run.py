@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from replog.config import DEFAULTS
+from replog.config import DEFINITIONS
 from tribunal import ROOT
 from tribunal.clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
 from tribunal.clusters.clock import RunClock
@@ -414,7 +414,7 @@ class _Entry:
 
 def settings(plan: Plan) -> dict[str, Any]:
     """Return the nodes' settings that say what a run promises."""
-    return {name: DEFAULTS[name] for name in JUDGED_SETTINGS} | plan.spec.node_settings()
+    return {name: DEFINITIONS[name].default for name in JUDGED_SETTINGS} | plan.spec.node_settings()
 
 
 @cache

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from replog.config import DEFAULTS
+from replog.config import DEFINITIONS, ConfigError
 from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec
 from tribunal.harness.catalog import all_workloads, faults, nearest, one_of
 from tribunal.nemesis.targets import BadTarget, parse
@@ -209,9 +209,13 @@ def cluster_spec(given: Any) -> ClusterSpec:
     spec: ClusterSpec = _converted("cluster", given, ClusterSpec)
     if spec.profile not in PROFILES:
         raise nearest("profile", spec.profile, PROFILES)
-    for setting in spec.settings:
-        if setting not in DEFAULTS:
-            raise nearest("setting", setting, DEFAULTS)
+    for setting, value in spec.settings.items():
+        if setting not in DEFINITIONS:
+            raise nearest("setting", setting, DEFINITIONS)
+        try:
+            DEFINITIONS[setting].checked(value)
+        except ConfigError as problem:
+            raise ValueError(f"cluster: {problem}") from None
     if not 1 <= spec.replication_factor <= spec.brokers <= 99:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
     if spec.mode not in MODES:

@@ -181,10 +181,10 @@ def _check_roles(command: str, config: NodeConfig) -> None:
     if config.roles != wanted:
         roles = ",".join(sorted(config.roles))
         raise Unusable(Exit.USAGE, f"'process.roles' is {roles!r}, which is not what {command!r} runs")
-    if command == "combined" and not config.text("controller.listeners"):
+    if command == "combined" and not config.network.controller_listeners:
         raise Unusable(Exit.USAGE, "a combined node needs 'controller.listeners' besides 'listeners'")
     voters = {voter.node_id for voter in config.voters}
-    if command != "broker" and config.node_id not in voters and not config.flag("tribunal.controller.joins"):
+    if command != "broker" and config.node_id not in voters and not config.hooks.controller_joins:
         message = (
             f"node {config.node_id} is not one of 'controller.quorum.voters' {sorted(voters)}; "
             "one that is to be added as a voter later has 'tribunal.controller.joins'"
@@ -196,7 +196,7 @@ def _check_protocol(config: NodeConfig) -> None:
     from replog.zookeeper.versions import ProtocolVersion, UnknownVersion
 
     try:
-        ProtocolVersion.parse(config.text("inter.broker.protocol.version"))
+        ProtocolVersion.parse(config.zookeeper.inter_broker_protocol_version)
     except UnknownVersion as problem:
         raise Unusable(Exit.USAGE, f"'inter.broker.protocol.version': {problem}") from None
 
@@ -205,7 +205,7 @@ def install_mutants(config: NodeConfig) -> None:
     """Switch the configured known bugs back on."""
     known = {info.name: info.name for info in pkgutil.iter_modules(replog.mutants.__path__)}
     known |= {name.partition("_")[0].upper(): name for name in known}
-    for name in config["tribunal.mutants"]:
+    for name in config.hooks.mutants:
         module = known.get(name)
         if module is None:
             raise Unusable(Exit.USAGE, f"'tribunal.mutants': no mutant {name!r}; there are {', '.join(sorted(known))}")
@@ -263,7 +263,7 @@ def _foresee(loop: asyncio.AbstractEventLoop, refused: list[Unusable]) -> None:
 async def _check_addresses(world: RealWorld, config: NodeConfig) -> None:
     """Say it in one line, and before anything is opened, when an address cannot be had."""
     addresses = [config.listener]
-    if config.text("controller.listeners"):
+    if config.network.controller_listeners:
         addresses.append(listener_of(config))
     for address in addresses:
         try:

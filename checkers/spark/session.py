@@ -29,6 +29,7 @@ LOOK_SECONDS: Final = 0.2
 ASKING: Final = "Connecting to master"
 ANSWERED: Final = "Connected to Spark cluster"
 BACKGROUND: Final = 10  # niceness of what must not disturb a run
+CONNECT: Final = "pip install 'pyspark[connect]==4.3.0' (the extra replog[connect])"
 DEFAULT_MASTER: Final = "local[*]"
 LOG_SETTINGS: Final = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -207,7 +208,10 @@ def _builder(master: str, folder: Path) -> "SparkSession":
 
 
 def _connected(master: str, code: Path) -> "SparkSession":
-    import grpc  # type: ignore[import-untyped]
+    try:
+        import grpc  # type: ignore[import-untyped]
+    except ImportError:
+        raise NoSpark(f"Spark Connect needs the package 'grpcio': {CONNECT}") from None
     from pyspark.sql import SparkSession
 
     with grpc.insecure_channel(urlsplit(master).netloc) as channel:

@@ -32,13 +32,17 @@ ENGINE_TIMEOUT_S: Final = 120
 LAST_LINES: Final = 12
 
 
+class NoClient(ClusterError):
+    """The package that talks to a container engine is missing here."""
+
+
 def engine() -> "DockerClient":
     """Return a client of the engine; `ClusterError` says why there is none."""
     try:
         import docker
         from docker.errors import DockerException
     except ImportError:
-        raise ClusterError("the package 'docker' is not installed") from None
+        raise NoClient("the package 'docker' is not installed") from None
     _knock()
     try:
         client = docker.from_env(timeout=ENGINE_TIMEOUT_S)

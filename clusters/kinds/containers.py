@@ -24,7 +24,7 @@ from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Proof
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
-from tribunal.clusters.images.build import LABEL, engine, node_image
+from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
 from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
 from tribunal.clusters.links.relay import Side, Wires
 from tribunal.clusters.links.relays import Door, Links, connect_far, door_at
@@ -50,6 +50,7 @@ REMEDY: Final = (
     "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables); a rootful Podman by "
     "DOCKER_HOST=unix:///run/podman/podman.sock; or --cluster processes"
 )
+CLIENT: Final = "pip install 'docker>=7' (the extra replog[containers])"
 FORBIDDEN: Final = "let your user talk to it: sudo usermod -aG docker $USER, then log in again; or --cluster processes"
 # What a container runs: its output goes to the run's log file, like any node's.
 ENTRY: Final = (
@@ -391,6 +392,8 @@ def obstacles() -> list[Obstacle]:
     """Return why containers cannot be run here."""
     try:
         engine().close()
+    except NoClient as problem:
+        return [Obstacle(reason=str(problem), remedy=CLIENT)]
     except ClusterError as problem:
         remedy = FORBIDDEN if os.strerror(errno.EACCES) in str(problem) else REMEDY
         return [Obstacle(reason=str(problem), remedy=remedy)]

@@ -45,6 +45,7 @@ from tribunal.clusters.run_context import RunContext
 
 CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_CAPABILITIES
 RECORD: Final = "ssh.json"
+CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
 NODE_PORT: Final = 29_092
 RELAY_PORT: Final = 30_000
 THREADS: Final = 64
@@ -258,7 +259,7 @@ def obstacles() -> list[Obstacle]:
     try:
         import paramiko  # noqa: F401
     except ImportError:
-        return [Obstacle(reason="the package 'paramiko' is not installed", remedy="pip install 'tribunal[ssh]'")]
+        return [Obstacle(reason="the package 'paramiko' is not installed", remedy=CLIENT)]
     try:
         read_hosts(Path(ClusterSpec().hosts))
     except ClusterError as problem:

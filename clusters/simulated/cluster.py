@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from replog.config import DEFAULTS, Endpoint, NodeConfig
+from replog.config import DEFINITIONS, Endpoint, NodeConfig
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import (
     CLIENTS,
@@ -77,7 +77,7 @@ class SimulatedCluster(Powers):
         self.nodes: dict[int, SimulatedNode] = {node: self._new_node(node) for node in spec.node_ids}
         machines = {node: one.machine for node, one in self.nodes.items()}
         self.committed = self._committed_state(machines)
-        elr_enabled = bool(spec.node_settings().get(ELR_SETTING, DEFAULTS[ELR_SETTING]))
+        elr_enabled = bool(spec.node_settings().get(ELR_SETTING, DEFINITIONS[ELR_SETTING].default))
         self.watch = Watch(simulation, machines, DATA, self.committed, self._seats, elr_enabled=elr_enabled)
         self.watch.on_violation = self._violated
         if isinstance(self.committed, CommittedZnodes):

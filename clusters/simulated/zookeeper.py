@@ -343,8 +343,8 @@ class SimulatedZooKeeper:
     def __init__(self, world: World, config: NodeConfig, listener: ZooKeeperListener) -> None:
         self.world = world
         self.listener = listener
-        self.timeout_ms = config.integer("zookeeper.session.timeout.ms")
-        addresses, _, chroot = config.text("zookeeper.connect").partition("/")
+        self.timeout_ms = config.zookeeper.session_timeout_ms
+        addresses, _, chroot = config.zookeeper.connect.partition("/")
         self._addresses = [endpoint("zookeeper.connect", text) for text in addresses.split(",")]
         self._chroot = f"/{chroot}" if chroot else ""
         self.session_id = NO_SESSION

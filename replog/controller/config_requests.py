@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from replog.controller.configs import Operation, Refused, altered_value, definitions, describe, resource_refusal
 from replog.controller.election import Wish
@@ -25,7 +25,7 @@ _Edit = tuple[str, int, str | None]  # name, operation, value
 
 
 def on_describe_configs(
-    turn: Turn, body: dc.DescribeConfigsRequest, static: Mapping[str, Any]
+    turn: Turn, body: dc.DescribeConfigsRequest, static: Mapping[str, str]
 ) -> dc.DescribeConfigsResponse:
     """Show effective configs and where they come from."""
     return dc.DescribeConfigsResponse(results=[describe(turn.image, static, each) for each in body.resources])

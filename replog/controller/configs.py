@@ -1,30 +1,21 @@
 """Topic, broker and cluster configs: what names exist, what values they take, who wins (SPEC 2.11).
 
-The table is one line a name: Kafka's topic config, its type, its broker-wide synonym. Values are
-kept and compared as text, as on the wire.
+The table comes from the node's settings: those that name a topic config. Values are kept and compared as text, as on
+the wire.
 """
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from math import inf
+from typing import Final, NamedTuple
 
-from replog.controller.policy import MIN_ISR, RECOVERY_STRATEGY, UNCLEAN_ENABLE, Strategy
+from replog.config import DEFINITIONS
+from replog.config.setting import LONG_MAX, ConfigType, as_text
 from replog.errors import Error
 from replog.metadata.image import Image
 from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from replog.wire.encoder import STRING_BYTES_MAX
 from replog.wire.messages import describe_configs as d
-
-
-class ConfigType(IntEnum):
-    """Types of config values, by their numbers in DescribeConfigs."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
 
 
 class Source(IntEnum):
@@ -43,53 +34,23 @@ class Definition(NamedTuple):
     type: ConfigType
     synonym: str
     default: str
-    lowest: float = -1
+    lowest: float = 0
+    highest: float = inf
     choices: tuple[str, ...] = ()
 
 
-LONG_MAX: Final = "9223372036854775807"
-
+# The topics' side of the node's settings, and what only topics have: kept, and obeyed by nobody, as the throttles below.
 TOPIC_CONFIGS: Final[dict[str, Definition]] = {
-    "cleanup.policy": Definition(ConfigType.LIST, "log.cleanup.policy", "delete", choices=("delete", "compact")),
-    "compression.type": Definition(
-        ConfigType.STRING,
-        "compression.type",
-        "producer",
-        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-    ),
-    "delete.retention.ms": Definition(ConfigType.LONG, "log.cleaner.delete.retention.ms", "86400000", 0),
-    "file.delete.delay.ms": Definition(ConfigType.LONG, "log.segment.delete.delay.ms", "60000", 0),
-    "flush.messages": Definition(ConfigType.LONG, "log.flush.interval.messages", LONG_MAX, 1),
-    "flush.ms": Definition(ConfigType.LONG, "log.flush.interval.ms", LONG_MAX, 0),
-    "follower.replication.throttled.replicas": Definition(ConfigType.LIST, "", ""),
-    "index.interval.bytes": Definition(ConfigType.INT, "log.index.interval.bytes", "4096", 0),
-    "leader.replication.throttled.replicas": Definition(ConfigType.LIST, "", ""),
-    "max.compaction.lag.ms": Definition(ConfigType.LONG, "log.cleaner.max.compaction.lag.ms", LONG_MAX, 1),
-    "max.message.bytes": Definition(ConfigType.INT, "message.max.bytes", "1048588", 0),
-    "message.timestamp.after.max.ms": Definition(ConfigType.LONG, "log.message.timestamp.after.max.ms", "3600000", 0),
-    "message.timestamp.before.max.ms": Definition(ConfigType.LONG, "log.message.timestamp.before.max.ms", LONG_MAX, 0),
-    "message.timestamp.type": Definition(
-        ConfigType.STRING, "log.message.timestamp.type", "CreateTime", choices=("CreateTime", "LogAppendTime")
-    ),
-    "min.cleanable.dirty.ratio": Definition(ConfigType.DOUBLE, "log.cleaner.min.cleanable.ratio", "0.5", 0),
-    "min.compaction.lag.ms": Definition(ConfigType.LONG, "log.cleaner.min.compaction.lag.ms", "0", 0),
-    MIN_ISR: Definition(ConfigType.INT, MIN_ISR, "1", 1),
-    "preallocate": Definition(ConfigType.BOOLEAN, "log.preallocate", "false"),
-    "retention.bytes": Definition(ConfigType.LONG, "log.retention.bytes", "-1"),
-    "retention.ms": Definition(ConfigType.LONG, "log.retention.ms", "604800000"),
-    "segment.bytes": Definition(ConfigType.INT, "log.segment.bytes", "1073741824", 14),
-    "segment.index.bytes": Definition(ConfigType.INT, "log.index.size.max.bytes", "10485760", 4),
-    "segment.jitter.ms": Definition(ConfigType.LONG, "log.roll.jitter.ms", "0", 0),
-    "segment.ms": Definition(ConfigType.LONG, "log.roll.ms", "604800000", 1),
-    UNCLEAN_ENABLE: Definition(ConfigType.BOOLEAN, UNCLEAN_ENABLE, "false"),
-    RECOVERY_STRATEGY: Definition(
-        ConfigType.STRING, RECOVERY_STRATEGY, "Balanced", choices=tuple(strategy.value for strategy in Strategy)
-    ),
-}
+    each.setting.topic: Definition(
+        each.type, each.name, as_text(each.default), each.setting.lowest, each.highest, each.choices
+    )
+    for each in DEFINITIONS.values()
+    if each.setting.topic and each.default is not None
+} | {f"{role}.replication.throttled.replicas": Definition(ConfigType.LIST, "", "") for role in ("leader", "follower")}
 
 # What kafka-reassign-partitions clears behind every move. Kept, and obeyed by nobody: replication is not throttled here.
 THROTTLES: Final[dict[str, Definition]] = {
-    name: Definition(ConfigType.LONG, name, LONG_MAX, 0)
+    name: Definition(ConfigType.LONG, name, str(LONG_MAX), highest=LONG_MAX)
     for name in (
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
@@ -120,9 +81,9 @@ def invalid_value(definition: Definition, name: str, value: str) -> str | None:
     return None
 
 
-def _is_number(definition: Definition, value: str, parse: Callable[[str], float], highest: float) -> bool:
+def _is_number(definition: Definition, value: str, parse: Callable[[str], float]) -> bool:
     try:
-        return definition.lowest <= parse(value) <= highest
+        return definition.lowest <= parse(value) <= definition.highest
     except ValueError:
         return False
 
@@ -130,9 +91,9 @@ def _is_number(definition: Definition, value: str, parse: Callable[[str], float]
 _CHECKS: Final[dict[ConfigType, Callable[[Definition, str], bool]]] = {
     ConfigType.BOOLEAN: lambda _, value: value in ("true", "false"),
     ConfigType.STRING: lambda definition, value: not definition.choices or value in definition.choices,
-    ConfigType.INT: lambda definition, value: _is_number(definition, value, int, 2**31 - 1),
-    ConfigType.LONG: lambda definition, value: _is_number(definition, value, int, 2**63 - 1),
-    ConfigType.DOUBLE: lambda definition, value: _is_number(definition, value, float, 1.0),
+    ConfigType.INT: lambda definition, value: _is_number(definition, value, int),
+    ConfigType.LONG: lambda definition, value: _is_number(definition, value, int),
+    ConfigType.DOUBLE: lambda definition, value: _is_number(definition, value, float),
     ConfigType.LIST: lambda definition, value: (
         not definition.choices or all(word.strip() in definition.choices for word in value.split(","))
     ),
@@ -192,7 +153,7 @@ def resource_refusal(image: Image, resource_type: int, resource_name: str) -> Re
     return None
 
 
-def topic_value(image: Image, static: Mapping[str, Any], topic: str, name: str) -> tuple[str, Source]:
+def topic_value(image: Image, static: Mapping[str, str], topic: str, name: str) -> tuple[str, Source]:
     """Return a topic config's effective value and where it comes from.
 
     static: the node's own file, by broker-wide names, defaults included; may lack names.
@@ -202,7 +163,7 @@ def topic_value(image: Image, static: Mapping[str, Any], topic: str, name: str) 
 
 
 def _broker_value(
-    image: Image, static: Mapping[str, Any], definition: Definition, broker: str | None
+    image: Image, static: Mapping[str, str], definition: Definition, broker: str | None
 ) -> tuple[str, Source]:
     if broker:
         own = image.configs.get((BROKER_RESOURCE, broker), {}).get(definition.synonym)
@@ -211,16 +172,11 @@ def _broker_value(
     shared = image.cluster_config(definition.synonym)
     if shared is not None:
         return shared, Source.DYNAMIC_DEFAULT_BROKER
-    value = as_text(static[definition.synonym]) if definition.synonym in static else definition.default
+    value = static.get(definition.synonym, definition.default)
     return value, (Source.DEFAULT if value == definition.default else Source.STATIC_BROKER)
 
 
-def as_text(value: object) -> str:
-    """Return a file's value as Kafka writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def describe(image: Image, static: Mapping[str, Any], resource: d.DescribeConfigsResource) -> d.DescribeConfigsResult:
+def describe(image: Image, static: Mapping[str, str], resource: d.DescribeConfigsResource) -> d.DescribeConfigsResult:
     """Answer for one resource of a DescribeConfigs request, names ascending."""
     refused = resource_refusal(image, resource.resource_type, resource.resource_name)
     if refused:
@@ -241,7 +197,7 @@ def describe(image: Image, static: Mapping[str, Any], resource: d.DescribeConfig
 
 
 def _described(
-    image: Image, static: Mapping[str, Any], resource: d.DescribeConfigsResource, name: str
+    image: Image, static: Mapping[str, str], resource: d.DescribeConfigsResource, name: str
 ) -> d.DescribeConfigsResourceResult:
     if resource.resource_type == TOPIC_RESOURCE:
         definition = TOPIC_CONFIGS[name]

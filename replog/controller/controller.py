@@ -57,7 +57,7 @@ class Controller:
     """The controller role of one node."""
 
     def __init__(
-        self, settings: Settings, static_configs: Mapping[str, Any], new_topic_id: Callable[[], UUID], random: "Random"
+        self, settings: Settings, static_configs: Mapping[str, str], new_topic_id: Callable[[], UUID], random: "Random"
     ) -> None:
         self.settings = settings
         self.image = Image()

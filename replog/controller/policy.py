@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from replog.config.controller import ControllerConfig
+from replog.config.topics import TopicsConfig
 from replog.controller.election import Election, Rules
 from replog.controller.elr import LastKnownMode, effective_min_isr
 from replog.metadata.image import Image
@@ -18,6 +20,8 @@ ELR_FEATURE: Final = "eligible.leader.replicas.version"
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ENABLE: Final = "unclean.leader.election.enable"
 RECOVERY_STRATEGY: Final = "unclean.recovery.strategy"
+_CONTROLLER: Final = ControllerConfig()
+_TOPICS: Final = TopicsConfig()
 
 
 class Strategy(StrEnum):
@@ -32,19 +36,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of a controller's file that its decisions need; Kafka's names and defaults."""
 
     cluster_id: str
-    session_timeout_ms: int = 9000
-    heartbeat_interval_ms: int = 2000
-    min_insync_replicas: int = 1
-    default_replication_factor: int = 1
-    num_partitions: int = 1
-    unclean_leader_election: bool = False
-    unclean_leader_election_interval_ms: int = 300_000
-    unclean_recovery_strategy: Strategy = Strategy.BALANCED
-    unclean_recovery_manager: bool = False
-    unclean_recovery_timeout_ms: int = 300_000
-    leader_rebalance: bool = True
-    leader_imbalance_check_interval_ms: int = 300_000
-    eligible_leader_replicas: bool = True
+    session_timeout_ms: int = _CONTROLLER.session_timeout_ms
+    heartbeat_interval_ms: int = _CONTROLLER.heartbeat_interval_ms
+    min_insync_replicas: int = _TOPICS.insync_replicas_min
+    default_replication_factor: int = _TOPICS.replication_factor
+    num_partitions: int = _TOPICS.partition_count
+    unclean_leader_election: bool = _CONTROLLER.unclean_election_enable
+    unclean_leader_election_interval_ms: int = _CONTROLLER.unclean_election_interval_ms
+    unclean_recovery_strategy: Strategy = Strategy(_CONTROLLER.unclean_recovery_strategy)
+    unclean_recovery_manager: bool = _CONTROLLER.unclean_recovery_manager_enabled
+    unclean_recovery_timeout_ms: int = _CONTROLLER.unclean_recovery_timeout_ms
+    leader_rebalance: bool = _CONTROLLER.leader_rebalance_enable
+    leader_imbalance_check_interval_ms: int = 1000 * _CONTROLLER.leader_imbalance_check_interval_seconds
+    eligible_leader_replicas: bool = _CONTROLLER.eligible_leader_replicas_enable
     max_idle_interval_ms: int = 0  # 0: an idle log stays as it is
 
 

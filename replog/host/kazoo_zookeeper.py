@@ -212,8 +212,8 @@ class KazooZooKeeper:
 def open_zookeeper(world: World, config: NodeConfig, listener: ZooKeeperListener) -> KazooZooKeeper:
     """Return a client that is not connected yet."""
     return KazooZooKeeper(
-        config.text("zookeeper.connect"),
-        session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
+        config.zookeeper.connect,
+        session_timeout_ms=config.zookeeper.session_timeout_ms,
         source_host=config.bind_host,
         listener=listener,
     )

@@ -320,7 +320,7 @@ class RealWorld:
     def __init__(self, config: NodeConfig, *, level: str = "info") -> None:
         page = _control_page(config)
         self._disk = _disk(config, page)
-        self._journal = RealJournal(config.node_id, config.text("tribunal.events.file"), level=level)
+        self._journal = RealJournal(config.node_id, config.hooks.events_file, level=level)
         self.clock: Clock = RealClock() if page is None else _steered_clock(page)
         self.entropy: Entropy = RealEntropy()
         self.disk: Disk = self._disk
@@ -337,7 +337,7 @@ class RealWorld:
 
 
 def _control_page(config: NodeConfig) -> "ControlPage | None":
-    path = config.text("tribunal.control.page")
+    path = config.hooks.control_page
     if not path:
         return None
     from replog.host.sabotage.control_page import ControlPage
@@ -352,7 +352,7 @@ def _steered_clock(page: "ControlPage") -> Clock:
 
 
 def _disk(config: NodeConfig, page: "ControlPage | None") -> RealDisk:
-    journal_directory = config.text("tribunal.undo.journal")
+    journal_directory = config.hooks.undo_journal
     if not journal_directory:
         return RealDisk()
     from replog.host.sabotage.undo_disk import UndoDisk

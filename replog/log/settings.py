@@ -2,10 +2,12 @@
 
 import msgspec
 
-from replog.config import NodeConfig
+from replog.config.log import LogConfig
+from replog.config.setting import LONG_MAX
 
-FOREVER_MS = 9223372036854775807
-NEVER = 9223372036854775807
+FOREVER_MS = LONG_MAX
+NEVER = LONG_MAX
+_KAFKAS = LogConfig()
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,25 +17,25 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     flush_ms:        for so long records may wait to be made durable; nobody waits for it.
     """
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 604800000
-    index_interval_bytes: int = 4096
-    index_bytes_max: int = 10485760
-    message_bytes_max: int = 1048588
+    segment_bytes: int = _KAFKAS.segment_bytes
+    segment_ms: int = _KAFKAS.roll_ms
+    index_interval_bytes: int = _KAFKAS.index_interval_bytes
+    index_bytes_max: int = _KAFKAS.index_bytes_max
+    message_bytes_max: int = _KAFKAS.message_bytes_max
     log_append_time: bool = False
-    timestamp_before_ms_max: int = FOREVER_MS
-    timestamp_after_ms_max: int = 3600000
-    retention_ms: int = 604800000
-    retention_bytes: int = -1
+    timestamp_before_ms_max: int = _KAFKAS.timestamp_before_ms_max
+    timestamp_after_ms_max: int = _KAFKAS.timestamp_after_ms_max
+    retention_ms: int = _KAFKAS.retention_ms
+    retention_bytes: int = _KAFKAS.retention_bytes
     deletes: bool = True
     compacts: bool = False
-    tombstone_retention_ms: int = 86400000
-    cleanable_share_min: float = 0.5
-    compaction_lag_ms_min: int = 0
-    compaction_lag_ms_max: int = NEVER
-    producer_expiration_ms: int = 86400000
-    flush_messages: int = NEVER
-    flush_ms: int = NEVER
+    tombstone_retention_ms: int = _KAFKAS.tombstone_retention_ms
+    cleanable_share_min: float = _KAFKAS.cleanable_share_min
+    compaction_lag_ms_min: int = _KAFKAS.compaction_lag_ms_min
+    compaction_lag_ms_max: int = _KAFKAS.compaction_lag_ms_max
+    producer_expiration_ms: int = _KAFKAS.producer_expiration_ms
+    flush_messages: int = _KAFKAS.flush_messages
+    flush_ms: int = _KAFKAS.flush_ms
 
     @property
     def flushes_early(self) -> bool:
@@ -41,23 +43,26 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.flush_messages != NEVER or self.flush_ms != NEVER
 
     @classmethod
-    def of_broker(cls, config: NodeConfig) -> "LogSettings":
-        """Return a broker's defaults for its topics."""
-        policies = config.text("log.cleanup.policy").split(",")
+    def of(cls, config: LogConfig) -> "LogSettings":
+        """Return what a configuration means for a log: a broker's own, or one that a topic has overridden in part."""
         return cls(
-            segment_bytes=config.integer("log.segment.bytes"),
-            segment_ms=config.integer("log.roll.ms"),
-            index_interval_bytes=config.integer("log.index.interval.bytes"),
-            index_bytes_max=config.integer("log.index.size.max.bytes"),
-            message_bytes_max=config.integer("message.max.bytes"),
-            log_append_time=config.text("log.message.timestamp.type") == "LogAppendTime",
-            timestamp_before_ms_max=config.integer("log.message.timestamp.before.max.ms"),
-            timestamp_after_ms_max=config.integer("log.message.timestamp.after.max.ms"),
-            retention_ms=config.integer("log.retention.ms"),
-            retention_bytes=config.integer("log.retention.bytes"),
-            deletes="delete" in policies,
-            compacts="compact" in policies,
-            producer_expiration_ms=config.integer("producer.id.expiration.ms"),
-            flush_messages=config.integer("log.flush.interval.messages"),
-            flush_ms=config.integer("log.flush.interval.ms"),
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.roll_ms,
+            index_interval_bytes=config.index_interval_bytes,
+            index_bytes_max=config.index_bytes_max,
+            message_bytes_max=config.message_bytes_max,
+            log_append_time=config.timestamp_type == "LogAppendTime",
+            timestamp_before_ms_max=config.timestamp_before_ms_max,
+            timestamp_after_ms_max=config.timestamp_after_ms_max,
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+            deletes="delete" in config.cleanup_policy,
+            compacts="compact" in config.cleanup_policy,
+            tombstone_retention_ms=config.tombstone_retention_ms,
+            cleanable_share_min=config.cleanable_share_min,
+            compaction_lag_ms_min=config.compaction_lag_ms_min,
+            compaction_lag_ms_max=config.compaction_lag_ms_max,
+            producer_expiration_ms=config.producer_expiration_ms,
+            flush_messages=config.flush_messages,
+            flush_ms=config.flush_ms,
         )

@@ -73,7 +73,7 @@ class Broker:
         self.tasks = Tasks()
         self.incarnation = world.entropy.uuid()
         self.metadata = BrokerMetadata(config.node_id)
-        self.directories = LogDirectories(world, config.log_dirs, LogSettings.of_broker(config))
+        self.directories = LogDirectories(world, config.log_dirs, LogSettings.of(config.log))
         self.replicas = Replicas(world, self.metadata)
         self.hosting = Hosting(config, self.replicas, self.directories, self.tasks)
         self.link = ControllerLink(world, f"broker-{config.node_id}", self._leader, open_timeout_ms=REQUEST_TIMEOUT_MS)
@@ -120,9 +120,9 @@ class Broker:
         self.lifecycle = Lifecycle(
             incarnation=self.incarnation,
             previous_broker_epoch=self.directories.previous_broker_epoch,
-            heartbeat_interval_ms=self.config.integer("broker.heartbeat.interval.ms"),
-            registration_timeout_ms=self.config.integer("initial.broker.registration.timeout.ms"),
-            shutdown_timeout_ms=self.config.integer("controlled.shutdown.timeout.ms"),
+            heartbeat_interval_ms=self.config.controller.heartbeat_interval_ms,
+            registration_timeout_ms=self.config.controller.registration_timeout_ms,
+            shutdown_timeout_ms=self.config.controller.controlled_shutdown_timeout_ms,
             retry_ms=LIFE_RETRY_MS,
             now_ms=self.world.clock.now_ms(),
         )
@@ -206,7 +206,7 @@ class Broker:
             incarnation_id=effect.incarnation,
             listeners=[reg.Listener(name=LISTENER, host=self.config.advertised.host, port=self.config.advertised.port)],
             features=_features(),
-            rack=self.config.text("broker.rack") or None,
+            rack=self.config.identity.broker_rack or None,
             log_dirs=self.directories.online_ids,
             previous_broker_epoch=effect.previous_broker_epoch,
         )
@@ -250,7 +250,7 @@ class Broker:
 
     async def _ask(self, api: Api, body: Any) -> Any | None:
         """Ask the active controller; None when it cannot be had or is no longer active."""
-        timeout_ms = max(self.config.integer("broker.heartbeat.interval.ms"), 1000)
+        timeout_ms = max(self.config.controller.heartbeat_interval_ms, 1000)
         try:
             answer = await self.link.send(api, body, timeout_ms=min(timeout_ms, REQUEST_TIMEOUT_MS))
         except NoController:
@@ -365,15 +365,15 @@ class Broker:
     def _start_timers(self) -> None:
         config = self.config
         # SPEC 0.2: the ISR is looked at every half of the allowed lag.
-        self._every("isr", max(1, config.integer("replica.lag.time.max.ms") // 2), self._tick_leaders)
-        checkpoint_ms = config.integer("replica.high.watermark.checkpoint.interval.ms")
+        self._every("isr", max(1, config.replication.lag_ms_max // 2), self._tick_leaders)
+        checkpoint_ms = config.replication.high_watermark_checkpoint_interval_ms
         self._every("checkpoint", checkpoint_ms, self._checkpoint)
-        self._every("flush", config.integer("log.flush.offset.checkpoint.interval.ms"), self._flush)
-        if config.flag("log.cleaner.enable"):
-            self._every("compaction", config.integer("log.cleaner.backoff.ms"), self.compaction.begin)
+        self._every("flush", config.log.flush_checkpoint_interval_ms, self._flush)
+        if config.log.cleaner_enable:
+            self._every("compaction", config.log.cleaner_backoff_ms, self.compaction.begin)
         if len(self.directories.paths) > 1:
             self._every("directories", LOOK_MS, self._look_at_directories)
-        self._every("retention", config.integer("log.retention.check.interval.ms"), self._retain)
+        self._every("retention", config.log.retention_check_interval_ms, self._retain)
 
     def _every(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
         def fire() -> None:
@@ -430,7 +430,7 @@ class Broker:
         """Write a snapshot when much metadata has come since the last, so that the log of it can go."""
         if not self._owns_quorum or self.quorum is None or self.metadata.image.in_transaction:
             return
-        if self.quorum.bytes_since_snapshot > self.config.integer("metadata.log.max.record.bytes.between.snapshots"):
+        if self.quorum.bytes_since_snapshot > self.config.quorum.bytes_between_snapshots_max:
             image = self.metadata.image
             self.quorum.take_snapshot(RecordWriter(image.metadata_version).encoded(image.snapshot()))
 
@@ -441,11 +441,11 @@ def _record(value: bytes) -> MetadataRecord:
 
 def _limits(config: NodeConfig) -> FetchLimits:
     return FetchLimits(
-        wait_ms_max=config.integer("replica.fetch.wait.max.ms"),
-        backoff_ms=config.integer("replica.fetch.backoff.ms"),
-        bytes_min=config.integer("replica.fetch.min.bytes"),
-        partition_bytes_max=config.integer("replica.fetch.max.bytes"),
-        bytes_max=config.integer("replica.fetch.response.max.bytes"),
+        wait_ms_max=config.replication.fetch_wait_ms_max,
+        backoff_ms=config.replication.fetch_backoff_ms,
+        bytes_min=config.replication.fetch_bytes_min,
+        partition_bytes_max=config.replication.fetch_partition_bytes_max,
+        bytes_max=config.replication.fetch_bytes_max,
     )
 
 

@@ -70,7 +70,7 @@ class ControllerNode:
         self.world = world
         self.config = config
         self.controller = Controller(
-            settings_of(config), config.values, world.entropy.uuid, world.entropy.random("replica placement")
+            settings_of(config), config.texts, world.entropy.uuid, world.entropy.random("replica placement")
         )
         self.gate = Gate(may, lambda: self.controller.image)
         self.tasks = Tasks()
@@ -118,8 +118,8 @@ class ControllerNode:
         )
         address = listener_of(self.config)
         await self.server.start(address)
-        if self.config.integer("tribunal.metrics.port"):
-            await self.metrics.start(address.host, self.config.integer("tribunal.metrics.port"))
+        if self.config.hooks.metrics_port:
+            await self.metrics.start(address.host, self.config.hooks.metrics_port)
         quorum.start()
 
     async def stop(self) -> None:
@@ -209,7 +209,7 @@ class ControllerNode:
 
     def _snapshot_if_due(self) -> None:
         assert self.quorum is not None
-        if self.quorum.bytes_since_snapshot < self.config.integer("metadata.log.max.record.bytes.between.snapshots"):
+        if self.quorum.bytes_since_snapshot < self.config.quorum.bytes_between_snapshots_max:
             return
         image = self.controller.image
         # An active controller's image runs ahead of what is committed; it waits for a quiet moment.
@@ -383,13 +383,13 @@ class ControllerNode:
 
 def listener_of(config: NodeConfig) -> Endpoint:
     """Return where the controller role listens: a combined node has a listener of its own for it."""
-    text = config.text("controller.listeners")
+    text = config.network.controller_listeners
     return endpoint("controller.listeners", text) if text else config.listener
 
 
 def advertised_of(config: NodeConfig) -> Endpoint:
     """Return where others reach the controller role."""
-    text = config.text("controller.advertised.listeners")
+    text = config.network.controller_advertised_listeners
     if text:
         return endpoint("controller.advertised.listeners", text)
     known = next((voter.endpoint for voter in config.voters if voter.node_id == config.node_id), None)
@@ -400,18 +400,18 @@ def settings_of(config: NodeConfig) -> Settings:
     """Return what the controller's decisions need of a node's configuration."""
     return Settings(
         cluster_id=config.cluster_id,
-        session_timeout_ms=config.integer("broker.session.timeout.ms"),
-        heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
-        min_insync_replicas=config.integer("min.insync.replicas"),
-        default_replication_factor=config.integer("default.replication.factor"),
-        num_partitions=config.integer("num.partitions"),
-        unclean_leader_election=config.flag("unclean.leader.election.enable"),
-        unclean_leader_election_interval_ms=config.integer("unclean.leader.election.interval.ms"),
-        unclean_recovery_strategy=Strategy(config.text("unclean.recovery.strategy")),
-        unclean_recovery_manager=config.flag("unclean.recovery.manager.enabled"),
-        unclean_recovery_timeout_ms=config.integer("unclean.recovery.timeout.ms"),
-        leader_rebalance=config.flag("auto.leader.rebalance.enable"),
-        leader_imbalance_check_interval_ms=1000 * config.integer("leader.imbalance.check.interval.seconds"),
-        eligible_leader_replicas=config.flag("eligible.leader.replicas.enable"),
-        max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
+        session_timeout_ms=config.controller.session_timeout_ms,
+        heartbeat_interval_ms=config.controller.heartbeat_interval_ms,
+        min_insync_replicas=config.topics.insync_replicas_min,
+        default_replication_factor=config.topics.replication_factor,
+        num_partitions=config.topics.partition_count,
+        unclean_leader_election=config.controller.unclean_election_enable,
+        unclean_leader_election_interval_ms=config.controller.unclean_election_interval_ms,
+        unclean_recovery_strategy=Strategy(config.controller.unclean_recovery_strategy),
+        unclean_recovery_manager=config.controller.unclean_recovery_manager_enabled,
+        unclean_recovery_timeout_ms=config.controller.unclean_recovery_timeout_ms,
+        leader_rebalance=config.controller.leader_rebalance_enable,
+        leader_imbalance_check_interval_ms=1000 * config.controller.leader_imbalance_check_interval_seconds,
+        eligible_leader_replicas=config.controller.eligible_leader_replicas_enable,
+        max_idle_interval_ms=config.quorum.idle_interval_ms_max,
     )

@@ -3,11 +3,12 @@
 import errno
 import os
 import socket
+import sys
 
 import pytest
 
 from tribunal.clusters.images import build
-from tribunal.clusters.kinds import apache_kafka, containers, processes
+from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
 from tribunal.harness.catalog import faults
 from tribunal.harness.plan import refusal
 
@@ -43,6 +44,19 @@ def test_an_engine_that_this_user_may_not_talk_to_is_told_from_one_that_is_not_t
 
     assert obstacle.reason == "no container engine answers at unix:///var/run/docker.sock: Permission denied"
     assert "usermod -aG docker" in obstacle.remedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "package", "extra"), [(containers, "docker", "replog[containers]"), (ssh, "paramiko", "replog[ssh]")]
+)
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(kind, package, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+
+    (obstacle,) = kind.obstacles()
+
+    assert obstacle.reason == f"the package '{package}' is not installed"
+    assert f"pip install '{package}>=" in obstacle.remedy
+    assert extra in obstacle.remedy
 
 
 @pytest.mark.parametrize("kind", [processes, containers], ids=["processes", "containers"])

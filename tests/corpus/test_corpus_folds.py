@@ -11,12 +11,12 @@ from tribunal.checkers.registers.folds import FOLDS
 sys.path.insert(0, str(Path(__file__).parent))
 import corpus
 
-pytestmark = pytest.mark.skipif(not corpus.folders(), reason="no corpus beside the project and none in TRIBUNAL_CORPUS")
+
+def cases():
+    return corpus.parameters((case for case in corpus.elle_cli_cases() if case["model"] in FOLDS), "elle-cli")
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case["id"]) for case in corpus.elle_cases() if case["model"] in FOLDS]
-)
+@pytest.mark.parametrize("case", cases())
 def test_corpus_folds_agree_with_jepsen(case):
     found = FOLDS[case["model"]](paired(case["history"]))
 

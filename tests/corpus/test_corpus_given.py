@@ -1,4 +1,4 @@
-"""A folder given by TRIBUNAL_CORPUS is judged like the shared one: right verdicts pass, a wrong one fails by its name."""
+"""A folder given by TRIBUNAL_CORPUS is judged like this one: right verdicts pass, a wrong one fails by its name."""
 
 import json
 import os

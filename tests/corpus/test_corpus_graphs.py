@@ -1,10 +1,8 @@
 """Our graph checkers against the verdicts of Elle and jepsen.tests.kafka.
 
-The rules of comparison are those of the corpus' README, with two additions:
-- of cycles the strongest are compared: an anomaly that another one of the same history implies is not required, because which of them is
-  listed depends on the order of the search. One cycle of ours that is stronger than the peer's is accepted only in the histories
-  of STRONGER, each for a stated reason;
-- `*-cycle-exists`, `cycle-search-timeout` and `empty-transaction-graph` are artefacts of the peer's search.
+The rules of comparison are written in this folder's README. In short: of cycles the strongest are compared, because which of the
+weaker ones is listed depends on the order of the search; what is an artefact of the peer's search is not compared; every history
+that is an exception stands in a table below, with its reason.
 """
 
 import gc
@@ -46,7 +44,7 @@ UNLISTED = {
     ("la-internal-3", "repeatable-read"),
     ("rw-g1a-1", "read-uncommitted"),
 }
-# Known defects of jepsen.tests.kafka: `unseen` of a key without an ok send that was polled once.
+# A known defect of jepsen.tests.kafka: `unseen` of a key without an ok send that was polled once.
 UNSEEN_DEFECT = {
     "g1a-1",
     "g1a-2-txn",
@@ -55,8 +53,6 @@ UNSEEN_DEFECT = {
     "inc-7-info-proved",
     "lost-9-info-same-key-proof",
 }
-
-pytestmark = pytest.mark.skipif(not corpus.folders(), reason="no corpus beside the project and none in TRIBUNAL_CORPUS")
 
 
 def is_cycle(anomaly: str) -> bool:
@@ -78,7 +74,8 @@ def agree(name: str, ours: set[str], theirs: set[str]) -> None:
 
 def elle_verdicts():
     models = {"list-append", "rw-register"}
-    return [pytest.param(case, id=case["id"]) for case in corpus.elle_cases() if case["model"] in models]
+    others = (case for case in corpus.elle_cli_cases() if case["model"] in models)
+    return [*corpus.parameters(corpus.elle_cases(), "elle"), *corpus.parameters(others, "elle-cli")]
 
 
 @pytest.mark.parametrize("case", elle_verdicts())
@@ -101,7 +98,7 @@ def test_corpus_transactions_agree_with_elle(case):
 
 
 def kafka_verdicts():
-    return [pytest.param(case, id=case["id"]) for case in corpus.kafka_cases()]
+    return corpus.parameters(corpus.kafka_cases(), "kafka")
 
 
 class Loaded:
@@ -146,5 +143,5 @@ def test_corpus_logs_agree_with_jepsen(case, ww):
 
 
 def depends_on_choice(anomaly: str) -> bool:
-    """Where an offset holds two values, upstream picks one by hash order (the corpus' README)."""
+    """Where an offset holds two values, upstream picks one by hash order (this folder's README)."""
     return "poll-skip" in anomaly or "nonmonotonic" in anomaly or anomaly.startswith(("G0", "G1c"))

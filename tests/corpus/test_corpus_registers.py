@@ -12,10 +12,8 @@ from tribunal.checkers.registers.models import MODELS
 sys.path.insert(0, str(Path(__file__).parent))
 import corpus
 
-pytestmark = pytest.mark.skipif(not corpus.folders(), reason="no corpus beside the project and none in TRIBUNAL_CORPUS")
 
-
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in corpus.register_cases()])
+@pytest.mark.parametrize("case", corpus.parameters(corpus.register_cases(), "porcupine and elle-cli"))
 def test_corpus_registers_agree_with_porcupine(case):
     result = check(paired(case["load"]()), MODELS[case["model"]])
 

@@ -28,5 +28,14 @@ def test_a_workflow_calls_what_there_is(path):
             assert option in offered.output, f"{command} {option}"
 
 
+WORKFLOWS = [*(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "docs" / "ci").glob("*.yml")]
+USED = [line.strip() for path in sorted(WORKFLOWS) for line in path.read_text().splitlines() if "uses:" in line]
+
+
+@pytest.mark.parametrize("line", USED)
+def test_an_action_is_named_by_its_commit_because_a_tag_can_be_moved(line):
+    assert re.search(r"uses: [\w./-]+@[0-9a-f]{40}  # v[\d.]+$", line)
+
+
 def test_our_own_night_is_sound():
     assert read_config(ROOT / "nightly.yaml").sweeps

@@ -14,7 +14,7 @@ from tribunal.checkers.api import properties
 from tribunal.harness.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), ROOT / "tests" / "corpus" / "README.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -37,6 +37,34 @@ def test_commands_and_their_options_exist(path):
         assert offered.exit_code == 0, line
         for option in (word for word in words if word.startswith("--")):
             assert option in offered.output, line
+
+
+def test_nobody_is_told_to_install_what_is_not_ours():
+    """`tribunal` on the package index is somebody else's program; our distribution is `replog`."""
+    folders = (
+        "docs",
+        ".github",
+        "clusters",
+        "checkers",
+        "harness",
+        "results",
+        "replog",
+        "nemesis",
+        "workloads",
+        "tools",
+    )
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".md", ".yml", ".py", ".sh"}
+    ]
+    wrong = re.compile(r"install (?:-\S+ )*['\"]?tribunal\b|tribunal\[")
+
+    found = [path.name for path in [*files, *ROOT.glob("*.md")] if wrong.search(path.read_text())]
+
+    assert len(files) > 500
+    assert not found
 
 
 def test_every_anomaly_has_a_line_and_an_example():

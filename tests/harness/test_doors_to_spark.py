@@ -1,5 +1,7 @@
 """`tribunal check` takes one Spark, says plainly what it cannot take, and judges many runs in one job."""
 
+import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,19 @@ def test_a_spark_that_is_not_there_is_an_error(
 
     assert exit_code(["check", str(run_dir), *option]) == 3
     assert "no Spark answers at" in capsys.readouterr().out
+
+
+def test_spark_connect_without_its_packages_names_the_extra_that_brings_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = Run(tmp_path / "run").finish()
+    monkeypatch.setitem(sys.modules, "grpc", None)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = exit_code(["check", str(run_dir), "--remote", f"sc://127.0.0.1:{server.getsockname()[1]}"])
+
+    assert code == 3
+    assert "replog[connect]" in capsys.readouterr().out
 
 
 def test_many_runs_are_judged_in_one_call(tmp_path: Path) -> None:

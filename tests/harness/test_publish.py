@@ -107,7 +107,7 @@ def test_evidence_is_of_what_tells_most(tmp_path):
     assert [run.run_id for run in telling(runs, tmp_path, 5)] == ["2", "4", "3", "1", "5"]
 
 
-PUBLISHED = sorted((Path(__file__).resolve().parents[2] / "results" / "published").glob("*/evidence/*.zip"))
+PUBLISHED = sorted((Path(__file__).resolve().parents[2] / "docs" / "published").glob("*/evidence/*.zip"))
 
 
 @pytest.mark.parametrize("archive", PUBLISHED, ids=lambda path: path.stem)

@@ -67,6 +67,9 @@ def test_durations(text, expected):
         pytest.param(
             "scenario: small", "cluster: {settings: {min.isync.replicas: 1}}", "did you mean min.insync", id="setting"
         ),
+        pytest.param(
+            "scenario: small", "cluster: {settings: {min.insync.replicas: 0}}", "must be at least 1: 0", id="value"
+        ),
         pytest.param("steps:", "order: random\nsteps:", "use fixed or shuffled", id="order"),
         pytest.param(
             "workload: produce-consume",

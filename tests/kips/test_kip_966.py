@@ -15,7 +15,8 @@ import pytest
 from replog.broker.isr import AlterPartitionAnswer, PartitionState, Propose
 from replog.broker.lifecycle import Lifecycle, Register
 from replog.broker.watermark import effective_min_isr, high_watermark
-from replog.config import DEFAULTS
+from replog.config.controller import ControllerConfig
+from replog.config.network import NetworkConfig
 from replog.controller.describe import page
 from replog.controller.election import Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
@@ -733,7 +734,7 @@ class TestPublicInterfaces:
         first = page(two_topics().image, dtp.DescribeTopicPartitionsRequest(), 1, lambda _: True)
 
         assert shown(first) == [("a", [0])]
-        assert DEFAULTS["max.request.partition.size.limit"] == 2000
+        assert NetworkConfig(listeners="").request_partition_count_max == 2000
 
     def test_what_a_caller_may_not_describe_is_not_described(self) -> None:
         """ "ACL: Describe Topic" (D17: one hook)"""
@@ -766,9 +767,11 @@ class TestPublicInterfaces:
 
     def test_configs_have_these_defaults(self) -> None:
         """ "Balanced is the default value."; "False is the default value."; "5 min is the default value." """
-        assert DEFAULTS["unclean.recovery.strategy"] == "Balanced"
-        assert DEFAULTS["unclean.recovery.manager.enabled"] is False
-        assert DEFAULTS["unclean.recovery.timeout.ms"] == 5 * 60 * 1000
+        defaults = ControllerConfig()
+
+        assert defaults.unclean_recovery_strategy == "Balanced"
+        assert defaults.unclean_recovery_manager_enabled is False
+        assert defaults.unclean_recovery_timeout_ms == 5 * 60 * 1000
 
 
 def two_topics() -> Box:

@@ -79,18 +79,8 @@ def test_installed_elsewhere_nothing_comes_from_the_checkout(installed, tmp_path
 
 
 def test_a_run_from_an_empty_directory(installed, tmp_path):
-    words = [
-        "produce-consume",
-        "--cluster",
-        "simulated",
-        "--seed",
-        "1",
-        "--time",
-        "4s",
-        "--engine",
-        "inline",
-        "--quiet",
-    ]
+    (tmp_path / "short.yaml").write_text(SCENARIO)
+    words = ["short.yaml", "--cluster", "simulated", "--seed", "1", "--engine", "inline", "--quiet"]
     done = run(installed, tmp_path, "-m", "tribunal.harness.cli.main", "run", *words)
 
     assert done.returncode == 0, done.stderr

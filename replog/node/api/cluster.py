@@ -52,7 +52,7 @@ class ClusterApi:
         self.replicas = replicas
         self.link = link
         self.tasks = tasks
-        self.settings = TopicSettings(config.values)
+        self.settings = TopicSettings(config)
         self.gate = Gate(may, lambda: self.image, serves_records=True)
         self._creating: dict[str, None] = {}
 
@@ -90,7 +90,7 @@ class ClusterApi:
                 for wanted in body.topics or []
             ]
         else:
-            may_create = body.allow_auto_topic_creation and self.config.flag("auto.create.topics.enable")
+            may_create = body.allow_auto_topic_creation and self.config.topics.auto_create_enable
             topics = [self._wanted_topic(wanted, may_create=may_create) for wanted in body.topics or []]
         request.reply(
             md.MetadataResponse(
@@ -145,8 +145,8 @@ class ClusterApi:
             topics=[
                 ct.CreatableTopic(
                     name=name,
-                    num_partitions=self.config.integer("num.partitions"),
-                    replication_factor=self.config.integer("default.replication.factor"),
+                    num_partitions=self.config.topics.partition_count,
+                    replication_factor=self.config.topics.replication_factor,
                 )
             ],
             timeout_ms=CREATION_TIMEOUT_MS,
@@ -218,7 +218,7 @@ class ClusterApi:
 
     def describe_topic_partitions(self, request: ServerRequest) -> None:
         """Answer with one page of topics (KIP-966)."""
-        limit = self.config.integer("max.request.partition.size.limit")
+        limit = self.config.network.request_partition_count_max
         try:
             request.reply(page(self.image, request.body, limit, self.gate.may_describe))
         except InvalidCursor as problem:
@@ -238,7 +238,7 @@ class ClusterApi:
     def describe_configs(self, request: ServerRequest) -> None:
         """Answer with the effective configs of topics and brokers."""
         body: dconf.DescribeConfigsRequest = request.body
-        results = [configs.describe(self.image, self.config.values, resource) for resource in body.resources]
+        results = [configs.describe(self.image, self.config.texts, resource) for resource in body.resources]
         request.reply(dconf.DescribeConfigsResponse(results=results))
 
 

@@ -300,11 +300,11 @@ class FetchApi:
         self.unsent_bytes = unsent_bytes
         self.gate = gate
         self.clock = replicas.world.clock
-        self.rack = config.text("broker.rack")
-        self.selects_by_rack = config.text("replica.selector.class") == RACK_AWARE
-        self.consumer_bytes_max = config.integer("fetch.max.bytes")
-        self.replica_bytes_max = config.integer("replica.fetch.response.max.bytes")
-        slots = config.integer("max.incremental.fetch.session.cache.slots")
+        self.rack = config.identity.broker_rack
+        self.selects_by_rack = config.network.replica_selector_class == RACK_AWARE
+        self.consumer_bytes_max = config.network.fetch_bytes_max
+        self.replica_bytes_max = config.replication.fetch_bytes_max
+        slots = config.network.fetch_session_count_max
         self.sessions = FetchSessions(slots, replicas.world.entropy.random("fetch sessions"))
 
     def handle(self, request: ServerRequest) -> None:

@@ -119,22 +119,26 @@ class InternalTopics:
                 journal.log("warning", f"creating {topic}: {problem}")
 
     def _wanted(self, topic: str) -> ct.CreatableTopic:
-        config = self.config
+        groups, transactions = self.config.groups, self.config.transactions
         if topic == OFFSETS_TOPIC:
-            prefix = "offsets.topic"
+            partition_count = groups.offsets_topic_partition_count
+            replication_factor = groups.offsets_topic_replication_factor
+            segment_bytes = groups.offsets_topic_segment_bytes
             configs = {"compression.type": "producer"}
         else:
-            prefix = "transaction.state.log"
+            partition_count = transactions.topic_partition_count
+            replication_factor = transactions.topic_replication_factor
+            segment_bytes = transactions.topic_segment_bytes
             # What a lost transaction record stands for cannot be made up later: no unclean leader here.
             configs = {
-                "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
+                "min.insync.replicas": str(transactions.topic_insync_replicas_min),
                 "unclean.leader.election.enable": "false",
             }
-        configs |= {"cleanup.policy": "compact", "segment.bytes": str(config.integer(f"{prefix}.segment.bytes"))}
+        configs |= {"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
         return ct.CreatableTopic(
             name=topic,
-            num_partitions=config.integer(f"{prefix}.num.partitions"),
-            replication_factor=config.integer(f"{prefix}.replication.factor"),
+            num_partitions=partition_count,
+            replication_factor=replication_factor,
             configs=[ct.CreatableTopicConfig(name=name, value=value) for name, value in sorted(configs.items())],
         )
 

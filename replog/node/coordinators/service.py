@@ -85,8 +85,8 @@ class Coordinators:
             self.links,
             self.internal_topics,
             tasks,
-            retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
-            patience_ms=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+            retry_ms=config.transactions.verification_backoff_ms,
+            patience_ms=config.transactions.verification_backoff_ms_max,
         )
         self.by_topic = {OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions}
         replicas.coordination = self
@@ -147,23 +147,23 @@ class Coordinators:
     def _new_group_core(self, partition: int, leader_epoch: int) -> GroupCoordinator:
         config = self.config
         settings = GroupSettings(
-            initial_rebalance_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
-            session_timeout_ms_min=config.integer("group.min.session.timeout.ms"),
-            session_timeout_ms_max=config.integer("group.max.session.timeout.ms"),
-            member_count_max=config.integer("group.max.size"),
-            metadata_bytes_max=config.integer("offset.metadata.max.bytes"),
-            offsets_retention_ms=config.integer("offsets.retention.minutes") * MINUTE_MS,
+            initial_rebalance_delay_ms=config.groups.initial_rebalance_delay_ms,
+            session_timeout_ms_min=config.groups.session_timeout_ms_min,
+            session_timeout_ms_max=config.groups.session_timeout_ms_max,
+            member_count_max=config.groups.member_count_max,
+            metadata_bytes_max=config.groups.offset_metadata_bytes_max,
+            offsets_retention_ms=config.groups.offsets_retention_minutes * MINUTE_MS,
         )
         return GroupCoordinator(
             settings,
             self.topics,
             self.replicas.world.entropy.uuid,
-            expiry_interval_ms=config.integer("offsets.retention.check.interval.ms"),
+            expiry_interval_ms=config.groups.offsets_retention_check_interval_ms,
             consumer_settings=ConsumerGroupSettings(
-                session_timeout_ms=config.integer("group.consumer.session.timeout.ms"),
-                heartbeat_interval_ms=config.integer("group.consumer.heartbeat.interval.ms"),
-                member_count_max=config.integer("group.consumer.max.size"),
-                assignors=tuple(name.strip() for name in config.text("group.consumer.assignors").split(",")),
+                session_timeout_ms=config.groups.consumer_session_timeout_ms,
+                heartbeat_interval_ms=config.groups.consumer_heartbeat_interval_ms,
+                member_count_max=config.groups.consumer_member_count_max,
+                assignors=config.groups.consumer_assignors,
             ),
         )
 
@@ -175,9 +175,9 @@ class Coordinators:
     def _new_transaction_core(self, partition: int, leader_epoch: int) -> TransactionCoordinator:
         config = self.config
         settings = TransactionSettings(
-            timeout_ms_max=config.integer("transaction.max.timeout.ms"),
-            expiration_ms=config.integer("transactional.id.expiration.ms"),
-            scan_interval_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            timeout_ms_max=config.transactions.timeout_ms_max,
+            expiration_ms=config.transactions.id_expiration_ms,
+            scan_interval_ms=config.transactions.abort_scan_interval_ms,
         )
         return TransactionCoordinator(settings, self.producer_ids.take)
 

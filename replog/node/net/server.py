@@ -49,9 +49,9 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     def of(config: NodeConfig) -> "ServerLimits":
         """Take the limits from a node's configuration."""
         return ServerLimits(
-            request_bytes_max=config.integer("socket.request.max.bytes"),
-            queued_bytes_max=config.integer("queued.max.request.bytes"),
-            idle_ms_max=config.integer("connections.max.idle.ms"),
+            request_bytes_max=config.network.socket_request_bytes_max,
+            queued_bytes_max=config.network.queued_request_bytes_max,
+            idle_ms_max=config.network.connections_idle_ms_max,
         )
 
 

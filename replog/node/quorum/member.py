@@ -134,7 +134,7 @@ class QuorumNode:
         self._peers = QuorumPeers(
             world,
             f"quorum-{config.node_id}",
-            request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
+            request_timeout_ms=config.quorum.request_timeout_ms,
             on_answer=self._on_answer,
             on_failure=self._on_failure,
         )
@@ -167,7 +167,7 @@ class QuorumNode:
         self._left = asyncio.Event()
         self._take(events.ShutDownAsked(now_ms=self._now_ms))
         try:
-            async with asyncio.timeout(self._config.integer("controller.quorum.request.timeout.ms") / 1000):
+            async with asyncio.timeout(self._config.quorum.request_timeout_ms / 1000):
                 await self._left.wait()
         except TimeoutError:
             self._world.journal.log("info", "left the quorum without a word from the others")
@@ -455,11 +455,11 @@ class QuorumNode:
 def settings_of(config: NodeConfig) -> Settings:
     """Return the quorum's time limits by Kafka's names."""
     return Settings(
-        election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
-        fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
-        election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
-        request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
-        retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
+        election_timeout_ms=config.quorum.election_timeout_ms,
+        fetch_timeout_ms=config.quorum.fetch_timeout_ms,
+        election_backoff_max_ms=config.quorum.election_backoff_ms_max,
+        request_timeout_ms=config.quorum.request_timeout_ms,
+        retry_backoff_ms=config.quorum.retry_backoff_ms,
     )
 
 

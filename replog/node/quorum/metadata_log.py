@@ -95,7 +95,7 @@ def open_metadata_log(world: World, config: NodeConfig) -> Log:
     known = snapshot_ids(world.disk, directory)
     snapshot_end = known[-1].offset if known else 0
     check_synced(world.disk, directory, start=snapshot_end, end=SyncedEnd(world.disk, directory).offset)
-    settings = msgspec.structs.replace(LogSettings.of_broker(config), deletes=False, compacts=False)
+    settings = msgspec.structs.replace(LogSettings.of(config.log), deletes=False, compacts=False)
     log = Log.open(
         world.disk,
         directory,

@@ -38,7 +38,7 @@ class Hosting:
         self.directories = directories
         self.metadata: BrokerMetadata = replicas.metadata
         self.world = replicas.world
-        self.settings = TopicSettings(config.values)
+        self.settings = TopicSettings(config)
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
         self.has_begun = False
         self.on_hosted: Callable[[Replica], None] | None = None  # told of each whose metadata changed
@@ -224,13 +224,13 @@ class Hosting:
             log=stored.log,
             high_watermark=stored.high_watermark,
             brokers=self.metadata.brokers,
-            lag_ms_max=self.config.integer("replica.lag.time.max.ms"),
-            refuses_while_recovering=self.config.text("leader.recovery") != "off",
+            lag_ms_max=self.config.replication.lag_ms_max,
+            refuses_while_recovering=self.config.replication.leader_recovery != "off",
         )
         partition.disk_failed = lambda problem: self.directories.fail_directory_of(
             assigned.name, problem, partition.log
         )
-        partition.verifies_transactions = self.config.flag("transaction.partition.verification.enable")
+        partition.verifies_transactions = self.config.transactions.partition_verification_enable
         partition.min_insync_replicas = self.settings.min_insync_replicas(self.metadata.image, assigned.name.topic)
         replica = Replica(assigned.key, partition)
         self.replicas.add(replica)

@@ -152,14 +152,14 @@ class ZooKeeperBroker(Broker):
 
     async def _take_leave(self) -> None:
         """Ask the controller to be relieved; by whatever epoch is registered when it is asked (KIP-380)."""
-        deadline_ms = self.world.clock.now_ms() + self.config.integer("controlled.shutdown.timeout.ms")
+        deadline_ms = self.world.clock.now_ms() + self.config.controller.controlled_shutdown_timeout_ms
         version = self.seat.protocol.of(Api.CONTROLLED_SHUTDOWN)
         while (left_ms := deadline_ms - self.world.clock.now_ms()) > 0:
             body = cs.ControlledShutdownRequest(
                 broker_id=self.config.node_id, broker_epoch=self.control.standing.broker_epoch
             )
             with contextlib.suppress(NoController):
-                timeout_ms = min(left_ms, max(1_000, self.config.integer("controlled.shutdown.timeout.ms") // 3))
+                timeout_ms = min(left_ms, max(1_000, self.config.controller.controlled_shutdown_timeout_ms // 3))
                 answer = await self.link.send(Api.CONTROLLED_SHUTDOWN, body, version=version, timeout_ms=timeout_ms)
                 if answer.error_code is Error.NONE and not answer.remaining_partitions:
                     return
@@ -171,8 +171,8 @@ class ZooKeeperBroker(Broker):
 
     async def _reach_zookeeper(self) -> None:
         """Have a session, and see that what is there is a cluster's and this one's."""
-        where = self.config.text("zookeeper.connect")
-        timeout_ms = self.config.integer("zookeeper.connection.timeout.ms")
+        where = self.config.zookeeper.connect
+        timeout_ms = self.config.zookeeper.connection_timeout_ms
         try:
             await self.zookeeper.connect(timeout_ms)
             await self._prepare_znodes()
@@ -196,7 +196,7 @@ class ZooKeeperBroker(Broker):
         data, _ = await self._cluster_id()
         found = znodes.decoded(ClusterIdZnode, paths.CLUSTER_ID, data)
         if found.id != self.config.cluster_id:
-            where = self.config.text("zookeeper.connect")
+            where = self.config.zookeeper.connect
             message = f"ZooKeeper at {where} is of cluster {found.id}, this node of {self.config.cluster_id}"
             raise ZooKeeperUnusable(message)
 
@@ -244,12 +244,12 @@ class ZooKeeperBroker(Broker):
     async def _register_here(self) -> None:
         znode = registration.broker_znode(
             self.config.advertised,
-            rack=self.config.text("broker.rack") or None,
+            rack=self.config.identity.broker_rack or None,
             incarnation=str(self.incarnation),
             wall_ms=self.world.clock.wall_ms(),
         )
         session_id = self.zookeeper.session_id
-        patience_ms = LOST_SESSIONS_OF_OTHERS * self.config.integer("zookeeper.session.timeout.ms")
+        patience_ms = LOST_SESSIONS_OF_OTHERS * self.config.zookeeper.session_timeout_ms
         deadline_ms = self.world.clock.now_ms() + patience_ms
         while (epoch := await self._try_to_register(znode)) is None:
             if self.world.clock.now_ms() > deadline_ms:

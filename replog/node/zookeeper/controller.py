@@ -75,7 +75,7 @@ class ControllerSeat:
         self.config = config
         self.zookeeper = zookeeper
         self.tasks = tasks
-        self.protocol = ProtocolVersion.parse(config.text("inter.broker.protocol.version"))
+        self.protocol = ProtocolVersion.parse(config.zookeeper.inter_broker_protocol_version)
         self.controller_id = NO_NODE
         self.endpoint: Endpoint | None = None
         self.core: ZooKeeperController | None = None

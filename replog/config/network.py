@@ -1,0 +1,67 @@
+"""Where a node listens, and how much of its memory connections and requests may take."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from replog.config.setting import Long, kafka, ours
+
+
+class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a node listens, and what connections and requests may ask of it."""
+
+    listeners: Annotated[str, kafka("listeners", "The one address that this node binds: `host:port`.")]
+    advertised_listeners: Annotated[
+        str, kafka("advertised.listeners", "The address that others are told to use; that of `listeners` when empty.")
+    ] = ""
+    controller_listeners: Annotated[
+        str, ours("controller.listeners", "Where the controller of a node with both roles listens; required there.")
+    ] = ""
+    controller_advertised_listeners: Annotated[
+        str,
+        ours(
+            "controller.advertised.listeners",
+            "The controller's address for others; when empty, that of `controller.quorum.voters`, "
+            "else the one that it listens on.",
+        ),
+    ] = ""
+    socket_request_bytes_max: Annotated[
+        int, kafka("socket.request.max.bytes", "A connection that announces a longer request is closed.")
+    ] = 104857600
+    connections_idle_ms_max: Annotated[
+        Long, kafka("connections.max.idle.ms", "A connection that has been idle for this long is closed.")
+    ] = 600000
+    queued_request_bytes_max: Annotated[
+        Long,
+        kafka(
+            "queued.max.request.bytes",
+            "While unanswered requests take more memory than this, connections are not read. Kafka's default is no limit.",
+        ),
+    ] = 16 * 1024 * 1024
+    request_partition_count_max: Annotated[
+        int,
+        kafka(
+            "max.request.partition.size.limit",
+            "The largest number of partitions in one answer to DescribeTopicPartitions.",
+        ),
+    ] = 2000
+    fetch_bytes_max: Annotated[
+        int,
+        kafka(
+            "fetch.max.bytes",
+            "The largest answer to a consumer's fetch; a first batch that is larger is sent all the same.",
+        ),
+    ] = 57671680
+    fetch_session_count_max: Annotated[
+        int,
+        kafka(
+            "max.incremental.fetch.session.cache.slots",
+            "The largest number of incremental fetch sessions that are remembered (KIP-227).",
+        ),
+    ] = 1000
+    replica_selector_class: Annotated[
+        Literal["", "org.apache.kafka.common.replica.RackAwareReplicaSelector"],
+        kafka(
+            "replica.selector.class", "Which replica a consumer is told to read from: the leader, or one of its rack."
+        ),
+    ] = ""

@@ -1,0 +1,134 @@
+"""A node's configuration, checked before anything starts.
+
+A file is TOML; `min.insync.replicas = 2` and `"min.insync.replicas" = 2` mean the same. Unknown names are refused with
+the nearest known one, because a mistyped durability setting that is silently ignored makes a recording lie.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from typing import Final, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from replog.config.areas import DEFINITIONS, definition_of
+from replog.config.controller import ControllerConfig
+from replog.config.endpoints import ConfigError, Voter, endpoint, voter
+from replog.config.groups import GroupsConfig
+from replog.config.hooks import HooksConfig
+from replog.config.identity import IdentityConfig
+from replog.config.log import LogConfig
+from replog.config.network import NetworkConfig
+from replog.config.quorum import QuorumConfig
+from replog.config.replication import ReplicationConfig
+from replog.config.setting import Value, as_text, definitions_of
+from replog.config.topics import TopicsConfig
+from replog.config.transactions import TransactionsConfig
+from replog.config.zookeeper import ZooKeeperConfig
+from replog.types import NodeId
+
+REQUIRED: Final = ("node.id", "cluster.id", "listeners", "log.dirs")
+KRAFT_REQUIRED: Final = ("process.roles", "controller.quorum.voters")
+ROLES: Final = frozenset({"broker", "controller"})
+
+Area = TypeVar("Area", bound=msgspec.Struct)
+
+
+class NodeConfig:
+    """All settings of one node by area, with what the shell needs parsed out.
+
+    texts:  every setting by its name, as Kafka writes values: what DescribeConfigs shows of a node's file.
+    """
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        given = checked(settings)
+        self.identity = _area(IdentityConfig, given)
+        self.network = _area(NetworkConfig, given)
+        self.topics = _area(TopicsConfig, given)
+        self.log = _area(LogConfig, given)
+        self.replication = _area(ReplicationConfig, given)
+        self.controller = _area(ControllerConfig, given)
+        self.quorum = _area(QuorumConfig, given)
+        self.groups = _area(GroupsConfig, given)
+        self.transactions = _area(TransactionsConfig, given)
+        self.zookeeper = _area(ZooKeeperConfig, given)
+        self.hooks = _area(HooksConfig, given)
+        self.texts: Mapping[str, str] = _texts(given)
+
+        self.node_id = NodeId(self.identity.node_id)
+        self.cluster_id = self.identity.cluster_id
+        self.roles = frozenset(self.identity.process_roles)
+        self.is_zookeeper_mode = not self.roles
+        self.log_dirs = list(self.identity.log_dirs)
+        self.metadata_log_dir = self.identity.metadata_log_dir or self.log_dirs[0]
+        self.voters: list[Voter] = [voter(text) for text in self.quorum.voters]
+        self.listener = endpoint("listeners", self.network.listeners)
+        self.advertised = endpoint("advertised.listeners", self.network.advertised_listeners or self.network.listeners)
+
+    @property
+    def bind_host(self) -> str | None:
+        """Source address of outgoing connections, or None for the system's choice."""
+        return self.hooks.bind_host or None
+
+
+def load(content: bytes, origin: str) -> NodeConfig:
+    """Parse a node.toml; `ConfigError` names the file and the setting."""
+    try:
+        parsed = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{origin}: not a TOML file: {problem}") from None
+    try:
+        return NodeConfig(flattened(parsed))
+    except ConfigError as problem:
+        raise ConfigError(f"{origin}: {problem}") from None
+
+
+def flattened(nested: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Return dotted names for nested tables: TOML reads `a.b = 1` as a table a."""
+    flat: dict[str, object] = {}
+    for name, value in nested.items():
+        if isinstance(value, Mapping):
+            flat |= flattened(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def checked(settings: Mapping[str, object]) -> dict[str, Value]:
+    """Return the settings as typed values; refuse unknown names, wrong types, bad values, and what is missing."""
+    definitions = {name: definition_of(name) for name in settings}
+    is_zookeeper_mode = "process.roles" not in settings and bool(settings.get("zookeeper.connect"))
+    for name in REQUIRED if is_zookeeper_mode else (*KRAFT_REQUIRED, *REQUIRED):
+        if name not in settings:
+            raise ConfigError(f"setting {name!r} is missing")
+    values = {name: definition.checked(settings[name]) for name, definition in definitions.items()}
+    if not is_zookeeper_mode:
+        _check_roles(as_text(values["process.roles"]))
+    if not values["log.dirs"]:
+        raise ConfigError("'log.dirs' names no directory")
+    _check_cluster_id(as_text(values["cluster.id"]))
+    return values
+
+
+def _check_roles(roles: str) -> None:
+    named = frozenset(roles.split(","))
+    if not named <= ROLES:
+        raise ConfigError(f"'process.roles' is {roles!r}; use broker, controller or both")
+
+
+def _check_cluster_id(cluster_id: str) -> None:
+    try:
+        UUID(cluster_id)
+    except ValueError:
+        if not 1 <= len(cluster_id) <= 64:
+            raise ConfigError("'cluster.id' must have 1 to 64 characters") from None
+
+
+def _area(kind: type[Area], given: Mapping[str, Value]) -> Area:
+    known = definitions_of(kind)
+    return msgspec.convert({each.field: given[each.name] for each in known if each.name in given}, kind)
+
+
+def _texts(given: Mapping[str, Value]) -> dict[str, str]:
+    values = {name: given.get(name, definition.default) for name, definition in DEFINITIONS.items()}
+    return {name: as_text(value) for name, value in values.items() if value is not None}
