@@ -24,7 +24,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.images.build import engine, node_image
 from tribunal.clusters.kinds import containers, processes
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.nemesis.faults import isolate
+from tribunal.nemesis.link_groups import links_of
 from tribunal.results.store import Recorder
 
 TRIES = 3
@@ -61,7 +61,7 @@ async def up(module: ModuleType, spec: ClusterSpec) -> str:
 async def partition(module: ModuleType, spec: ClusterSpec) -> str:
     applied, healed, passing = [], [], []
     async with running(module, spec) as (cluster, _):
-        links = isolate.links_of(cluster, 1, isolate.Options(others="nodes"))
+        links = links_of(cluster.spec, 1, "nodes")
         for _ in range(CUTS):
             cut = await cluster.cut(links, CutMode.HOLD)
             began = time.perf_counter()

@@ -27,8 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from replog.types import METADATA_TOPIC
+from replog.wire.apis import Api
+from replog.wire.codec import decode_response, encode_request
+from replog.wire.messages import describe_quorum as dq
 from tribunal.clusters.kafka.jars import kafka_jars
-from tribunal.clusters.kafka.side_by_side import ApacheKafka, Ours, SideBySide, Software
+from tribunal.clusters.kafka.side_by_side import ApacheKafka, Ours, SideBySide, Software, asked
 from tribunal.clusters.maven_jars import NoJars
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
@@ -51,6 +55,15 @@ def settings(nodes: int) -> dict[str, Any]:
         "min.insync.replicas": min(2, nodes),
         "auto.create.topics.enable": False,
     }
+
+
+def active_controller(cluster: SideBySide) -> int:
+    """Return the node that leads the quorum, as the first broker says."""
+    partition = dq.DescribeQuorumRequestPartitionData(partition_index=0)
+    topic = dq.DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    request = encode_request(Api.DESCRIBE_QUORUM, 0, 7, "t", dq.DescribeQuorumRequest(topics=[topic]))
+    answer = asked(cluster.places[cluster.broker_ids[0]].endpoint, request)
+    return int(decode_response(Api.DESCRIBE_QUORUM, 0, answer)[1].topics[0].partitions[0].leader_id)
 
 
 class Bench:
@@ -101,7 +114,7 @@ class Bench:
         self._note("one record at a time, acks=all, p99 ms", times[int(len(times) * 0.99)])
 
     def _failover(self) -> None:
-        active = self.cluster.active_controller()
+        active = active_controller(self.cluster)
         others = [node for node in self.cluster.broker_ids if node != active]
         self._note("failover after kill -9, s", self._failover_of(others[0]))
         self.cluster.start(others[0])

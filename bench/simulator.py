@@ -112,12 +112,18 @@ def whole_seed(seed, seconds, rate):
 # The first prefix that fits names the layer.
 LAYERS = (
     ("loop", "clusters/simulated/loop", "clusters/simulated/process", "clusters/simulated/trace", "asyncio/"),
-    ("network", "clusters/simulated/network", "clusters/simulated/transport", "clusters/simulated/frames"),
+    (
+        "network",
+        "clusters/simulated/network",
+        "clusters/simulated/transport",
+        "clusters/simulated/frames",
+        "clusters/frame_rules",
+    ),
     ("disk", "clusters/simulated/disk"),
     ("invariants", *(f"clusters/simulated/{name}" for name in ("watch", "replica_logs", "committed", "stability"))),
     ("codec", "replog/wire", "<encode", "<decode"),
+    ("clients and workload", "replog/client", "clusters/", "workloads/"),
     ("product", "replog/"),
-    ("clients and workload", "clusters/", "workloads/"),
     ("recording", "results/store", "harness/collect", "harness/run", "pyarrow"),
     ("judging", "checkers/", "harness/check", "results/"),
 )

@@ -13,8 +13,6 @@ A property is one module of `checkers/properties`; its name is the module's. It 
 The engine discovers modules by having `KINDS`. Nothing else has to be touched to add one.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
@@ -28,6 +26,7 @@ import pyarrow as pa
 
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.judge.timeline import Judgement
+from tribunal.results import plugins
 from tribunal.results.recording import TABLES, WORDS
 
 Array = npt.NDArray[Any]
@@ -300,10 +299,16 @@ def nothing() -> pa.Table:
     return ANOMALY.empty_table()
 
 
+PROPERTIES: Final = plugins.Seam(
+    sort="property",
+    attributes=("PROPERTY", "KINDS"),
+    package="tribunal.checkers.properties",
+    group="tribunal.properties",
+    folder="checkers",
+)
+
+
 @cache
 def properties() -> dict[str, ModuleType]:
-    """Return all properties by name: the modules of `checkers/properties` that have KINDS."""
-    package = importlib.import_module("tribunal.checkers.properties")
-    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
-    modules = {name: importlib.import_module(f"tribunal.checkers.properties.{name}") for name in names}
-    return {name: module for name, module in modules.items() if hasattr(module, "KINDS")}
+    """Return all properties by name: the modules that export one; `BadPlugin` when one of a user's cannot be used."""
+    return {found.name: found.module for found in sorted(plugins.found(PROPERTIES), key=lambda found: found.name)}

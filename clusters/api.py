@@ -3,7 +3,8 @@
 A *cluster* is a set of nodes with clients, links and disks. Faults ask it to hurt a node or a link and to prove
 that it hurt; workloads ask it for clients; the runner asks it for what the nodes said. Whether the nodes are
 processes, containers, hosts, a real Apache Kafka or objects in the simulator's world is hidden behind this page:
-a new kind is one module with one function, `launch`, returning an object with these methods.
+a new kind is one module of `tribunal.clusters.kinds` with one value, `KIND = Kind(launch=launch, ...)`, whose `launch` returns
+an object with the methods of `Cluster`, and those of `tribunal.clusters.capabilities` that it claims.
 
 Words: a *link* is a directed pair of nodes; clients count as node 0, all of them together (a client library does
 not choose its source address). Times are ns of the run's clock. A *proof* is what was seen, as plain JSON-able
@@ -12,93 +13,46 @@ facts, with the one bit that follows from it: a fault without effect must never 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from replog.types import TopicPartition
+from tribunal.clusters.capabilities import Capability, FaultTarget
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.values import (
+    CLIENTS,
+    BrokerState,
+    ClusterError,
+    ClusterState,
+    CutMode,
+    Link,
+    PartitionState,
+    Proof,
+    Unsettled,
+    Unsupported,
+)
 
-__all__ = ["ClusterSpec", "TopicPartition"]
+__all__ = [
+    "CLIENTS",
+    "BrokerState",
+    "ClusterError",
+    "ClusterSpec",
+    "ClusterState",
+    "CutMode",
+    "FaultTarget",
+    "Link",
+    "PartitionState",
+    "Proof",
+    "TopicPartition",
+    "Unsettled",
+    "Unsupported",
+]
 
 Acks = Literal[0, 1, -1]
-CLIENTS: Final = 0  # the node id that stands for every client
-
-
-class ClusterError(Exception):
-    """The place to run failed: one line that says which node and why, and what its log said last."""
-
-
-class Unsupported(ClusterError):
-    """Not possible on this kind of cluster; the message says why."""
-
-
-class Unsettled(ClusterError):
-    """Something waited for did not come about in time."""
-
-
-class Link(NamedTuple):
-    """A directed pair: what `source` sends to `target`."""
-
-    source: int
-    target: int
-
-    def __str__(self) -> str:
-        return f"{self.source or 'clients'}->{self.target or 'clients'}"
-
-
-class CutMode(StrEnum):
-    """What becomes of bytes on a link that is cut."""
-
-    HOLD = "hold"  # as a dead cable does to TCP: nothing passes; the senders' kernels send it again after the heal
-    DROP = "drop"  # bytes are lost for good: connections that lost some are reset at the heal
-    RESET = "reset"  # connections are reset at once, new ones refused
-
-
-class Proof(msgspec.Struct, frozen=True):
-    """What was seen of a fault or of its heal."""
-
-    holds: bool
-    facts: dict[str, Any]
-
-
-class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition as last committed."""
-
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    elr: tuple[int, ...] = ()
-    recovering: bool = False
-
-
-class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker's registration as last committed."""
-
-    broker_epoch: int
-    incarnation: str
-    fenced: bool
-
-
-class ClusterState(msgspec.Struct, kw_only=True):
-    """What is known of the committed metadata: grows while the run goes on; read it, never write it."""
-
-    metadata_offset: int = -1
-    quorum_leader: int = -1
-    quorum_epoch: int = -1
-    brokers: dict[int, BrokerState] = {}
-    partitions: dict[TopicPartition, PartitionState] = {}
-
-    def whole(self, spec: ClusterSpec) -> bool:
-        """Tell whether every broker serves and every partition has all its replicas in the ISR."""
-        serving = sum(not broker.fenced for broker in self.brokers.values()) == spec.brokers
-        return serving and all(
-            partition.leader >= 0 and len(partition.isr) == len(partition.replicas)
-            for partition in self.partitions.values()
-        )
 
 
 class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +75,20 @@ class MetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
     topic: str | None
     partition: int | None
     body: dict[str, Any]
+
+
+class RequestSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """One message between nodes, as it was seen on its way."""
+
+    source: int
+    target: int
+    api_key: int
+    api_version: int
+    correlation_id: int
+    direction: str
+    fate: str
+    at_ns: int
+    summary: str
 
 
 class LogEntry(NamedTuple):
@@ -355,67 +323,32 @@ class ClientFactory(Protocol):
         """Make a producer of transactions; it asks for its identity with its first one."""
 
 
-class Cluster(Protocol):
-    """A running cluster."""
+class Cluster(FaultTarget, Protocol):
+    """A running cluster: what faults may look at (and, each by its capability, do), and what the runner and the clients need."""
 
     @property
     def kind(self) -> str:
         """Name of the kind, as on the command line."""
 
     @property
-    def spec(self) -> ClusterSpec:
-        """What was asked for."""
+    def place(self) -> str | None:
+        """Where its nodes live, in a few words; None where there is no choice."""
 
     @property
     def clients(self) -> ClientFactory:
         """Clients that reach the brokers through their links."""
 
-    @property
-    def state(self) -> ClusterState:
-        """The committed metadata, as far as known."""
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """Names of the hurting methods that work here: stop, kill, pause, wipe, cut, ..."""
-
-    def now_ns(self) -> int:
-        """Return the run's clock."""
-
-    async def start(self, node: int) -> None:
-        """Start a node that is down; return when it accepts connections. `ClusterError` with its last log lines."""
-
-    async def stop(self, node: int) -> None:
-        """Ask a node to end in good order and wait for it."""
-
-    async def kill(self, node: int) -> Proof:
-        """Kill -9; prove that the process is gone and its port refuses."""
-
-    async def pause(self, node: int) -> Proof:
-        """Stop a node's execution; prove it."""
-
-    async def resume(self, node: int) -> Proof:
-        """Let a paused node go on; prove it."""
-
-    async def wipe(self, node: int) -> Proof:
-        """Empty the disk of a node that is down, formatted again; prove that no log is left."""
-
-    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
-        """Cut links; prove by probes that passed before and no longer do."""
-
-    async def heal(self, links: Sequence[Link]) -> Proof:
-        """Undo cuts; prove by probes that pass."""
-
-    def alive(self, node: int) -> bool:
-        """Tell whether the node's process exists."""
-
-    def failures(self) -> list[str]:
-        """Return what went wrong with nodes that nobody hurt: one line each, with the last log lines."""
+    def clock_offset_ns(self, node: int) -> int:
+        """Return by how much a node's monotonic clock is ahead of the harness's; 0 where they read the same one."""
 
     def drain_events(self) -> list[NodeEvent]:
         """Return what nodes told since the last call."""
 
     def drain_metadata(self) -> list[MetadataEntry]:
         """Return committed metadata records since the last call."""
+
+    def drain_requests(self) -> list[RequestSeen]:
+        """Return the messages between nodes that were seen since the last call."""
 
     async def shut_down(self) -> None:
         """End every node; disks stay readable."""
@@ -427,11 +360,38 @@ class Cluster(Protocol):
         """Leave nothing behind: no process, port, cut. Safe at any moment, also twice."""
 
 
-Launch = Callable[..., Awaitable[Cluster]]  # every kind's module has `launch(spec, directory, clock)`
+Launch = Callable[[ClusterSpec, Path, RunClock, str], Awaitable[Cluster]]
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of cluster: how one is launched, what can be done to it, and what there is to know before and afterwards.
+
+    launch:        starts a cluster (spec, the run's folder, clock, cluster id); whatever goes wrong, nothing of it stays.
+    capabilities:  what its clusters can do to themselves.
+    is_simulated:  its nodes live in virtual time: they cost nothing, and leave nothing outside of the harness's process.
+    least:         the least values that its nodes accept, by setting.
+    places:        tells where nodes live on this machine; empty: there is no choice.
+    obstacles:     tells why it cannot be had on this machine.
+    lacking:       tells which of the capabilities this machine does not give, and why.
+    refused:       tells why it cannot be what a spec asks for; empty: it can.
+    leftovers:     tells what a run of a folder has left.
+    sweep:         ends what a run of a folder has left; returns what was done.
+    """
+
+    launch: Launch
+    capabilities: frozenset[Capability]
+    is_simulated: bool = False
+    least: Mapping[str, int] = {}
+    places: Callable[[], str] = lambda: ""
+    obstacles: Callable[[], list[Obstacle]] = list
+    lacking: Callable[[], Mapping[Capability, str]] = dict
+    refused: Callable[[ClusterSpec], str] = lambda _: ""
+    leftovers: Callable[[Path], list[str]] = lambda _: []
+    sweep: Callable[[Path], list[str]] = lambda _: []
 
 
 async def until(
-    holds: Callable[[], bool], *, timeout_ms: int, what: str, poll_ms: int = 20, cluster: Cluster | None = None
+    holds: Callable[[], bool], *, timeout_ms: int, what: str, poll_ms: int = 20, cluster: FaultTarget | None = None
 ) -> int:
     """Wait until `holds()`; return the ms it took. `Unsettled` names what did not come about.
 

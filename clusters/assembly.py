@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 
 from tribunal.clusters.api import ClusterState, TopicPartition
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.confluent import ConfluentClients
 from tribunal.clusters.clients.list_offsets import Leader, Leaders
@@ -67,7 +68,7 @@ async def launched(run: RunContext, environment: HostEnvironment, compose: Compo
 
 
 def replog_cluster(
-    run: RunContext, environment: HostEnvironment, links: Links, *, kind: str, capabilities: frozenset[str]
+    run: RunContext, environment: HostEnvironment, links: Links, *, kind: str, capabilities: frozenset[Capability]
 ) -> ComposedCluster:
     """Compose a cluster of replog's nodes whose files lie in the run's folder."""
     nodes = replog_nodes(run.spec)
@@ -101,7 +102,7 @@ def composed(
     system: System,
     *,
     kind: str,
-    capabilities: frozenset[str],
+    capabilities: frozenset[Capability],
 ) -> ComposedCluster:
     """Compose a cluster of a system's nodes in this environment."""
     spec, state = run.spec, system.observation.state

@@ -1,7 +1,8 @@
-"""What only some clusters can do to themselves, beyond `tribunal.clusters.api`: links that are slow, single messages, disks, clocks.
+"""What a fault may ask of a cluster: one small protocol for each thing that only some clusters can do to themselves.
 
-A cluster that has a capability names the method among its capabilities; a fault names it in `NEEDS`, so that a plan which
-asks a cluster for what it cannot do is refused before anything starts. The words are those of `tribunal.clusters.api`.
+Each `Capability` has its protocol in `PROTOCOLS`; all of them are a `FaultTarget` besides, which is what every cluster offers to
+every fault. A fault names in its signature what it needs, and the plan that asks a cluster for what it cannot do is refused
+before anything starts. A new capability is a name and a protocol here, and the methods of the clusters that have it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,36 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from tribunal.clusters.api import Cluster, Link, Proof, TopicPartition
+from replog.types import TopicPartition
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.values import ClusterState, CutMode, Link, Proof
+
+
+class Capability(StrEnum):
+    """What a cluster may be able to do to itself."""
+
+    START = "start"
+    STOP = "stop"
+    KILL = "kill"
+    PAUSE = "pause"
+    WIPE = "wipe"
+    POWER_FAIL = "power_fail"
+    DAMAGE = "damage"
+    RECONFIGURE = "reconfigure"
+    CUT = "cut"
+    SHAPE = "shape"
+    RESET = "reset"
+    HALF_OPEN = "half_open"
+    ADD_RULE = "add_rule"
+    SET_CLOCK = "set_clock"
+    TROUBLE_DISK = "trouble_disk"
+    MOUNT_DISK = "mount_disk"
+    REASSIGN = "reassign"
+    SET_TOPIC_CONFIG = "set_topic_config"
+    ELECT_PREFERRED = "elect_preferred"
+    UNREGISTER = "unregister"
+    REMOVE_VOTER = "remove_voter"
+
 
 RETRANSMISSION_MS: Final = 200  # Linux' least retransmission time-out: what losing a packet costs a TCP stream
 
@@ -31,6 +61,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 class Fate(StrEnum):
     """What becomes of a message (docs/recording-format.md, requests)."""
 
+    DELIVERED = "delivered"
     DELAYED = "delayed"
     DROPPED = "dropped"
     HELD = "held"
@@ -91,20 +122,135 @@ class DiskTrouble(msgspec.Struct, frozen=True, kw_only=True):
     fsync_delay_ms: int = 0
 
 
-class Hurtable(Cluster, Protocol):
-    """A cluster with every capability; which of them one has is in its capabilities."""
+class FaultTarget(Protocol):
+    """What every cluster offers to every fault: to look at it, and to expect what will happen."""
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """What was asked for."""
+
+    @property
+    def state(self) -> ClusterState:
+        """The committed metadata, as far as known."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this cluster can do to itself."""
+
+    def now_ns(self) -> int:
+        """Return the run's clock."""
+
+    def alive(self, node: int) -> bool:
+        """Tell whether the node's process exists."""
+
+    def failures(self) -> list[str]:
+        """Return what went wrong with nodes that nobody hurt: one line each, with the last log lines."""
+
+    def excuse(self, node: int, why: str | None) -> None:
+        """Expect (or no longer expect) the node to end by itself: its end is then no failure of the run."""
+
+
+# --- nodes ---------------------------------------------------------------------------------
+
+
+class CanStart(FaultTarget, Protocol):
+    """Starts nodes."""
+
+    async def start(self, node: int) -> None:
+        """Start a node that is down; return when it accepts connections. `ClusterError` with its last log lines."""
+
+
+class CanStop(FaultTarget, Protocol):
+    """Stops nodes in good order."""
+
+    async def stop(self, node: int) -> None:
+        """Ask a node to end in good order and wait for it."""
+
+
+class CanKill(FaultTarget, Protocol):
+    """Kills nodes."""
+
+    async def kill(self, node: int) -> Proof:
+        """Kill -9; prove that the process is gone and its port refuses."""
+
+
+class CanPause(FaultTarget, Protocol):
+    """Stops the execution of nodes."""
+
+    async def pause(self, node: int) -> Proof:
+        """Stop a node's execution; prove it."""
+
+    async def resume(self, node: int) -> Proof:
+        """Let a paused node go on; prove it."""
+
+
+class CanWipe(FaultTarget, Protocol):
+    """Gives nodes new disks."""
+
+    async def wipe(self, node: int) -> Proof:
+        """Empty the disk of a node that is down, formatted again; prove that no log is left."""
+
+
+class CanPowerFail(FaultTarget, Protocol):
+    """Takes the power from nodes."""
+
+    async def power_fail(self, node: int) -> Proof:
+        """Kill a node and take from its disk what was not synced; `log_end_offsets_before` and `_after`."""
+
+
+class CanDamageLogs(FaultTarget, Protocol):
+    """Damages files."""
+
+    async def damage(self, node: int, damage: Damage) -> Proof:
+        """Damage the log files of a node that is down; facts as of `power_fail`."""
+
+
+class CanReconfigure(FaultTarget, Protocol):
+    """Gives nodes other settings."""
+
+    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+        """Give a node that is down other settings, by Kafka's names; they hold for its later lives."""
+
+
+# --- links and messages --------------------------------------------------------------------
+
+
+class CanCutLinks(FaultTarget, Protocol):
+    """Cuts links."""
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Cut links; prove by probes that passed before and no longer do."""
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Undo cuts; prove by probes that pass."""
+
+
+class CanShapeLinks(FaultTarget, Protocol):
+    """Makes links worse without cutting them."""
 
     async def shape(self, links: Sequence[Link], shape: Shape) -> Proof:
         """Make links slow, lossy or narrow, or (with no hindrance) as they were; proven by timed probes."""
 
+
+class CanResetLinks(FaultTarget, Protocol):
+    """Resets connections."""
+
     async def reset(self, links: Sequence[Link]) -> Proof:
         """Reset the connections there are, once; new ones are welcome."""
+
+
+class CanHalfOpenLinks(FaultTarget, Protocol):
+    """Leaves connections with one end only."""
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
         """Let each link's target forget its connections while the source goes on believing in them."""
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
         """Tell the believers; proven by probes over new connections."""
+
+
+class CanHinderMessages(FaultTarget, Protocol):
+    """Decides what becomes of single messages."""
 
     def add_rule(self, rule: FrameRule) -> RuleInForce:
         """Ask this rule about every message from now on."""
@@ -115,17 +261,26 @@ class Hurtable(Cluster, Protocol):
     def remove_rule(self, rule: RuleInForce) -> int:
         """Ask it no more, and let go on what it holds; return how many messages."""
 
-    async def power_fail(self, node: int) -> Proof:
-        """Kill a node and take from its disk what was not synced; `log_end_offsets_before` and `_after`."""
 
-    async def damage(self, node: int, damage: Damage) -> Proof:
-        """Damage the log files of a node that is down; facts as of `power_fail`."""
+# --- clocks and disks ----------------------------------------------------------------------
+
+
+class CanSetClock(FaultTarget, Protocol):
+    """Moves clocks."""
 
     async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
         """Move a running node's clock; proven by what the node's clock port then read."""
 
+
+class CanTroubleDisk(FaultTarget, Protocol):
+    """Lets disks misbehave under running nodes."""
+
     async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
         """Make a running node's disk misbehave; proven by the node's having taken note."""
+
+
+class CanMountDisk(FaultTarget, Protocol):
+    """Lets the kernel refuse writes."""
 
     async def mount_disk(self, node: int, writes: Literal["full", "read-only"]) -> Proof:
         """Let the kernel refuse a node's writes; proven by a write of one's own. A full disk takes a restart of the node."""
@@ -133,23 +288,40 @@ class Hurtable(Cluster, Protocol):
     async def mend_mount(self, node: int) -> Proof:
         """Give a dead node its old disk back, with what it wrote meanwhile; proven by a write."""
 
-    def excuse(self, node: int, why: str | None) -> None:
-        """Expect (or no longer expect) the node to end by itself: its end is then no failure of the run."""
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
-        """Give a node that is down other settings, by Kafka's names; they hold for its later lives."""
+# --- what an administrator does ------------------------------------------------------------
+
+
+class CanReassign(FaultTarget, Protocol):
+    """Moves replicas."""
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas (none: give up a reassignment under way); `ClusterError` when that is refused."""
 
+
+class CanConfigureTopics(FaultTarget, Protocol):
+    """Changes topics' settings."""
+
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings (None: back to the default); `ClusterError` when that is refused."""
+
+
+class CanElectPreferred(FaultTarget, Protocol):
+    """Has preferred leaders elected."""
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica; one that leads already is fine."""
 
+
+class CanUnregister(FaultTarget, Protocol):
+    """Has brokers forgotten."""
+
     async def unregister(self, node: int) -> None:
         """Let the controllers forget a broker that is down; `ClusterError` when that is refused."""
+
+
+class CanChangeVoters(FaultTarget, Protocol):
+    """Changes who votes in the metadata quorum (KIP-853)."""
 
     async def voters(self) -> list[int]:
         """Return who votes in the metadata quorum, ascending."""
@@ -159,3 +331,33 @@ class Hurtable(Cluster, Protocol):
 
     async def add_voter(self, node: int) -> None:
         """Give an observing controller a vote, by the directory that it observes with now."""
+
+
+PROTOCOLS: Final[Mapping[Capability, type]] = {
+    Capability.START: CanStart,
+    Capability.STOP: CanStop,
+    Capability.KILL: CanKill,
+    Capability.PAUSE: CanPause,
+    Capability.WIPE: CanWipe,
+    Capability.POWER_FAIL: CanPowerFail,
+    Capability.DAMAGE: CanDamageLogs,
+    Capability.RECONFIGURE: CanReconfigure,
+    Capability.CUT: CanCutLinks,
+    Capability.SHAPE: CanShapeLinks,
+    Capability.RESET: CanResetLinks,
+    Capability.HALF_OPEN: CanHalfOpenLinks,
+    Capability.ADD_RULE: CanHinderMessages,
+    Capability.SET_CLOCK: CanSetClock,
+    Capability.TROUBLE_DISK: CanTroubleDisk,
+    Capability.MOUNT_DISK: CanMountDisk,
+    Capability.REASSIGN: CanReassign,
+    Capability.SET_TOPIC_CONFIG: CanConfigureTopics,
+    Capability.ELECT_PREFERRED: CanElectPreferred,
+    Capability.UNREGISTER: CanUnregister,
+    Capability.REMOVE_VOTER: CanChangeVoters,
+}
+
+
+def asked_by(target: type) -> frozenset[Capability]:
+    """Return the capabilities whose protocols a protocol is made of."""
+    return frozenset(capability for capability, protocol in PROTOCOLS.items() if protocol in target.__mro__)

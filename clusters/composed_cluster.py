@@ -20,17 +20,18 @@ from tribunal.clusters.api import (
     MetadataEntry,
     NodeEvent,
     Proof,
+    RequestSeen,
     TopicPartition,
     until,
 )
-from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
+from tribunal.clusters.capabilities import Capability, ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.membership import Membership
+from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.host_environment import HostEnvironment, NodeLife
-from tribunal.clusters.links.frames import Rule
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
-from tribunal.clusters.links.requests import RequestLog, RequestSeen
+from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import log_entries
 from tribunal.clusters.nodes.mounts import MountedDisks
 from tribunal.clusters.nodes.node_events import NodeEvents
@@ -65,7 +66,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What a cluster is composed of."""
 
     kind: str
-    capabilities: frozenset[str]
+    capabilities: frozenset[Capability]
     environment: HostEnvironment
     software: NodeSoftware
     nodes: Mapping[int, NodeLife]

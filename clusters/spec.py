@@ -36,8 +36,10 @@ IN_ZOOKEEPER_MODE: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 # KIP-966's lists are KRaft's alone, whatever a scenario says: who judges a run must not count on them.
 NEVER_IN_ZOOKEEPER_MODE: Final[Mapping[str, Any]] = {"eligible.leader.replicas.enable": False}
+Mode = Literal["kraft", "zookeeper"]
+KRAFT: Final = "kraft"
 ZOOKEEPER: Final = "zookeeper"
-MODES: Final = ("kraft", ZOOKEEPER)
+MODES: Final[tuple[Mode, ...]] = (KRAFT, ZOOKEEPER)
 
 PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {"ci": CI, "kafka-defaults": {}}
 
@@ -80,10 +82,6 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Every node, controllers first: the order in which they are started."""
         return self.controller_ids + self.broker_ids
 
-    def capabilities_of_mode(self) -> frozenset[str]:
-        """Return what faults may need besides a cluster's own capabilities: a mode."""
-        return frozenset({ZOOKEEPER}) if self.is_zookeeper_mode else frozenset()
-
     def node_settings(self) -> dict[str, Any]:
         """Return what all nodes have in common, by Kafka's names."""
         return {
@@ -106,7 +104,3 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         value = self.node_settings().get(setting, DEFINITIONS[setting].default)
         assert isinstance(value, int), setting
         return value
-
-
-class UnknownProfile(ValueError):
-    """The profile's name is not one of ours."""

@@ -6,28 +6,27 @@ profile's would expire because nobody was given the processor. The harness follo
 must not be overtaken by snapshots. So of what a seed draws, shape, time-outs and snapshots are bounded, the same on every
 machine: a plan is a matter of the seed. What a scenario sets by name stays as it is.
 
-A kind whose nodes refuse small values says so in `LEAST` (Kafka's segments have at least 1 MiB, KIP-1030).
+A kind whose nodes refuse small values says so in `Kind.least` (Kafka's segments have at least 1 MiB, KIP-1030).
 """
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tribunal.clusters.api import Kind
 from tribunal.clusters.spec import ClusterSpec
 
-SIMULATED: Final = "simulated"
 BROKERS_MAX: Final = 4
 CONTROLLERS_MAX: Final = 3
 LEAST: Final[Mapping[str, int]] = {"metadata.log.max.record.bytes.between.snapshots": 4_000}
 
 
-def affordable(drawn: ClusterSpec, scenario: ClusterSpec, kind: ModuleType) -> ClusterSpec:
+def affordable(drawn: ClusterSpec, scenario: ClusterSpec, kind: Kind) -> ClusterSpec:
     """Bound what was drawn for a scenario's cluster to what this kind's nodes can be."""
-    if kind.__name__.rpartition(".")[2] == SIMULATED:
+    if kind.is_simulated:
         return drawn
-    least = {**LEAST, **getattr(kind, "LEAST", {})}
+    least = {**LEAST, **kind.least}
     return replace(
         drawn,
         brokers=min(drawn.brokers, BROKERS_MAX),

@@ -1,27 +1,46 @@
 """What there is to run: scenarios, faults, workloads, clusters, checkers, mutants, by name.
 
-The module's name is its name on the command line: what lies in the folder is what there is. Names with an
+The module's name is its name on the command line; plugins are found as `tribunal.results.plugins` says. Names with an
 underscore may be written with a hyphen. Unknown names are answered with the nearest known ones.
 """
 
 import difflib
-import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Final
+from typing import Final, TypeVar
 
 import replog.mutants
-import tribunal.checkers.properties
-import tribunal.clusters.kinds
-import tribunal.nemesis.faults
-import tribunal.workloads.kinds
 from tribunal import PACKAGE
-from tribunal.results.plugins import FOLDER
+from tribunal.checkers.api import PROPERTIES
+from tribunal.clusters.api import Kind
+from tribunal.nemesis.api import AnyFault, Fault
+from tribunal.results import plugins
+from tribunal.results.plugins import FOLDER, BadPlugin, Plugin, Seam, first_line
+from tribunal.workloads.api import AnyWorkload, Workload
 
 SCENARIOS: Final = PACKAGE / "scenarios"
 KINDS: Final = ("scenarios", "faults", "workloads", "checkers", "mutants", "clusters")
+
+FAULTS: Final = Seam(
+    sort="fault", attributes=("FAULT",), package="tribunal.nemesis.faults", group="tribunal.faults", folder="nemesis"
+)
+WORKLOADS: Final = Seam(
+    sort="workload",
+    attributes=("WORKLOAD",),
+    package="tribunal.workloads.kinds",
+    group="tribunal.workloads",
+    folder="workloads",
+)
+CLUSTERS: Final = Seam(
+    sort="kind of cluster",
+    attributes=("KIND",),
+    package="tribunal.clusters.kinds",
+    group="tribunal.clusters",
+    folder="clusters",
+)
+
+Thing = TypeVar("Thing")
 
 
 class Unknown(ValueError):
@@ -36,34 +55,24 @@ def nearest(what: str, name: str, known: Iterable[str]) -> Unknown:
     return Unknown(f"unknown {what} {name!r}; {hint}")
 
 
-def _modules(package: ModuleType, attribute: str) -> dict[str, ModuleType]:
-    """Return a package's plugins: its modules that define this attribute themselves."""
-    found = {}
-    for info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{package.__name__}.{info.name}")
-        if hasattr(module, attribute):
-            found[info.name.replace("_", "-")] = module
-    return found
-
-
-def faults() -> dict[str, ModuleType]:
+def faults() -> dict[str, AnyFault]:
     """Return the faults."""
-    return _modules(tribunal.nemesis.faults, "NEEDS")
+    return {name: plugin.value for name, plugin in plugins.of_type(FAULTS, Fault).items()}
 
 
-def all_workloads() -> dict[str, ModuleType]:
+def all_workloads() -> dict[str, AnyWorkload]:
     """Return the workloads."""
-    return _modules(tribunal.workloads.kinds, "prepare")
+    return {name: plugin.value for name, plugin in plugins.of_type(WORKLOADS, Workload).items()}
 
 
-def all_clusters() -> dict[str, ModuleType]:
+def all_clusters() -> dict[str, Kind]:
     """Return the kinds of cluster."""
-    return _modules(tribunal.clusters.kinds, "launch")
+    return {name: plugin.value for name, plugin in plugins.of_type(CLUSTERS, Kind).items()}
 
 
-def all_checkers() -> dict[str, ModuleType]:
-    """Return the properties that are judged."""
-    return _modules(tribunal.checkers.properties, "KINDS")
+def all_checkers() -> dict[str, str]:
+    """Return the properties that are judged, and what each is."""
+    return {one.name.replace("_", "-"): one.about for one in plugins.found(PROPERTIES)}
 
 
 def mutants() -> dict[str, str]:
@@ -71,7 +80,7 @@ def mutants() -> dict[str, str]:
     found = {}
     for info in pkgutil.iter_modules(replog.mutants.__path__):
         source = Path(replog.mutants.__path__[0]) / f"{info.name}.py"
-        found[info.name] = first_sentence(source.read_text().lstrip().removeprefix('"""'))
+        found[info.name] = first_line(source.read_text().lstrip().removeprefix('"""'))
     return found
 
 
@@ -87,8 +96,11 @@ def mutant_named(name: str) -> str:
 
 def scenarios() -> dict[str, Path]:
     """Return the scenario files that ship with the project, and the user's own."""
-    folders = (SCENARIOS, FOLDER / "scenarios")
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+    shipped = {path.stem: path for path in sorted(SCENARIOS.glob("*.yaml"))}
+    own = {path.stem: path for path in sorted((FOLDER / "scenarios").glob("*.yaml"))}
+    for name in shipped.keys() & own.keys():
+        raise BadPlugin(f"{own[name]}: there is a scenario {name!r} already, of tribunal itself: give it another name")
+    return shipped | own
 
 
 def scenario_file(name: str) -> Path:
@@ -104,8 +116,8 @@ def scenario_file(name: str) -> Path:
     raise nearest("scenario", name, known)
 
 
-def one_of(what: str, name: str, known: dict[str, ModuleType]) -> ModuleType:
-    """Return the plugin of this name."""
+def one_of(what: str, name: str, known: Mapping[str, Thing]) -> Thing:
+    """Return the thing of this name."""
     found = known.get(name.replace("_", "-"))
     if found is None:
         raise nearest(what, name, known)
@@ -118,15 +130,19 @@ def listing(kind: str) -> dict[str, str]:
         return {name: scenario_about(path) for name, path in scenarios().items()}
     if kind == "mutants":
         return mutants()
-    plugins = {
-        "faults": faults,
-        "workloads": all_workloads,
-        "checkers": all_checkers,
-        "clusters": all_clusters,
-    }
-    if kind not in plugins:
-        raise nearest("kind of thing", kind, KINDS)
-    return {name: first_sentence(module.__doc__ or "") for name, module in plugins[kind]().items()}
+    if kind == "checkers":
+        return all_checkers()
+    if kind == "faults":
+        return _abouts(plugins.of_type(FAULTS, Fault))
+    if kind == "workloads":
+        return _abouts(plugins.of_type(WORKLOADS, Workload))
+    if kind == "clusters":
+        return _abouts(plugins.of_type(CLUSTERS, Kind))
+    raise nearest("kind of thing", kind, KINDS)
+
+
+def _abouts(found: Mapping[str, Plugin[Thing]]) -> dict[str, str]:
+    return {name: plugin.about for name, plugin in found.items()}
 
 
 def scenario_about(path: Path) -> str:
@@ -135,9 +151,3 @@ def scenario_about(path: Path) -> str:
         if line.startswith("about:"):
             return line.partition(":")[2].strip().strip("\"'")
     return ""
-
-
-def first_sentence(text: str) -> str:
-    """Return a docstring's first line."""
-    lines = text.strip().splitlines()
-    return lines[0].strip().strip('"') if lines else ""

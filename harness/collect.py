@@ -10,8 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from replog.types import METADATA_TOPIC
-from tribunal.clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent
-from tribunal.clusters.links.requests import RequestSeen
+from tribunal.clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent, RequestSeen
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.store import Recorder
 
@@ -27,8 +26,6 @@ class Collector:
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
         self._cluster = cluster
         self._recorder = recorder
-        # Where harness and nodes read one clock, the machine's, there is no such method.
-        self._clock_offset_ns: Callable[[int], int] = getattr(cluster, "clock_offset_ns", lambda _: 0)
         self._task: asyncio.Task[None] | None = None
         self._by_event: dict[str, Callable[[NodeEvent], None]] = {
             "high_watermark": self._watermark,
@@ -72,8 +69,7 @@ class Collector:
                 record(event)
         for entry in self._cluster.drain_metadata():
             self._metadata(entry)
-        drain_requests = getattr(self._cluster, "drain_requests", None)  # only clusters with relays see messages
-        for seen in drain_requests() if drain_requests is not None else ():
+        for seen in self._cluster.drain_requests():
             self._request(seen)
 
     def _life(self, event: NodeEvent) -> None:
@@ -90,7 +86,7 @@ class Collector:
             pid=fields.get("pid"),
             node_ns=event.node_ns,
             at_ns=event.at_ns,
-            clock_offset_ns=self._clock_offset_ns(event.node),
+            clock_offset_ns=self._cluster.clock_offset_ns(event.node),
         )
 
     def _watermark(self, event: NodeEvent) -> None:

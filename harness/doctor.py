@@ -4,14 +4,16 @@ A kind of cluster is asked for its obstacles by really trying (binding its addre
 where the kind is able to do what it needs.
 """
 
-from types import ModuleType
 from typing import Final
 
 import msgspec
 
+from tribunal.clusters.api import Kind
 from tribunal.clusters.obstacles import Obstacle
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import all_clusters, faults, nearest
 from tribunal.harness.plan import refusal
+from tribunal.nemesis.api import AnyFault
 
 MOST_ROWS: Final = 200
 
@@ -45,27 +47,29 @@ def examined(fault: str | None = None) -> Health:
     known = faults()
     if fault is not None and fault.replace("_", "-") not in known:
         raise nearest("fault", fault, known)
-    kinds = {name: (module, _kind(name, module)) for name, module in all_clusters().items()}
+    kinds = {name: (kind, _kind(name, kind)) for name, kind in all_clusters().items()}
     wanted = known if fault is None else {fault.replace("_", "-"): known[fault.replace("_", "-")]}
     return Health(
         clusters=tuple(health for _, health in kinds.values()),
-        faults=tuple(_fault(name, module, kinds) for name, module in wanted.items()),
+        faults=tuple(_fault(name, one, kinds) for name, one in wanted.items()),
     )
 
 
-def _kind(name: str, module: ModuleType) -> KindHealth:
-    found: tuple[Obstacle, ...] = tuple(module.obstacles()) if hasattr(module, "obstacles") else ()
+def _kind(name: str, kind: Kind) -> KindHealth:
+    found = tuple(kind.obstacles())
     works = not any(obstacle.blocks for obstacle in found)
-    place = module.places() if works and hasattr(module, "places") else ""
-    return KindHealth(kind=name, works=works, place=place, obstacles=found)
+    return KindHealth(kind=name, works=works, place=kind.places() if works else "", obstacles=found)
 
 
-def _fault(name: str, module: ModuleType, kinds: dict[str, tuple[ModuleType, KindHealth]]) -> FaultHealth:
+def _fault(name: str, fault: AnyFault, kinds: dict[str, tuple[Kind, KindHealth]]) -> FaultHealth:
     works, refused = [], {}
     for kind, (cluster, health) in kinds.items():
-        lacking = refusal(module, cluster)
+        lacking = refusal(fault, cluster)
+        reasons = [cluster.refused(ClusterSpec(mode=mode)) for mode in fault.modes]
         if lacking:
             refused[kind] = f"cannot {lacking}"
+        elif all(reasons):  # it has no mode in which there is what the fault hurts
+            refused[kind] = reasons[0]
         elif not health.works:
             refused[kind] = health.obstacles[0].reason
         else:

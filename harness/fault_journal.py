@@ -142,13 +142,10 @@ def heal(out: Path) -> list[str]:
 
 def sweep(kind: str, run_dir: Path) -> list[str]:
     """End what a run of this kind left; `NotHealed` if something remains."""
-    module = all_clusters().get(kind)
-    if module is None:
+    known = all_clusters().get(kind)
+    if known is None:
         raise NotHealed(f"{run_dir.name}: no cluster {kind!r} is known here: heal it where its plugin is")
-    if not hasattr(module, "sweep"):
-        return []  # a simulation leaves nothing outside its process
-    done: list[str] = module.sweep(run_dir)
-    left: list[str] = module.leftovers(run_dir)
-    if left:
+    done = known.sweep(run_dir)
+    if left := known.leftovers(run_dir):
         raise NotHealed(f"{run_dir.name}: cannot undo {', '.join(left)}")
     return done

@@ -18,12 +18,12 @@ from tribunal.harness.scenario import BadScenario
 from tribunal.results.plugins import FOLDER
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-# What can be made: its package, and what there is already.
-KINDS: Final[Mapping[str, tuple[str, Callable[[], Mapping[str, object]]]]] = {
-    "fault": ("nemesis", catalog.faults),
-    "workload": ("workloads", catalog.all_workloads),
-    "checker": ("checkers", catalog.all_checkers),
-    "scenario": ("scenarios", catalog.scenarios),
+# What can be made: its folder in the project, that of a user's own, and what there is already.
+KINDS: Final[Mapping[str, tuple[str, str, Callable[[], Mapping[str, object]]]]] = {
+    "fault": ("nemesis/faults", "nemesis", catalog.faults),
+    "workload": ("workloads/kinds", "workloads", catalog.all_workloads),
+    "checker": ("checkers/properties", "checkers", catalog.all_checkers),
+    "scenario": ("scenarios", "scenarios", catalog.scenarios),
 }
 
 
@@ -31,22 +31,23 @@ def made(kind: str, name: str, about: str, folder: Path) -> list[Path]:
     """Write the file of a new thing and its test below a folder; return both. `BadScenario` when it cannot be."""
     if kind not in KINDS:
         raise catalog.nearest("kind of thing", kind, KINDS)
-    package, known = KINDS[kind]
+    shipped, package, known = KINDS[kind]
     module = name.replace("-", "_")
     if not NAME.fullmatch(name) or keyword.iskeyword(module):
         raise BadScenario(f"name {name!r}: small letters, digits and hyphens, a letter first, no word of Python's")
     if name in known():
         raise BadScenario(f"there is a {kind} {name!r} already")
-    own = (folder / package / "api.py").is_file() or (folder / package / "produce-consume.yaml").is_file()
-    place = folder / package if own else folder / FOLDER / package
-    tests = folder / "tests" / package if own else folder / FOLDER / "tests"
+    is_project = (folder / "tribunal" / package).is_dir() and (folder / shipped).is_dir()
+    place = folder / shipped if is_project else folder / FOLDER / package
+    tests = folder / "tests" / package if is_project else folder / FOLDER / "tests"
     suffix = "yaml" if kind == "scenario" else "py"
     target = place / f"{name if kind == 'scenario' else module}.{suffix}"
     test = tests / f"test_{module}.py"
     for path in (target, test):
         if path.exists():
             raise BadScenario(f"{path}: there already")
-    words = {"name": name, "module": module, "about": _sentence(about, name)}
+    imported_from = f"tribunal.{shipped.replace('/', '.')}" if is_project else f"{FOLDER}.{package}"
+    words = {"name": name, "module": module, "about": _sentence(about, name), "imported_from": imported_from}
     for path, template in ((target, f"{kind}.{suffix}.j2"), (test, f"{kind}_test.py.j2")):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_rendered(template, words), encoding="utf-8")

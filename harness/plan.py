@@ -5,23 +5,26 @@ the expression and the drawn fractions that choose among those who fit, the exec
 """
 
 import base64
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any, Final
 
 import msgspec
 
-from tribunal.clusters.spec import ZOOKEEPER, ClusterSpec
+from tribunal.clusters.api import Kind
+from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import affordable
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
 from tribunal.harness.scenario import BadScenario, Scenario, Step, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
+from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
 
 PLAN_VERSION: Final = 1
 HEALING_MS: Final = 2_500  # what a fault's heal takes about, to know how many rounds fit the time
 ROUNDS_MAX: Final = 1_000
+MODE_NAMES: Final[dict[Mode, str]] = {KRAFT: "KRaft", ZOOKEEPER: "ZooKeeper"}
 ANY_COUNT: Final = 1 << 31  # of partitions: which there are was checked when the scenario was read
 
 
@@ -76,23 +79,15 @@ def chance(seed: int, purpose: str) -> Random:
 def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mutants: tuple[str, ...]) -> Plan:
     """Make all choices."""
     kind = one_of("cluster", cluster, all_clusters())
-    for planned in scenario.steps:
-        refused = refusal(one_of("fault", planned.kind, faults()), kind, scenario.spec.capabilities_of_mode())
-        if refused == ZOOKEEPER:
-            raise BadScenario(f"fault {planned.kind} hurts what only ZooKeeper mode has: --mode zookeeper")
-        if refused:
-            raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {refused}")
-    unlike = getattr(kind, "refused", None)  # of kinds that cannot be everything that a spec may ask for
-    if unlike is not None and (reason := unlike(_with_mutants(scenario.spec, mutants))):
-        raise BadScenario(f"cluster {cluster}: {reason}")
+    must_be_possible((step.kind for step in scenario.steps), _with_mutants(scenario.spec, mutants), cluster)
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
     if scenario.swarm:
         spec = affordable(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
         load = drawn_load(load, chance(seed, "swarm load"))
-        spec = with_points(spec, chance(seed, "points")) if cluster == "simulated" else spec
-    options = msgspec.convert(load, workload.Options)
-    spec = _sized(scenario, spec, cluster)
+        spec = with_points(spec, chance(seed, "points")) if kind.is_simulated else spec
+    options = msgspec.convert(load, workload.options)
+    spec = _sized(scenario, spec, kind)
     time_ms = scenario.time_ms if time_ms is None else time_ms
     return Plan(
         scenario=scenario.name,
@@ -102,11 +97,11 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         mode=scenario.spec.mode,
         spec=_with_mutants(spec, mutants),
         workload=scenario.workload,
-        workload_plan=msgspec.to_builtins(workload.plan(options, chance(seed, "workload"))),
+        workload_plan=workload.drawn(load, chance(seed, "workload")),
         time_ms=time_ms,
         warm_up_ms=scenario.warm_up_ms,
         final_read_ms=scenario.final_read_ms,
-        faults=_rounds(scenario, seed, time_ms, partitions=getattr(options, "partitions", 1)),
+        faults=_rounds(scenario, seed, time_ms, partitions=options.partitions),
     )
 
 
@@ -114,9 +109,9 @@ def _with_mutants(spec: ClusterSpec, mutants: tuple[str, ...]) -> ClusterSpec:
     return msgspec.structs.replace(spec, mutants=(*spec.mutants, *mutants))
 
 
-def _sized(scenario: Scenario, spec: ClusterSpec, cluster: str) -> ClusterSpec:
+def _sized(scenario: Scenario, spec: ClusterSpec, kind: Kind) -> ClusterSpec:
     """Return the cluster that can be had: in the simulator one model stands for an ensemble of ZooKeeper servers."""
-    if not (spec.is_zookeeper_mode and cluster == "simulated"):
+    if not (spec.is_zookeeper_mode and kind.is_simulated):
         return spec
     sized = msgspec.structs.replace(spec, controllers=1)
     for number, step in enumerate(scenario.steps, start=1):
@@ -128,16 +123,27 @@ def _sized(scenario: Scenario, spec: ClusterSpec, cluster: str) -> ClusterSpec:
     return sized
 
 
-def refusal(fault: ModuleType, kind: ModuleType, of_mode: frozenset[str] = frozenset({ZOOKEEPER})) -> str:
-    """Return what a fault needs and this kind of cluster cannot do, at all or on this machine; empty: nothing.
+def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> None:
+    """Raise `BadScenario` unless this kind of cluster can be what the spec asks for, and can do all of these faults."""
+    kind = one_of("cluster", cluster, all_clusters())
+    for name in wanted:
+        fault = one_of("fault", name, faults())
+        if spec.mode not in fault.modes:
+            raise BadScenario(
+                f"fault {name} hurts what only {MODE_NAMES[fault.modes[0]]} mode has: --mode {fault.modes[0]}"
+            )
+        if refused := refusal(fault, kind):
+            raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")
+    if reason := kind.refused(spec):
+        raise BadScenario(f"cluster {cluster}: {reason}")
 
-    of_mode:  what the cluster's mode brings with it; by default whatever some mode does.
-    """
-    lacking = sorted(fault.NEEDS - kind.CAPABILITIES - of_mode)
-    if not lacking and hasattr(kind, "lacking"):
-        here: dict[str, str] = kind.lacking()
-        lacking = [f"{need} ({here[need]})" for need in sorted(fault.NEEDS & here.keys())]
-    return ", ".join(lacking)
+
+def refusal(fault: AnyFault, kind: Kind) -> str:
+    """Return what a fault needs and this kind of cluster cannot do, at all or on this machine; empty: nothing."""
+    if never := sorted(fault.needs - kind.capabilities):
+        return ", ".join(never)
+    here = kind.lacking()
+    return ", ".join(f"{need} ({here[need]})" for need in sorted(fault.needs & here.keys()))
 
 
 def _rounds(scenario: Scenario, seed: int, time_ms: int, partitions: int) -> tuple[PlannedFault, ...]:
@@ -161,7 +167,7 @@ def _rounds(scenario: Scenario, seed: int, time_ms: int, partitions: int) -> tup
 
 def _with_seed(step: Step, random: Random) -> dict[str, Any]:
     """Return a step's options, with a seed drawn for a fault that has chances of its own and was given none."""
-    options = faults()[step.kind.replace("_", "-")].Options
+    options = faults()[step.kind.replace("_", "-")].options
     wanted = "seed" in options.__struct_fields__ and "seed" not in step.options
     return {**step.options, "seed": random.randrange(1 << 31)} if wanted else step.options
 

@@ -123,7 +123,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Make the marker known, and let tests import what lies in `tribunal_plugins`."""
+    from tribunal.results.plugins import importable
+
+    importable()
     config.addinivalue_line("markers", "tribunal(scenario, **options): what `tribunal_run` runs, as in `tribunal run`")
 
 

@@ -85,10 +85,9 @@ class Run:
         self.progress = progress
         self.clock = RunClock()
         self.recorder = Recorder(run_dir, run_dir.name)
-        self.workload = all_workloads()[plan.workload]
-        self.workload_plan = msgspec.convert(plan.workload_plan, self.workload.Plan)
+        self.load = all_workloads()[plan.workload].load(plan.workload_plan)
         self.failure: str | None = None
-        self._load: asyncio.Task[None] | None = None
+        self._running_load: asyncio.Task[None] | None = None
         self._lasting: list[asyncio.Task[None]] = []  # faults that are not healed yet
         self._faults_start_ns = 0
         self.heal: Callable[[Cluster], Awaitable[None]] = _nothing_more  # after the last fault, before all is whole
@@ -115,8 +114,8 @@ class Run:
     async def _whole_run(self) -> None:
         self.progress.phase("start", self._elapsed_ms())
         kind = one_of("cluster", self.plan.cluster, all_clusters())
-        cluster: Cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
-        self._place = getattr(cluster, "place", None)
+        cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
+        self._place = cluster.place
         if self._place is not None:
             self.progress.say(f"nodes live in {self._place}")
         stage = Stage(clients=cluster.clients, sink=self.recorder, now_ns=self.clock.now_ns)
@@ -132,11 +131,11 @@ class Run:
     # --- the phases ------------------------------------------------------------------------
 
     async def _phases(self, cluster: Cluster, stage: Stage) -> None:
-        await self.workload.prepare(stage, self.workload_plan, self.plan.spec.replication_factor)
+        await self.load.prepare(stage, self.plan.spec.replication_factor)
         await until(
             lambda: self._topic_is_there(cluster), timeout_ms=WHOLE_TIMEOUT_MS, what="the topic", cluster=cluster
         )
-        self._load = asyncio.create_task(self.workload.run(stage, self.workload_plan), name="workload")
+        self._running_load = asyncio.create_task(self.load.run(stage), name="workload")
         async with self._phase("warm-up", stage):
             await self._hold(cluster, self.plan.warm_up_ms)
         async with self._phase("faults", stage):
@@ -147,13 +146,13 @@ class Run:
         async with self._phase("quiesce", stage):
             await self._quiesce(stage)
         async with self._phase("final-read", stage):
-            unread = await self.workload.read_to_end(stage, self.workload_plan, self.plan.final_read_ms)
+            unread = await self.load.read_to_end(stage, self.plan.final_read_ms)
         self._check(cluster)
         if unread:
             self.progress.say(f"not read to the end: {', '.join(map(str, unread))}")
 
     def _topic_is_there(self, cluster: Cluster) -> bool:
-        wanted = self.workload.partitions(self.workload_plan)
+        wanted = self.load.partitions()
         return all(
             partition in cluster.state.partitions and cluster.state.partitions[partition].leader >= 0
             for partition in wanted
@@ -180,8 +179,8 @@ class Run:
     def _check(self, cluster: Cluster) -> None:
         if failures := cluster.failures():
             raise ClusterError(failures[0])
-        if self._load is not None and self._load.done():
-            self._load.result()
+        if self._running_load is not None and self._running_load.done():
+            self._running_load.result()
 
     async def _whole(self, cluster: Cluster) -> bool:
         """Wait until every broker serves and every ISR is full; tell whether it came about."""
@@ -199,12 +198,12 @@ class Run:
 
     async def _quiesce(self, stage: Stage) -> None:
         stage.stopping.set()
-        assert self._load is not None
-        delivery_ms = getattr(self.workload_plan, "delivery_timeout_ms", 10_000)
-        await asyncio.wait([self._load], timeout=(delivery_ms + QUIESCE_GRACE_MS) / 1000)
-        if not self._load.done():
+        assert self._running_load is not None
+        delivery_ms = self.load.delivery_timeout_ms
+        await asyncio.wait([self._running_load], timeout=(delivery_ms + QUIESCE_GRACE_MS) / 1000)
+        if not self._running_load.done():
             raise ClusterError("the workload does not come to its end")
-        self._load.result()
+        self._running_load.result()
 
     # --- faults ----------------------------------------------------------------------------
 
@@ -260,15 +259,14 @@ class Run:
                 self._record_missed(planned, str(problem))
             return
         role = "controller" if node in self.plan.spec.controller_ids else "broker"
-        module = faults()[planned.kind]
-        options = msgspec.convert(planned.options, module.Options)
+        aimed = faults()[planned.kind].planned(node, planned.options)
         planned_ns, started_ms = self.clock.now_ns(), self._faults_ms()
         entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=planned_ns)
         if self._journal is not None:
             active = ActiveFault(index=planned.index, kind=planned.kind, target=entry.target, options=planned.options)
             self._journal.injecting(active)
         try:
-            async with module.fault(cluster, node, options) as effect:
+            async with aimed(cluster) as effect:
                 entry.effect, entry.injected_ns = effect, self.clock.now_ns()
                 injected.set()
                 self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_bit(effect)}")
@@ -283,7 +281,7 @@ class Run:
         self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s    healed  {_healed(entry.effect)}")
 
     async def _target(self, cluster: Cluster, planned: PlannedFault) -> int:
-        topic = self.workload.partitions(self.workload_plan)[0].topic
+        topic = self.load.partitions()[0].topic
         deadline = self.clock.now_ns() + TARGET_TIMEOUT_MS * 1_000_000
         while True:
             try:
@@ -346,9 +344,9 @@ class Run:
         """End workload and nodes, and take what evidence is left."""
         self.progress.phase("collect", self._elapsed_ms())
         stage.stopping.set()
-        if self._load is not None and not self._load.done():
-            self._load.cancel()
-            await asyncio.wait([self._load], timeout=QUIESCE_GRACE_MS / 1000)
+        if self._running_load is not None and not self._running_load.done():
+            self._running_load.cancel()
+            await asyncio.wait([self._running_load], timeout=QUIESCE_GRACE_MS / 1000)
         await asyncio.sleep(CATCH_UP_MS / 1000 if self.failure is None else 0)  # the last committed metadata arrives
         try:
             await cluster.shut_down()

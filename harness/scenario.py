@@ -30,6 +30,7 @@ from replog.config import DEFINITIONS, ConfigError
 from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec
 from tribunal.harness.catalog import all_workloads, faults, nearest, one_of
 from tribunal.nemesis.targets import BadTarget, parse
+from tribunal.workloads.api import LoadOptions
 
 LINES_MAX: Final = 25
 TIMEOUTS: Final[Mapping[str, str]] = {
@@ -171,7 +172,7 @@ def scenario(content: Mapping[str, Any]) -> Scenario:
             raise ValueError(f"{name!r} is missing")
     spec = cluster_spec(content.get("cluster") or {})
     workload, options = workload_of(content["workload"])
-    partitions = int(getattr(options, "partitions", 1))
+    partitions = options.partitions
     order = content.get("order", "fixed")
     if order not in ("fixed", "shuffled"):
         raise ValueError(f"order is {order!r}: use fixed or shuffled")
@@ -225,12 +226,13 @@ def cluster_spec(given: Any) -> ClusterSpec:
     return spec
 
 
-def workload_of(given: Any) -> tuple[str, Any]:
+def workload_of(given: Any) -> tuple[str, LoadOptions]:
     """Check the `workload` part: a name, or a mapping with `name` and its options."""
     options = {"name": given} if isinstance(given, str) else dict(given)
     name = str(options.pop("name", ""))
-    module = one_of("workload", name, all_workloads())
-    return name, _converted(f"workload {name}", options, module.Options)
+    workload = one_of("workload", name, all_workloads())
+    chosen: LoadOptions = _converted(f"workload {name}", options, workload.options)
+    return name, chosen
 
 
 def step(number: int, given: Any, spec: ClusterSpec, partitions: int) -> Step:
@@ -240,11 +242,11 @@ def step(number: int, given: Any, spec: ClusterSpec, partitions: int) -> Step:
     kind, target = next(iter(given.items()))
     rest = {key: value for key, value in given.items() if key not in (kind, "for", "after", "meanwhile")}
     try:
-        module = one_of("fault", str(kind), faults())
+        fault = one_of("fault", str(kind), faults())
         meanwhile = given.get("meanwhile", False)
         if not isinstance(meanwhile, bool) or (meanwhile and number == 1):
             raise BadScenario("meanwhile is true or false, and the first step has none before it")
-        _converted(str(kind), rest, module.Options)
+        _converted(str(kind), rest, fault.options)
         return Step(
             kind=str(kind),
             target=parse(target, spec, partitions),

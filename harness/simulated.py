@@ -108,8 +108,7 @@ def conduct_simulated(
 async def _asked_for_progress(run: Run, cluster: Cluster) -> None:
     assert isinstance(cluster, SimulatedCluster)
     liveness = Liveness(cluster, chance(run.plan.seed, "core"))
-    written = getattr(run.workload, "written_throughout", run.workload.partitions)
-    await liveness.core_progresses(written(run.workload_plan))
+    await liveness.core_progresses(run.load.written_throughout())
     await liveness.all_join()
 
 

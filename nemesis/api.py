@@ -1,26 +1,34 @@
 """What a fault is: an async context manager. Enter injects, leave heals; both are proven. Read this first.
 
-A fault is one module here; the module's name is its name on the command line. It has
+A fault is one module of `tribunal.nemesis.faults`; the module's name is its name on the command line. It exports one value,
+`FAULT = Fault(options=Options, inject=inject)`:
 
 - `Options`: a msgspec Struct of what a scenario may say about it (unknown words are refused at plan time),
-- `NEEDS`: the capabilities a cluster must have for it,
-- `fault(cluster, node, options)`: an async context manager that hurts one node and yields an `Effect`.
+- `inject(cluster, node, options)`: an async context manager that hurts one node and yields an `Effect`. Its first parameter is
+  annotated with what it asks of the cluster, a protocol of `tribunal.clusters.capabilities` or one made of several: it can
+  call nothing else, and a plan for a cluster that does not have all of it is refused.
 
 Verb and target are apart: which node is hurt is decided by a `Target` (`tribunal.nemesis.targets`), resolved at the
 moment of injection and recorded. When the fault is entered, `effect.proof` says how it bit; when it is left,
 `effect.heal` says how it healed. What can only be seen while the fault lasts (a session expired, an ISR changed)
 is waited for before healing. A fault whose proof does not hold makes a run INCONCLUSIVE, so a proof is never polite.
+What several faults share lies beside this page; nothing in `tribunal.nemesis.faults` is anything but a fault.
 """
 
-from collections.abc import AsyncGenerator, Callable
+import inspect
+import typing
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol
+from functools import cache
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
-from tribunal.clusters.api import Cluster, ClusterError, Proof, Unsettled, until
+from tribunal.clusters.api import ClusterError, FaultTarget, Proof, Unsettled, until
+from tribunal.clusters.capabilities import Capability, asked_by
+from tribunal.clusters.spec import MODES, Mode
 
-__all__ = ["AsyncGenerator", "Cluster", "ClusterError", "Proof"]
+__all__ = ["AsyncGenerator", "ClusterError", "FaultTarget", "Proof"]
 
 BACK_TIMEOUT_MS: Final = 20_000
 
@@ -65,12 +73,79 @@ class Effect:
         self.heal = joined(self.heal or Proof(holds=True, facts={}), name, proof)
 
 
-class FaultModule(Protocol):
-    """A module in `nemesis`."""
+Aimed = Callable[
+    [FaultTarget], AbstractAsyncContextManager[Effect]
+]  # a fault that has its node and its options already
+Asked = TypeVar("Asked", bound=FaultTarget)
+Options = TypeVar("Options", bound=msgspec.Struct)
 
-    Options: type[msgspec.Struct]
-    NEEDS: frozenset[str]
-    fault: Callable[[Cluster, int, Any], AbstractAsyncContextManager[Effect]]
+
+class Fault(msgspec.Struct, Generic[Asked, Options], frozen=True, kw_only=True):
+    """One fault: what may be said of it, how it hurts, and by that what it needs.
+
+    modes:  in which modes of a cluster there is what it hurts.
+    """
+
+    options: type[Options]
+    inject: Callable[[Asked, int, Options], AbstractAsyncContextManager[Effect]]
+    modes: tuple[Mode, ...] = MODES
+
+    def __post_init__(self) -> None:
+        """Refuse a fault that does not say what it needs, or names a mode that is none."""
+        _needs(self.inject)
+        if not self.modes or not set(self.modes) <= set(MODES):
+            raise ValueError(f"modes are {' and '.join(MODES)}, not {self.modes}")
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line: that of its module."""
+        return self.inject.__module__.rpartition(".")[2].replace("_", "-")
+
+    @property
+    def needs(self) -> frozenset[Capability]:
+        """What a cluster has to be able to do for it."""
+        return _needs(self.inject)
+
+    def aimed(self, node: int, options: Options) -> Aimed:
+        """Return it with its node and options; who enters it has looked whether the cluster has what it needs."""
+        return lambda cluster: self.inject(cast("Asked", cluster), node, options)
+
+    def planned(self, node: int, given: Mapping[str, object]) -> Aimed:
+        """Return it with its node and with options as a plan has them."""
+        return self.aimed(node, msgspec.convert(given, self.options))
+
+
+class AnyFault(Protocol):
+    """A fault, whatever it asks and whatever its options are."""
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+
+    @property
+    def options(self) -> type[msgspec.Struct]:
+        """What a scenario may say about it."""
+
+    @property
+    def needs(self) -> frozenset[Capability]:
+        """What a cluster has to be able to do for it."""
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """In which modes of a cluster there is what it hurts."""
+
+    def planned(self, node: int, given: Mapping[str, object]) -> Aimed:
+        """Return it with its node and with options as a plan has them."""
+
+
+@cache
+def _needs(inject: Callable[..., object]) -> frozenset[Capability]:
+    """Return what the annotation of a fault's first parameter asks of a cluster."""
+    first = next(iter(inspect.signature(inject).parameters), "")
+    asked = typing.get_type_hints(inject).get(first)
+    if not isinstance(asked, type) or FaultTarget not in asked.__mro__:
+        raise TypeError(f"{inject.__qualname__}: annotate its first parameter with what it asks of a cluster")
+    return asked_by(asked)
 
 
 def joined(first: Proof, name: str, second: Proof) -> Proof:
@@ -80,7 +155,9 @@ def joined(first: Proof, name: str, second: Proof) -> Proof:
     )
 
 
-async def came_true(holds: Callable[[], bool], *, timeout_ms: int, what: str, cluster: Cluster | None = None) -> Proof:
+async def came_true(
+    holds: Callable[[], bool], *, timeout_ms: int, what: str, cluster: FaultTarget | None = None
+) -> Proof:
     """Wait for something; the proof says whether and after how long it came about."""
     try:
         took_ms = await until(holds, timeout_ms=timeout_ms, what=what, cluster=cluster)
@@ -89,7 +166,7 @@ async def came_true(holds: Callable[[], bool], *, timeout_ms: int, what: str, cl
     return Proof(holds=True, facts={"seen": what, "took_ms": took_ms})
 
 
-def memberships(cluster: Cluster, node: int) -> dict[str, bool]:
+def memberships(cluster: FaultTarget, node: int) -> dict[str, bool]:
     """Return for each partition with a replica there whether the node is in its committed ISR."""
     return {
         str(partition): node in state.isr
@@ -98,13 +175,13 @@ def memberships(cluster: Cluster, node: int) -> dict[str, bool]:
     }
 
 
-def fenced(cluster: Cluster, node: int) -> bool:
+def fenced(cluster: FaultTarget, node: int) -> bool:
     """Tell whether the controllers have given the broker up."""
     broker = cluster.state.brokers.get(node)
     return broker is None or broker.fenced
 
 
-async def back_in_service(cluster: Cluster, node: int, former_incarnation: str | None) -> Proof:
+async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: str | None) -> Proof:
     """Wait until a broker is unfenced and in all its ISRs; as a new incarnation, where a former one is given."""
     if node in cluster.spec.controller_ids:
         return Proof(holds=cluster.alive(node), facts={"serves": cluster.alive(node)})
@@ -126,7 +203,7 @@ async def back_in_service(cluster: Cluster, node: int, former_incarnation: str |
     return joined(Proof(holds=registered.holds, facts={**registered.facts, **epochs}), "isr", whole)
 
 
-async def all_back(cluster: Cluster) -> Proof:
+async def all_back(cluster: FaultTarget) -> Proof:
     """Wait until every broker serves and every ISR is full."""
     return await came_true(
         lambda: cluster.state.whole(cluster.spec),
@@ -136,7 +213,7 @@ async def all_back(cluster: Cluster) -> Proof:
     )
 
 
-def incarnation(cluster: Cluster, node: int) -> str | None:
+def incarnation(cluster: FaultTarget, node: int) -> str | None:
     """Return the broker's incarnation now, None for a controller."""
     broker = cluster.state.brokers.get(node)
     return broker.incarnation if broker else None

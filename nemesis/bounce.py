@@ -1,13 +1,26 @@
 """What fast and slow bounces share: end a node, start it, see what the controllers noticed."""
 
-from typing import Literal
+from typing import Literal, Protocol
 
-from tribunal.nemesis.api import Cluster, Proof
+from tribunal.clusters.capabilities import CanKill, CanStart, CanStop
+from tribunal.nemesis.api import Proof
 
 How = Literal["kill", "stop"]
 
 
-async def end(cluster: Cluster, node: int, how: How) -> Proof:
+class KillTarget(CanKill, CanStart, Protocol):
+    """A cluster whose nodes are killed and started again."""
+
+
+class StopTarget(CanStop, CanStart, Protocol):
+    """A cluster whose nodes are stopped in good order and started again."""
+
+
+class BounceTarget(KillTarget, StopTarget, Protocol):
+    """A cluster whose nodes end in either way and are started again."""
+
+
+async def end(cluster: BounceTarget, node: int, how: How) -> Proof:
     """End a node, rudely or in good order."""
     if how == "kill":
         return await cluster.kill(node)
@@ -15,7 +28,7 @@ async def end(cluster: Cluster, node: int, how: How) -> Proof:
     return Proof(holds=not cluster.alive(node), facts={"signal": "SIGTERM"})
 
 
-async def bounced(cluster: Cluster, node: int, how: How) -> Proof:
+async def bounced(cluster: BounceTarget, node: int, how: How) -> Proof:
     """End a node and start it again at once.
 
     A broker that was killed cannot register again before its session has expired (SPEC 2.2): it waits at the door. One

@@ -1,39 +1,34 @@
 """Faults made of faults: functions that take faults with their targets and return one.
 
-Here a `Fault` has its target and options already (`aimed`); entering it with a cluster injects, leaving heals. What
+They are `Aimed`: each has its target and options already (`aimed`); entering it with a cluster injects, leaving heals. What
 happens together is healed together too: a heal may have to wait for what another one mends.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from random import Random
-from types import ModuleType
-from typing import Any
 
-from tribunal.nemesis.api import Cluster, Effect, Proof
-
-Fault = Callable[[Cluster], AbstractAsyncContextManager[Effect]]
+from tribunal.nemesis.api import Aimed, Asked, Effect, Fault, FaultTarget, Options, Proof
 
 
-def aimed(module: ModuleType, node: int, **options: Any) -> Fault:
-    """Return a fault of a module with its target and options."""
-    name = module.__name__.rpartition(".")[2].replace("_", "-")
+def aimed(fault: Fault[Asked, Options], node: int, options: Options) -> Aimed:
+    """Return a fault with its target and options; its proof names it."""
 
     @asynccontextmanager
-    async def fault(cluster: Cluster) -> AsyncGenerator[Effect]:
-        async with module.fault(cluster, node, module.Options(**options)) as effect:
-            effect.proof.facts.setdefault("fault", f"{name} {node}")
+    async def named(cluster: FaultTarget) -> AsyncGenerator[Effect]:
+        async with fault.aimed(node, options)(cluster) as effect:
+            effect.proof.facts.setdefault("fault", f"{fault.name} {node}")
             yield effect
 
-    return fault
+    return named
 
 
-def together(*faults: Fault) -> Fault:
+def together(*faults: Aimed) -> Aimed:
     """Inject all at the same time; heal all at the same time."""
 
     @asynccontextmanager
-    async def fault(cluster: Cluster) -> AsyncGenerator[Effect]:
+    async def fault(cluster: FaultTarget) -> AsyncGenerator[Effect]:
         assert faults
         leave = asyncio.Event()
         parts = [_Part(one, cluster, leave) for one in faults]
@@ -56,29 +51,29 @@ def take(whole: Effect, name: str, part: Effect) -> None:
     whole.lost_everything = whole.lost_everything or part.lost_everything
 
 
-def one_of(random: Random, *faults: Fault) -> Fault:
+def one_of(random: Random, *faults: Aimed) -> Aimed:
     """Draw one."""
     return random.choice(faults)
 
 
-def with_odds(random: Random, odds: float, fault: Fault) -> Fault:
+def with_odds(random: Random, odds: float, fault: Aimed) -> Aimed:
     """Inject with these odds, else do nothing."""
     return fault if random.random() < odds else idle
 
 
 @asynccontextmanager
-async def idle(cluster: Cluster) -> AsyncGenerator[Effect]:
+async def idle(cluster: FaultTarget) -> AsyncGenerator[Effect]:
     """Do nothing: a time without faults is a part of a plan too."""
     effect = Effect(0, Proof(holds=True, facts={"fault": "idle"}))
     yield effect
     effect.heal = Proof(holds=True, facts={})
 
 
-def held_for(lasts_ms: int, fault: Fault) -> Fault:
+def held_for(lasts_ms: int, fault: Aimed) -> Aimed:
     """Inject, hold, heal, all before the body begins: for what is followed by something else."""
 
     @asynccontextmanager
-    async def whole(cluster: Cluster) -> AsyncGenerator[Effect]:
+    async def whole(cluster: FaultTarget) -> AsyncGenerator[Effect]:
         async with fault(cluster) as effect:
             await asyncio.sleep(lasts_ms / 1000)
         yield effect
@@ -89,11 +84,11 @@ def held_for(lasts_ms: int, fault: Fault) -> Fault:
 class _Part:
     """One of several faults, in a task of its own."""
 
-    def __init__(self, fault: Fault, cluster: Cluster, leave: asyncio.Event) -> None:
+    def __init__(self, fault: Aimed, cluster: FaultTarget, leave: asyncio.Event) -> None:
         self.entered: asyncio.Future[Effect] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._live(fault, cluster, leave))
 
-    async def _live(self, fault: Fault, cluster: Cluster, leave: asyncio.Event) -> None:
+    async def _live(self, fault: Aimed, cluster: FaultTarget, leave: asyncio.Event) -> None:
         try:
             async with fault(cluster) as effect:
                 self.entered.set_result(effect)

@@ -1,13 +1,19 @@
 """What faults on a dead node's disk share: kill, harm the disk, count what it lost, start again."""
 
 from contextlib import asynccontextmanager
+from typing import Protocol
 
-from tribunal.clusters.capabilities import Damage, Hurtable
+from tribunal.clusters.capabilities import CanDamageLogs, Damage
 from tribunal.nemesis.api import AsyncGenerator, Effect, back_in_service, incarnation, proven_losses
+from tribunal.nemesis.bounce import KillTarget
+
+
+class DamageTarget(KillTarget, CanDamageLogs, Protocol):
+    """What these faults ask of a cluster."""
 
 
 @asynccontextmanager
-async def damaged(cluster: Hurtable, node: int, damage: Damage) -> AsyncGenerator[Effect]:
+async def damaged(cluster: DamageTarget, node: int, damage: Damage) -> AsyncGenerator[Effect]:
     """Bite: the process is gone and logs end earlier on its disk. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     effect = Effect(node, await cluster.kill(node))

@@ -3,17 +3,23 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
-from tribunal.nemesis.api import Cluster, Effect, Proof, all_back
-from tribunal.nemesis.combine import Fault, take
+from tribunal.clusters.capabilities import CanCutLinks, CanPause, FaultTarget
+from tribunal.nemesis.api import Aimed, Effect, Proof, all_back
+from tribunal.nemesis.bounce import BounceTarget
+from tribunal.nemesis.combine import take
 
 POLL_MS: Final = 50
 
 
+class EpisodeTarget(BounceTarget, CanPause, CanCutLinks, Protocol):
+    """A cluster with what episodes are made of everywhere."""
+
+
 @asynccontextmanager
-async def spree(
-    cluster: Cluster, node: int, episode: Callable[[int], tuple[Fault, int]], gap_ms: Callable[[int], int]
+async def episodes(
+    cluster: FaultTarget, node: int, episode: Callable[[int], tuple[Aimed, int]], gap_ms: Callable[[int], int]
 ) -> AsyncGenerator[Effect]:
     """Go from episode to episode: `episode(n)` gives the n-th fault and its ms, `gap_ms(n)` the rest behind it."""
     effect = Effect(node, Proof(holds=True, facts={"episodes": 0}))
@@ -27,9 +33,9 @@ async def spree(
 
 
 async def _go(
-    cluster: Cluster,
+    cluster: FaultTarget,
     effect: Effect,
-    episode: Callable[[int], tuple[Fault, int]],
+    episode: Callable[[int], tuple[Aimed, int]],
     gap_ms: Callable[[int], int],
     leave: asyncio.Event,
 ) -> None:

@@ -8,16 +8,30 @@ that never saw all of the writes together (Jepsen's NATS tests, where it lost ac
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Protocol
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import ClusterError, Effect, Proof, all_back, back_in_service, incarnation, proven_losses
-from tribunal.nemesis.combine import Fault, take
+from tribunal.clusters.capabilities import CanPowerFail, CanStart
+from tribunal.nemesis.api import (
+    Aimed,
+    ClusterError,
+    Effect,
+    Proof,
+    all_back,
+    back_in_service,
+    incarnation,
+    proven_losses,
+)
+from tribunal.nemesis.combine import take
 from tribunal.nemesis.link_groups import from_target
+
+
+class PowerTarget(CanPowerFail, CanStart, Protocol):
+    """A cluster whose nodes lose power and come back."""
 
 
 @asynccontextmanager
 async def changing_sides(
-    cluster: Hurtable, node: int, away: Callable[[int], Fault], phase_ms: int
+    cluster: PowerTarget, node: int, away: Callable[[int], Aimed], phase_ms: int
 ) -> AsyncGenerator[Effect]:
     """Bite and heal: every single fault did."""
     circle = from_target(cluster.spec.broker_ids, node)

@@ -5,9 +5,33 @@ their ids, so that the same target gives the same partition.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
-from tribunal.clusters.api import Link
+from tribunal.clusters.api import CLIENTS, Link
 from tribunal.clusters.spec import ClusterSpec
+
+Others = Literal["all", "nodes", "brokers", "controllers", "clients"]
+Direction = Literal["both", "in", "out"]
+
+
+def links_of(spec: ClusterSpec, node: int, others: Others, direction: Direction = "both") -> list[Link]:
+    """Return the links between a node and others: first those that lead out."""
+    ids: dict[Others, tuple[int, ...]] = {
+        "all": (*spec.broker_ids, *spec.controller_ids, CLIENTS),
+        "nodes": spec.node_ids,
+        "brokers": spec.broker_ids,
+        "controllers": spec.controller_ids,
+        "clients": (CLIENTS,),
+    }
+    pairs = [other for other in ids[others] if other != node]
+    outward = [Link(node, other) for other in pairs if direction != "in"]
+    inward = [Link(other, node) for other in pairs if direction != "out"]
+    return outward + inward
+
+
+def from_ensemble(spec: ClusterSpec, node: int) -> list[Link]:
+    """Return the links by which a broker hears from ZooKeeper."""
+    return [Link(server, node) for server in spec.controller_ids]
 
 
 def from_target(nodes: Sequence[int], target: int) -> list[int]:

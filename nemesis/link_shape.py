@@ -2,15 +2,15 @@
 
 from contextlib import asynccontextmanager
 
-from tribunal.clusters.capabilities import Hurtable, Shape
+from tribunal.clusters.capabilities import CanShapeLinks, Shape
 from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
-from tribunal.nemesis.faults import isolate
+from tribunal.nemesis.link_groups import Others, links_of
 
 
 @asynccontextmanager
-async def shaped(cluster: Hurtable, node: int, others: isolate.Others, shape: Shape) -> AsyncGenerator[Effect]:
+async def shaped(cluster: CanShapeLinks, node: int, others: Others, shape: Shape) -> AsyncGenerator[Effect]:
     """Bite: timed probes are late by what the shape says. Heal: they are not, and everybody is back."""
-    links = isolate.links_of(cluster, node, isolate.Options(others=others))
+    links = links_of(cluster.spec, node, others)
     effect = Effect(node, await cluster.shape(links, shape))
     yield effect
     mended = await cluster.shape(links, Shape())

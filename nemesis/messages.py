@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tribunal.clusters.capabilities import Fate, FrameRule, Hurtable
+from tribunal.clusters.capabilities import CanHinderMessages, Fate, FrameRule
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
 
 MEET_TIMEOUT_MS: Final = 10_000
@@ -73,7 +73,7 @@ def rule(node: int, meant: Meant, fate: Fate, *, delay_ms: int = 0, overtaking: 
 
 
 @asynccontextmanager
-async def hindered(cluster: Hurtable, node: int, wanted: FrameRule) -> AsyncGenerator[Effect]:
+async def hindered(cluster: CanHinderMessages, node: int, wanted: FrameRule) -> AsyncGenerator[Effect]:
     """Hold a rule in force for as long as the fault lasts, and until one message has met it."""
     if node not in cluster.spec.node_ids:
         raise ClusterError(f"there is no node {node}")

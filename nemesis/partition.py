@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from contextlib import asynccontextmanager
 
 from tribunal.clusters.api import CutMode, Link
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, all_back, joined
+from tribunal.clusters.capabilities import CanCutLinks
+from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
 
 
 @asynccontextmanager
-async def parted(cluster: Cluster, node: int, links: Sequence[Link], mode: CutMode) -> AsyncGenerator[Effect]:
+async def parted(cluster: CanCutLinks, node: int, links: Sequence[Link], mode: CutMode) -> AsyncGenerator[Effect]:
     """Bite: probes stop passing. Heal: they pass, every broker serves, every ISR is full."""
     effect = Effect(node, await cluster.cut(links, mode))
     yield effect

@@ -1,16 +1,21 @@
 """What full and read-only disks share: a running node whose writes fail has to end by itself."""
 
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
-from tribunal.clusters.capabilities import DiskTrouble, Hurtable
+from tribunal.clusters.capabilities import CanTroubleDisk, DiskTrouble
 from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, back_in_service, came_true, incarnation, joined
+from tribunal.nemesis.bounce import KillTarget
 
 NOTICE_TIMEOUT_MS: Final = 10_000
 
 
+class DiskTarget(KillTarget, CanTroubleDisk, Protocol):
+    """What these faults ask of a cluster."""
+
+
 @asynccontextmanager
-async def refusing(cluster: Hurtable, node: int, trouble: DiskTrouble) -> AsyncGenerator[Effect]:
+async def refusing(cluster: DiskTarget, node: int, trouble: DiskTrouble) -> AsyncGenerator[Effect]:
     """Bite: a write was refused and the node ended. Heal: writes are taken, a new incarnation is in its ISRs."""
     former = incarnation(cluster, node)
     cluster.excuse(node, f"its disk is {trouble.writes}")

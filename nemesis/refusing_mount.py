@@ -1,16 +1,23 @@
 """What disks that the kernel makes full or read-only share: a node whose writes fail has to end by itself."""
 
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
-from tribunal.clusters.capabilities import Hurtable
+from tribunal.clusters.capabilities import CanMountDisk
 from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, back_in_service, came_true, incarnation, joined
+from tribunal.nemesis.bounce import KillTarget
 
 NOTICE_TIMEOUT_MS: Final = 15_000
 
 
+class MountTarget(KillTarget, CanMountDisk, Protocol):
+    """What these faults ask of a cluster."""
+
+
 @asynccontextmanager
-async def refusing_mount(cluster: Hurtable, node: int, writes: Literal["full", "read-only"]) -> AsyncGenerator[Effect]:
+async def refusing_mount(
+    cluster: MountTarget, node: int, writes: Literal["full", "read-only"]
+) -> AsyncGenerator[Effect]:
     """Bite: a write of our own is refused and the node ended. Heal: writes are taken, a new incarnation is in its ISRs."""
     former = incarnation(cluster, node)
     cluster.excuse(node, f"its disk is {writes}")

@@ -7,10 +7,9 @@ that lives on. Everything is heard late by the controller where the KIP says "by
 from contextlib import asynccontextmanager
 from typing import Final
 
-from tribunal.clusters.capabilities import Fate, FrameRule, Hurtable, RuleInForce, Shape
+from tribunal.clusters.capabilities import CanShapeLinks, Fate, FaultTarget, FrameRule, RuleInForce, Shape
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
-from tribunal.nemesis.faults.slow_zookeeper import from_ensemble
-from tribunal.nemesis.link_groups import from_target
+from tribunal.nemesis.link_groups import from_ensemble, from_target
 
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
@@ -19,7 +18,7 @@ MEET_TIMEOUT_MS: Final = 8_000
 LATE_MS: Final = 450
 
 
-def victim(cluster: Hurtable, node: int) -> tuple[int, int]:
+def victim(cluster: FaultTarget, node: int) -> tuple[int, int]:
     """Return the broker to hurt and the controller that goes on."""
     controller = cluster.state.quorum_leader
     if controller not in cluster.spec.broker_ids:
@@ -29,9 +28,9 @@ def victim(cluster: Hurtable, node: int) -> tuple[int, int]:
 
 
 @asynccontextmanager
-async def hears_late(cluster: Hurtable, controller: int) -> AsyncGenerator[Proof]:
+async def hears_late(cluster: CanShapeLinks, controller: int) -> AsyncGenerator[Proof]:
     """Let the controller hear late from ZooKeeper."""
-    links = from_ensemble(cluster, controller)
+    links = from_ensemble(cluster.spec, controller)
     yield await cluster.shape(links, Shape(delay_ms=LATE_MS))
     await cluster.shape(links, Shape())
 
@@ -43,14 +42,14 @@ def held(api: int, source: int | None, target: int | None) -> FrameRule:
     )
 
 
-async def met(cluster: Hurtable, rule: RuleInForce) -> Proof:
+async def met(cluster: FaultTarget, rule: RuleInForce) -> Proof:
     """Wait until a message has met the rule."""
     return await came_true(
         lambda: rule.hit_count > 0, timeout_ms=MEET_TIMEOUT_MS, what="a message met the rule", cluster=cluster
     )
 
 
-async def new_life(cluster: Hurtable, broker: int, former_epoch: int) -> Proof:
+async def new_life(cluster: FaultTarget, broker: int, former_epoch: int) -> Proof:
     """Wait until a broker is registered with a larger epoch."""
 
     def registered() -> bool:
@@ -60,12 +59,12 @@ async def new_life(cluster: Hurtable, broker: int, former_epoch: int) -> Proof:
     return await came_true(registered, timeout_ms=MEET_TIMEOUT_MS, what="a later broker epoch", cluster=cluster)
 
 
-def epoch_of(cluster: Hurtable, broker: int) -> int:
+def epoch_of(cluster: FaultTarget, broker: int) -> int:
     """Return a broker's epoch now."""
     known = cluster.state.brokers.get(broker)
     return -1 if known is None else known.broker_epoch
 
 
-async def settled(cluster: Hurtable, effect: Effect) -> None:
+async def settled(cluster: FaultTarget, effect: Effect) -> None:
     """Heal: everybody is back."""
     effect.heal = joined(Proof(holds=True, facts={}), "service", await all_back(cluster))

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.api import Cluster, ClusterError, ClusterSpec, PartitionState, TopicPartition
+from tribunal.clusters.api import ClusterError, ClusterSpec, FaultTarget, PartitionState, TopicPartition
 
 ROLES: Final = ("leader", "follower", "isr_member", "last_isr_member", "elr_member", "outsider")
 FORMS: Final = (
@@ -73,7 +73,7 @@ def draw(text: str, partition_count: int, fraction: float, pick: float) -> Targe
     return Target(text=text, partition=partition, pick=pick)
 
 
-def resolve(target: Target, cluster: Cluster, topic: str) -> int:
+def resolve(target: Target, cluster: FaultTarget, topic: str) -> int:
     """Return the node meant now; `ClusterError` when there is none at the moment."""
     fitting = [node for node in _fitting(target, cluster, topic) if cluster.alive(node)]
     if not fitting:
@@ -81,7 +81,7 @@ def resolve(target: Target, cluster: Cluster, topic: str) -> int:
     return fitting[int(target.pick * len(fitting))]
 
 
-def _fitting(target: Target, cluster: Cluster, topic: str) -> Sequence[int]:
+def _fitting(target: Target, cluster: FaultTarget, topic: str) -> Sequence[int]:
     spec = cluster.spec
     if match := BY_ID.fullmatch(target.text):
         return [int(match[2])]

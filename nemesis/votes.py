@@ -1,16 +1,22 @@
 """Seeing who votes."""
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
-from tribunal.clusters.capabilities import Hurtable
+from tribunal.clusters.capabilities import CanChangeVoters, Capability, FaultTarget
 from tribunal.nemesis.api import ClusterError, Proof
 
 VOTES_TIMEOUT_MS: Final = 15_000
 POLL_MS: Final = 200
 
 
-async def voting(cluster: Hurtable, node: int, *, votes: bool) -> Proof:
+def with_votes(cluster: FaultTarget) -> CanChangeVoters | None:
+    """Return the cluster as one whose votes can be changed, None where they cannot."""
+    can = Capability.REMOVE_VOTER in cluster.capabilities and not cluster.spec.is_zookeeper_mode
+    return cast(CanChangeVoters, cluster) if can else None
+
+
+async def voting(cluster: CanChangeVoters, node: int, *, votes: bool) -> Proof:
     """Wait until the quorum's leader tells that a node votes, or does not any more."""
     voters: list[int] = []
     for _ in range(VOTES_TIMEOUT_MS // POLL_MS):
@@ -21,7 +27,7 @@ async def voting(cluster: Hurtable, node: int, *, votes: bool) -> Proof:
     return Proof(holds=False, facts={"voters": voters, "waited_ms": VOTES_TIMEOUT_MS})
 
 
-async def vote_again(cluster: Hurtable, node: int) -> Proof:
+async def vote_again(cluster: CanChangeVoters, node: int) -> Proof:
     """Give a controller that came back with another disk its vote: the old disk's is taken first."""
     if node in await cluster.voters():
         await cluster.remove_voter(node)
@@ -29,7 +35,7 @@ async def vote_again(cluster: Hurtable, node: int) -> Proof:
     return await give_vote(cluster, node)
 
 
-async def give_vote(cluster: Hurtable, node: int) -> Proof:
+async def give_vote(cluster: CanChangeVoters, node: int) -> Proof:
     """Make an observing controller a voter, once the quorum's leader knows it as an observer."""
     for _ in range(VOTES_TIMEOUT_MS // POLL_MS):
         try:

@@ -1,6 +1,6 @@
 """Generate `replog/wire/messages/*.py`: message types without versions, from kio's types with versions.
 
-For each API kio has one dataclass per version; ours is one Struct with the union of their fields, each field
+For each API that a listener offers kio has one dataclass per version; ours is one Struct with the union of their fields, each field
 annotated with its wire type and versions (`replog/wire/layout.py`). What kio lacks of an API that it has is
 widened here (AlterPartition 0-1); whole APIs and records that it lacks are written by hand in the same form.
 
@@ -31,6 +31,8 @@ from kio.serial._introspect import (
     get_schema_field_type,
     is_optional,
 )
+
+from replog.wire.apis import KNOWN_APIS
 
 TARGET = Path(__file__).parent.parent / "replog" / "wire" / "messages"
 MISSING = dataclasses.MISSING
@@ -355,7 +357,7 @@ def module_source(title: str, plans: list[MessagePlan]) -> str:
 def generate(target: Path) -> list[Path]:
     """Write all modules into a folder and format them."""
     written = []
-    for key, api in sorted(api_key_map.items()):
+    for key, api in sorted((key, api) for key, api in api_key_map.items() if key in KNOWN_APIS):
         plans = [message_plan(api, "request"), message_plan(api, "response")]
         for plan in plans:
             widen(api, plan)

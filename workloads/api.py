@@ -1,18 +1,19 @@
 """What a workload is: users of the log, written as what they do. Read this first.
 
-A workload is one module here; the module's name is its name on the command line. It has `Options` (a msgspec
-Struct of what a scenario may say) and `plan(options, random)`, which draws everything random beforehand, and
-`run(stage, plan)`, which starts workers and readers on a `Stage`. A workload never sees sockets, containers or
-the simulator; the stage gives it clients, the clock and the recording, and tells it when to stop.
+A workload is one module of `tribunal.workloads.kinds`; the module's name is its name on the command line. It exports one value,
+`WORKLOAD = Workload(options=Options, chosen=Plan, plan=plan, ...)`. `Options` is a msgspec Struct of what a scenario may say,
+`plan(options, random)` draws everything random beforehand, `run(stage, plan)` starts workers and readers on a `Stage`. A
+workload never sees sockets, containers or the simulator; the stage gives it clients, the clock and the recording, and tells it
+when to stop. What several workloads share lies beside this page.
 
 Every record's value is `(process << 40) | sequence`: it says who sent it and which it was.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -58,6 +59,122 @@ class Stage:
         self.read_count = 0
         # The last offset that anybody's send was acknowledged at, by partition.
         self.acknowledged: dict[TopicPartition, int] = {}
+
+
+class LoadOptions(Protocol):
+    """What every workload's options have."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions its first topic has: targets of faults name them."""
+
+
+class LoadPlan(Protocol):
+    """What every workload's plan has."""
+
+    @property
+    def delivery_timeout_ms(self) -> int:
+        """How long its last sends may take once it is told to stop."""
+
+
+Options = TypeVar("Options", bound=LoadOptions)
+Chosen = TypeVar("Chosen", bound=LoadPlan)
+
+
+class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=True):
+    """One workload: what a scenario may say of it, how it is drawn, what it does.
+
+    options:             what a scenario may say.
+    chosen:              the workload with every choice made; it goes into plan.json.
+    plan:                draws all that is random.
+    partitions:          all its partitions, those of the topic that targets of faults mean first.
+    prepare:             creates topics, with this replication factor.
+    run:                 goes on until `stage.stopping` is set; returns when every send's fate is written down.
+    read_to_end:         reads everything within so many ms, after all is quiet; returns the partitions not read to their ends.
+    written_throughout:  partitions written as long as the run lasts by somebody who hears answers; None: all of them.
+    """
+
+    options: type[Options]
+    chosen: type[Chosen]
+    plan: Callable[[Options, Random], Chosen]
+    partitions: Callable[[Chosen], list[TopicPartition]]
+    prepare: Callable[[Stage, Chosen, int], Awaitable[None]]
+    run: Callable[[Stage, Chosen], Coroutine[object, None, None]]
+    read_to_end: Callable[[Stage, Chosen, int], Awaitable[list[TopicPartition]]]
+    written_throughout: Callable[[Chosen], list[TopicPartition]] | None = None
+
+    def drawn(self, given: Mapping[str, object], random: Random) -> dict[str, object]:
+        """Return the workload with every choice made, from options as a scenario has them, as plan.json has it."""
+        plan: dict[str, object] = msgspec.to_builtins(self.plan(msgspec.convert(given, self.options), random))
+        return plan
+
+    def load(self, plan: Mapping[str, object]) -> "Load":
+        """Return what a plan of plan.json means."""
+        return _Chosen(self, msgspec.convert(plan, self.chosen))
+
+
+class AnyWorkload(Protocol):
+    """A workload, whatever its options and its plan are."""
+
+    @property
+    def options(self) -> type[LoadOptions]:
+        """What a scenario may say."""
+
+    def drawn(self, given: Mapping[str, object], random: Random) -> dict[str, object]:
+        """Return the workload with every choice made, from options as a scenario has them, as plan.json has it."""
+
+    def load(self, plan: Mapping[str, object]) -> "Load":
+        """Return what a plan of plan.json means."""
+
+
+class Load(Protocol):
+    """A workload with its plan; see `Workload`."""
+
+    @property
+    def delivery_timeout_ms(self) -> int:
+        """How long its last sends may take once it is told to stop."""
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return all its partitions."""
+
+    def written_throughout(self) -> list[TopicPartition]:
+        """Return the partitions that have to make progress."""
+
+    def prepare(self, stage: Stage, replication_factor: int) -> Awaitable[None]:
+        """Create topics."""
+
+    def run(self, stage: Stage) -> Coroutine[object, None, None]:
+        """Go on until told to stop."""
+
+    def read_to_end(self, stage: Stage, timeout_ms: int) -> Awaitable[list[TopicPartition]]:
+        """Read everything; return what was not read to its end."""
+
+
+class _Chosen(Generic[Options, Chosen]):
+    """A workload and its plan."""
+
+    def __init__(self, workload: Workload[Options, Chosen], plan: Chosen) -> None:
+        self._workload = workload
+        self._plan = plan
+
+    @property
+    def delivery_timeout_ms(self) -> int:
+        return self._plan.delivery_timeout_ms
+
+    def partitions(self) -> list[TopicPartition]:
+        return self._workload.partitions(self._plan)
+
+    def written_throughout(self) -> list[TopicPartition]:
+        return (self._workload.written_throughout or self._workload.partitions)(self._plan)
+
+    def prepare(self, stage: Stage, replication_factor: int) -> Awaitable[None]:
+        return self._workload.prepare(stage, self._plan, replication_factor)
+
+    def run(self, stage: Stage) -> Coroutine[object, None, None]:
+        return self._workload.run(stage, self._plan)
+
+    def read_to_end(self, stage: Stage, timeout_ms: int) -> Awaitable[list[TopicPartition]]:
+        return self._workload.read_to_end(stage, self._plan, timeout_ms)
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):

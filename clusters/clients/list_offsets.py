@@ -6,11 +6,12 @@ a deposed leader is not asked at all, or refuses; then "latest never goes back" 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from replog.client.client import EARLIEST, LATEST
 from replog.errors import Error
 from replog.wire.apis import Api
 from replog.wire.messages.list_offsets import (
@@ -23,8 +24,6 @@ from tribunal.clusters.api import Offsets, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
 
 VERSION: Final = 7
-EARLIEST: Final = -2
-LATEST: Final = -1
 CLIENT_ID: Final = "tribunal-offsets"
 
 
@@ -55,66 +54,55 @@ async def fenced_offsets(
     for partition, leader in known.items():
         by_node.setdefault(leader.node, []).append(partition)
     answers = await asyncio.gather(*(_ask(known, asked, timeout_ms, stable=stable) for asked in by_node.values()))
+    return in_order(partitions, answers)
+
+
+def in_order(partitions: Sequence[TopicPartition], answers: Iterable[list[Offsets]]) -> list[Offsets]:
+    """Return the answers of all leaders in the order of the questions."""
     found = {offsets.partition: offsets for answer in answers for offsets in answer}
-    return [found.get(partition) or _failed(partition, "LEADER_NOT_AVAILABLE") for partition in partitions]
+    return [found.get(partition) or failed(partition, "LEADER_NOT_AVAILABLE") for partition in partitions]
 
 
-def _failed(partition: TopicPartition, error: str) -> Offsets:
+def failed(partition: TopicPartition, error: str) -> Offsets:
+    """Return why there are no offsets."""
     return Offsets(partition, log_start_offset=None, latest_offset=None, leader_epoch=None, error=error)
 
 
-async def _ask(
-    leaders: dict[TopicPartition, Leader], asked: Sequence[TopicPartition], timeout_ms: int, *, stable: bool
-) -> list[Offsets]:
-    try:
-        asking = await Asking.open(leaders[asked[0]].endpoint, CLIENT_ID, timeout_ms)
-    except FAILURES as problem:
-        return [_failed(partition, type(problem).__name__) for partition in asked]
-    try:
-        # Earliest first: between the two answers an offset may only grow.
-        earliest = await _offsets_at(asking, leaders, asked, EARLIEST, timeout_ms, stable=stable)
-        latest = await _offsets_at(asking, leaders, asked, LATEST, timeout_ms, stable=stable)
-    except FAILURES as problem:
-        return [_failed(partition, type(problem).__name__) for partition in asked]
-    finally:
-        asking.close()
-    answered_s = asyncio.get_running_loop().time()
-    return [
-        Offsets(
-            partition,
-            log_start_offset=earliest[partition][0],
-            latest_offset=latest[partition][0],
-            leader_epoch=leaders[partition].leader_epoch,
-            error=latest[partition][1] or earliest[partition][1],
-            answered_s=answered_s,
-        )
-        for partition in asked
-        if partition in earliest and partition in latest
-    ]
-
-
-async def _offsets_at(
-    asking: Asking,
-    leaders: dict[TopicPartition, Leader],
-    asked: Sequence[TopicPartition],
-    timestamp: int,
-    timeout_ms: int,
-    *,
-    stable: bool,
-) -> dict[TopicPartition, tuple[int | None, str | None]]:
+def request_at(timestamp: int, epochs: Mapping[TopicPartition, int], *, stable: bool) -> ListOffsetsRequest:
+    """Return the question for the offsets at a timestamp, EARLIEST or LATEST; the leader epochs fence it."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
-    for partition in asked:
-        epoch = leaders[partition].leader_epoch
+    for partition, epoch in epochs.items():
         topics.setdefault(partition.topic, []).append(
             ListOffsetsPartition(partition_index=partition.partition, current_leader_epoch=epoch, timestamp=timestamp)
         )
-    request = ListOffsetsRequest(
+    return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=int(stable),
         topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
     )
-    answer = await asking.ask(Api.LIST_OFFSETS, VERSION, request, timeout_ms)
-    assert isinstance(answer, ListOffsetsResponse)
+
+
+def combined(
+    epochs: Mapping[TopicPartition, int], earliest: ListOffsetsResponse, latest: ListOffsetsResponse, answered_s: float
+) -> list[Offsets]:
+    """Return what two answers of one leader say, for the partitions that both name."""
+    first, last = _told(earliest), _told(latest)
+    return [
+        Offsets(
+            partition,
+            log_start_offset=first[partition][0],
+            latest_offset=last[partition][0],
+            leader_epoch=epoch,
+            error=last[partition][1] or first[partition][1],
+            answered_s=answered_s,
+        )
+        for partition, epoch in epochs.items()
+        if partition in first and partition in last
+    ]
+
+
+def _told(answer: ListOffsetsResponse) -> dict[TopicPartition, tuple[int | None, str | None]]:
+    """Return each partition's offset, or why there is none."""
     found: dict[TopicPartition, tuple[int | None, str | None]] = {}
     for topic in answer.topics:
         for part in topic.partitions:
@@ -122,3 +110,24 @@ async def _offsets_at(
             error = None if fine else Error(part.error_code).name
             found[TopicPartition(topic.name, part.partition_index)] = (part.offset if fine else None, error)
     return found
+
+
+async def _ask(
+    leaders: dict[TopicPartition, Leader], asked: Sequence[TopicPartition], timeout_ms: int, *, stable: bool
+) -> list[Offsets]:
+    epochs = {partition: leaders[partition].leader_epoch for partition in asked}
+    try:
+        asking = await Asking.open(leaders[asked[0]].endpoint, CLIENT_ID, timeout_ms)
+    except FAILURES as problem:
+        return [failed(partition, type(problem).__name__) for partition in asked]
+    try:
+        # Earliest first: between the two answers an offset may only grow.
+        earliest, latest = [
+            await asking.ask(Api.LIST_OFFSETS, VERSION, request_at(timestamp, epochs, stable=stable), timeout_ms)
+            for timestamp in (EARLIEST, LATEST)
+        ]
+    except FAILURES as problem:
+        return [failed(partition, type(problem).__name__) for partition in asked]
+    finally:
+        asking.close()
+    return combined(epochs, earliest, latest, asyncio.get_running_loop().time())

@@ -15,10 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from replog.types import METADATA_TOPIC, NO_NODE
-from replog.wire.apis import Api
-from replog.wire.codec import decode_response, encode_request
-from replog.wire.messages import describe_quorum as dq
 from tribunal.clusters.api import ClusterError, Unsettled
 from tribunal.clusters.links.addresses import candidate_ports
 from tribunal.clusters.nodes.node_process import last_lines, node_environment, toml, with_parent
@@ -249,10 +245,6 @@ class SideBySide:
             SERVING_TIMEOUT_S,
         )
 
-    def active_controller(self) -> int:
-        """Return the node that leads the quorum, as the first broker says; -1 when it knows nobody."""
-        return _leader_of_quorum(self.places[self.broker_ids[0]].endpoint)
-
     def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Wait for something; a node that died unasked ends the wait."""
         deadline = time.monotonic() + timeout_s
@@ -265,27 +257,17 @@ class SideBySide:
             time.sleep(POLL_S)  # noqa: TID251 - real processes, real time
 
 
-def _leader_of_quorum(endpoint: tuple[str, int]) -> int:
-    """Ask one broker by DescribeQuorum."""
-    partition = dq.DescribeQuorumRequestPartitionData(partition_index=0)
-    topic = dq.DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    request = dq.DescribeQuorumRequest(topics=[topic])
-    answer = _asked(endpoint, encode_request(Api.DESCRIBE_QUORUM, 0, 7, "t", request))
-    described: dq.DescribeQuorumResponse = decode_response(Api.DESCRIBE_QUORUM, 0, answer)[1]
-    return next((found.leader_id for topic in described.topics for found in topic.partitions), NO_NODE)
-
-
 def alive_brokers(endpoint: tuple[str, int]) -> list[int]:
     """Ask one broker, by Metadata version 1 without topics, whom it believes alive; none when it does not answer."""
     body = struct.pack(">hhih1si", 3, 1, 7, 1, b"t", 0)
     try:
-        answer = _asked(endpoint, struct.pack(">i", len(body)) + body)
+        answer = asked(endpoint, struct.pack(">i", len(body)) + body)
     except (OSError, struct.error):
         return []
     return sorted(_broker_ids(answer))
 
 
-def _asked(endpoint: tuple[str, int], frame: bytes) -> bytes:
+def asked(endpoint: tuple[str, int], frame: bytes) -> bytes:
     """Send one request over a connection of its own; return the answer without its length."""
     with socket.create_connection(endpoint, timeout=1) as connection:
         connection.settimeout(2)

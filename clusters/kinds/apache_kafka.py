@@ -3,7 +3,7 @@
 The same addresses, relays, clients, faults and recordings as of replog's own processes; what differs is what a foreign system
 does not tell. Its metadata are observed by fetching the metadata log from its controllers as any broker does, so that ISR, ELR,
 epochs and registrations are known with every change and in their order; its watermarks by ListOffsets and by what consumers
-fetch; how a broker's former life ended by the file that it reads itself (`disk.py`). Not known, and left out of
+fetch; how a broker's former life ended by the file that it reads itself (`clusters/kafka/disk.py`). Not known, and left out of
 the recording: watermarks and truncations as a node itself sees them, and the rare states that replog counts as probes.
 
 Kafka cannot bind its outgoing side to an address: a relay would not know who calls. In a network namespace of its own the
@@ -14,8 +14,9 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState
+from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, Kind
 from tribunal.clusters.assembly import Observation, System, composed, launched
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
@@ -24,9 +25,7 @@ from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
 from tribunal.clusters.kafka.jars import VERSION, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
 from tribunal.clusters.kafka.software import KafkaSoftware
-from tribunal.clusters.kinds.processes import ADMIN_CAPABILITIES, NODE_CAPABILITIES
-from tribunal.clusters.kinds.processes import leftovers as leftovers
-from tribunal.clusters.kinds.processes import sweep as sweep
+from tribunal.clusters.kinds.processes import ADMIN_CAPABILITIES, NODE_CAPABILITIES, leftovers, sweep
 from tribunal.clusters.links.link_faults import LINK_CAPABILITIES
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.loopback import Loopback
@@ -38,7 +37,7 @@ from tribunal.clusters.nodes.node_files import LocalFiles
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
 
-CAPABILITIES: Final = NODE_CAPABILITIES | LINK_CAPABILITIES | ADMIN_CAPABILITIES | {"unregister"}
+CAPABILITIES: Final = NODE_CAPABILITIES | LINK_CAPABILITIES | ADMIN_CAPABILITIES | {Capability.UNREGISTER}
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
 NO_PAIRS: Final = "Apache Kafka cannot bind its outgoing side, so that a relay would not know who calls; {}"
 IN_NAMESPACES: Final = f"Apache Kafka {VERSION}, processes in network namespaces"
@@ -92,7 +91,7 @@ def refused(spec: ClusterSpec) -> str:
     return f"Apache Kafka {VERSION} has no ZooKeeper mode" if spec.is_zookeeper_mode else ""
 
 
-def lacking() -> dict[str, str]:
+def lacking() -> dict[Capability, str]:
     """Return which of the kind's capabilities this machine does not give, and why."""
     found = way_in()
     return dict.fromkeys(sorted(LINK_CAPABILITIES), NO_PAIRS.format(found)) if isinstance(found, str) else {}
@@ -107,3 +106,16 @@ def obstacles() -> list[Obstacle]:
     """Return why Apache Kafka cannot be run here."""
     comfort = obstacle()
     return [*obstacles_to_kafka(), *([] if comfort is None else [comfort])]
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    least=LEAST,
+    places=places,
+    obstacles=obstacles,
+    lacking=lacking,
+    refused=refused,
+    leftovers=leftovers,
+    sweep=sweep,
+)

@@ -20,14 +20,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Proof
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof
 from tribunal.clusters.assembly import launched, replog_cluster
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
-from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
+from tribunal.clusters.kinds.processes import CAPABILITIES
 from tribunal.clusters.links.relay import Side, Wires
-from tribunal.clusters.links.relays import Door, Links, connect_far, door_at
+from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.mounts import below
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
@@ -38,7 +39,6 @@ from tribunal.clusters.run_context import RunContext
 if TYPE_CHECKING:
     from docker import DockerClient
 
-CAPABILITIES: Final = PROCESS_CAPABILITIES
 NODE_PORT: Final = 9092
 RELAY_PORT: Final = 30_000
 GATEWAY: Final = 254
@@ -97,13 +97,7 @@ class ContainerAddresses:
         if source != CLIENTS and pid is None:
             raise OSError(f"node {source} is down")
         sock = socket.socket() if pid is None else await asyncio.to_thread(socket_in_namespace_of, pid)
-        sock.settimeout(0)
-        try:
-            await asyncio.get_running_loop().sock_connect(sock, endpoint)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+        return await connected(sock, endpoint, bound_to=None)
 
 
 def socket_in_namespace_of(pid: int) -> socket.socket:
@@ -416,9 +410,9 @@ def sweep(run_dir: Path) -> list[str]:
         return _remove_all(client, run_dir) + unmount_all(run_dir)
 
 
-def lacking() -> dict[str, str]:
+def lacking() -> dict[Capability, str]:
     """Return which of the kind's capabilities this machine does not give, and why."""
-    return {} if os.geteuid() == 0 else {"mount_disk": "mounting into containers takes root"}
+    return {} if os.geteuid() == 0 else {Capability.MOUNT_DISK: "mounting into containers takes root"}
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ComposedCluster:
@@ -429,3 +423,13 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
         environment,
         lambda links: replog_cluster(run, environment, links, kind="containers", capabilities=CAPABILITIES),
     )
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    obstacles=obstacles,
+    lacking=lacking,
+    leftovers=leftovers,
+    sweep=sweep,
+)

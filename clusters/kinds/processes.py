@@ -7,7 +7,9 @@ with the harness: relays are its own sockets, processes ask the kernel to end wi
 from pathlib import Path
 from typing import Final
 
+from tribunal.clusters.api import Kind
 from tribunal.clusters.assembly import launched, replog_cluster
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
@@ -21,14 +23,22 @@ from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
 
-NODE_CAPABILITIES: Final = frozenset({"start", "stop", "kill", "pause", "wipe", "power_fail", "damage"})
-MOUNT_CAPABILITIES: Final = frozenset({"mount_disk"})
-PORT_CAPABILITIES: Final = frozenset({"set_clock", "trouble_disk"})  # through the node's clock and disk ports
-ADMIN_CAPABILITIES: Final = frozenset({"reassign", "set_topic_config", "elect_preferred"})
-MEMBER_CAPABILITIES: Final = frozenset({"unregister", "remove_voter"})
+NODE_CAPABILITIES: Final = frozenset(
+    {
+        *(Capability.START, Capability.STOP, Capability.KILL, Capability.PAUSE),
+        *(Capability.WIPE, Capability.POWER_FAIL, Capability.DAMAGE),
+    }
+)
+CONFIG_CAPABILITIES: Final = frozenset({Capability.RECONFIGURE})
+MOUNT_CAPABILITIES: Final = frozenset({Capability.MOUNT_DISK})
+# Through the node's clock and disk ports.
+PORT_CAPABILITIES: Final = frozenset({Capability.SET_CLOCK, Capability.TROUBLE_DISK})
+ADMIN_CAPABILITIES: Final = frozenset({Capability.REASSIGN, Capability.SET_TOPIC_CONFIG, Capability.ELECT_PREFERRED})
+MEMBER_CAPABILITIES: Final = frozenset({Capability.UNREGISTER, Capability.REMOVE_VOTER})
 CAPABILITIES: Final = (
     NODE_CAPABILITIES
     | LINK_CAPABILITIES
+    | CONFIG_CAPABILITIES
     | MOUNT_CAPABILITIES
     | PORT_CAPABILITIES
     | ADMIN_CAPABILITIES
@@ -53,10 +63,10 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     )
 
 
-def lacking() -> dict[str, str]:
+def lacking() -> dict[Capability, str]:
     """Return which of the kind's capabilities this machine does not give, and why."""
     found = way_in()
-    return {"mount_disk": found} if isinstance(found, str) else {}
+    return {Capability.MOUNT_DISK: found} if isinstance(found, str) else {}
 
 
 def places() -> str:
@@ -82,3 +92,14 @@ def leftovers(run_dir: Path) -> list[str]:
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left; return what was done."""
     return end_processes(node_processes(run_dir))
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    places=places,
+    obstacles=obstacles,
+    lacking=lacking,
+    leftovers=leftovers,
+    sweep=sweep,
+)

@@ -1,13 +1,12 @@
 """The simulator: the same nodes, clients and faults on one deterministic loop in virtual time."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tribunal.clusters.api import Kind
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.simulated import CAPABILITIES
 from tribunal.clusters.spec import ClusterSpec
-
-__all__ = ["CAPABILITIES", "launch"]
 
 if TYPE_CHECKING:
     from tribunal.clusters.simulated.cluster import SimulatedCluster
@@ -19,3 +18,6 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     from tribunal.clusters.simulated import cluster
 
     return await cluster.launch(spec, directory, clock, cluster_id)
+
+
+KIND: Final = Kind(launch=launch, capabilities=frozenset(Capability), is_simulated=True)

@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from tribunal import PACKAGE, ROOT
-from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Unsupported
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Unsupported
 from tribunal.clusters.assembly import System, composed, launched, observed
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
@@ -33,7 +33,7 @@ from tribunal.clusters.images.interpreter_base import PACKAGES
 from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
 from tribunal.clusters.kinds.processes import MOUNT_CAPABILITIES
 from tribunal.clusters.links.relay import Side, Wires
-from tribunal.clusters.links.relays import Door, Links, connect_far, door_at
+from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
 from tribunal.clusters.nodes.node_events import EventFile, FileEvents
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import ReplogSoftware
@@ -44,6 +44,7 @@ from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
 
 CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_CAPABILITIES
+NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
 RECORD: Final = "ssh.json"
 CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
 NODE_PORT: Final = 29_092
@@ -93,14 +94,7 @@ class SshAddresses:
             sock: socket.socket = await self._in_thread(self._shells[source].forwarded, endpoint)
             sock.settimeout(0)
             return sock
-        sock = socket.socket()
-        sock.settimeout(0)
-        try:
-            await asyncio.get_running_loop().sock_connect(sock, endpoint)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+        return await connected(socket.socket(), endpoint, bound_to=None)
 
 
 class OnHosts:
@@ -254,6 +248,11 @@ def sweep(run_dir: Path) -> list[str]:
     return [done for shell in _recorded(run_dir) for done in _emptied(shell, run_name(run_dir))]
 
 
+def refused(spec: ClusterSpec) -> str:
+    """Return why nodes on hosts cannot be what is asked for; empty: they can."""
+    return NO_ZOOKEEPER if spec.is_zookeeper_mode else ""
+
+
 def obstacles() -> list[Obstacle]:
     """Return why there can be no nodes on hosts here."""
     try:
@@ -289,7 +288,17 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     """Start a cluster on hosts; whatever goes wrong, nothing of it stays running."""
     if missing := [obstacle for obstacle in obstacles() if "paramiko" in obstacle.reason]:
         raise ClusterError(f"{missing[0].reason}: {missing[0].remedy}")
-    if spec.is_zookeeper_mode:
-        raise Unsupported("ZooKeeper mode runs on processes, containers and in the simulator")
+    if reason := refused(spec):
+        raise Unsupported(reason)
     run, environment = RunContext(spec, directory, clock, cluster_id), OnHosts()
     return await launched(run, environment, lambda links: cluster_on_hosts(run, environment, links))
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    obstacles=obstacles,
+    refused=refused,
+    leftovers=leftovers,
+    sweep=sweep,
+)

@@ -1,74 +1,22 @@
-"""Kafka's messages in a stream of bytes, and the rules that decide what becomes of single ones.
+"""Kafka's messages in a stream of bytes.
 
 A `Cutter` cuts what flows over one direction of a connection into frames (a 4-byte length, then a message) without
 waiting for whole ones: a frame's head says all that a rule wants to know. A request is known by its own head, a
 response by the request it answers. Bytes that are no frames make the cutter blind: they pass, and no rule sees them.
 
-No sockets, no clocks: `relays.py` carries out what is decided here.
+No sockets, no clocks: what becomes of a message is decided by `frame_rules.py` and carried out by `relay.py`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tribunal.clusters.capabilities import Fate, FrameRule
+from tribunal.clusters.capabilities import Fate
+from tribunal.clusters.frame_rules import UNKNOWN, Gate, Questions, Rule, Rules
 
 LENGTH_BYTES: Final = 4
 REQUEST_HEAD_BYTES: Final = 12  # length, api key, version, correlation id
 RESPONSE_HEAD_BYTES: Final = 8  # length, correlation id
 FRAME_BYTES_MAX: Final = 1 << 27
-PENDING_MAX: Final = 2_000  # questions remembered a connection: some (acks=0) are never answered
-UNKNOWN: Final = -1
-
-
-class Gate:
-    """What holds a message back until it is opened."""
-
-    __slots__ = ("is_open",)
-
-    def __init__(self) -> None:
-        self.is_open = False
-
-
-class Rule:
-    """A rule in force."""
-
-    def __init__(self, rule: FrameRule) -> None:
-        self.rule = rule
-        self.hit_count = 0
-        self.gates: list[Gate] = []
-
-    @property
-    def held_count(self) -> int:
-        """How many messages wait."""
-        return len(self.gates)
-
-    def takes(self, head: "Head") -> bool:
-        """Tell whether this rule decides on the message, and count it."""
-        rule = self.rule
-        if (
-            (rule.limit is not None and self.hit_count >= rule.limit)
-            or head.is_request != (rule.direction == "request")
-            or rule.api not in (None, head.api)
-            or rule.source not in (None, head.source)
-            or rule.target not in (None, head.target)
-            or head.api == UNKNOWN
-        ):
-            return False
-        self.hit_count += 1
-        return True
-
-    def gate(self) -> Gate:
-        """Make a gate that this rule keeps shut."""
-        gate = Gate()
-        self.gates.append(gate)
-        return gate
-
-    def open_gates(self) -> int:
-        """Open all gates; return how many there were."""
-        gates, self.gates = self.gates, []
-        for gate in gates:
-            gate.is_open = True
-        return len(gates)
 
 
 class Head:
@@ -101,11 +49,11 @@ class Head:
         self.swallowed = False
         self.parts: list[bytes] = []
 
-    def decide(self, rules: Sequence[Rule]) -> None:
-        """Let the first rule that wants it have it."""
-        self.rule = next((rule for rule in rules if rule.takes(self)), None)
-        if self.rule is not None and self.rule.rule.fate is Fate.HELD:
-            self.gate = self.rule.gate()
+    def decide(self, rules: Rules, on_open: Callable[[], None]) -> None:
+        """Let the rules decide; what is no message passes. `on_open`: it may go on, if it was held."""
+        rule = rules.decide(self) if self.api != UNKNOWN else None
+        if rule is not None and rule.rule.fate is Fate.HELD:
+            self.gate = rule.gate(on_open)
 
 
 class Piece(NamedTuple):
@@ -118,13 +66,12 @@ class Piece(NamedTuple):
 
 
 class Conversation:
-    """The questions of one connection that wait for an answer."""
+    """What is said over one connection."""
 
     def __init__(self, caller: int, target: int) -> None:
         self.caller = caller
         self.target = target
-        self.asked: dict[int, tuple[int, int]] = {}  # correlation id -> api key and version
-        self.doubled: dict[int, int] = {}  # correlation id -> answers that nobody waits for
+        self.questions = Questions()
 
     def request(self, head: bytes) -> Head:
         """Return what a request's first bytes say."""
@@ -133,9 +80,7 @@ class Conversation:
         version = int.from_bytes(head[6:8]) if known else UNKNOWN
         correlation_id = int.from_bytes(head[8:12]) if known else UNKNOWN
         if known:
-            if len(self.asked) >= PENDING_MAX:
-                self.asked.pop(next(iter(self.asked)))
-            self.asked[correlation_id] = (api, version)
+            self.questions.ask(correlation_id, (api, version))
         return Head(
             api=api,
             version=version,
@@ -148,7 +93,7 @@ class Conversation:
     def response(self, head: bytes) -> Head:
         """Return what a response's first bytes say; the second answer to a doubled request is to be swallowed."""
         correlation_id = int.from_bytes(head[4:8]) if len(head) == RESPONSE_HEAD_BYTES else UNKNOWN
-        api, version = self.asked.pop(correlation_id, (UNKNOWN, UNKNOWN))
+        api, version = self.questions.answer(correlation_id)
         found = Head(
             api=api,
             version=version,
@@ -157,9 +102,7 @@ class Conversation:
             source=self.target,
             target=self.caller,
         )
-        if api == UNKNOWN and self.doubled.get(correlation_id, 0) > 0:
-            self.doubled[correlation_id] -= 1
-            found.swallowed = True
+        found.swallowed = api == UNKNOWN and self.questions.swallows(correlation_id)
         return found
 
 

@@ -10,14 +10,16 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.api import ClusterError, Link, Proof
-from tribunal.clusters.capabilities import FrameRule, RuleInForce, Shape
-from tribunal.clusters.links.frames import Rule
+from tribunal.clusters.api import Link, Proof
+from tribunal.clusters.capabilities import Capability, FrameRule, RuleInForce, Shape
+from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.links.probing import Channel
 from tribunal.clusters.links.relay import Relay, Side
 from tribunal.clusters.links.relays import Links
 
-LINK_CAPABILITIES: Final = frozenset({"cut", "shape", "reset", "half_open", "add_rule"})
+LINK_CAPABILITIES: Final = frozenset(
+    {Capability.CUT, Capability.SHAPE, Capability.RESET, Capability.HALF_OPEN, Capability.ADD_RULE}
+)
 SAMPLES: Final = 5
 SAMPLE_WAIT_MS: Final = 4_000
 PROBE_BYTES: Final = 40
@@ -141,15 +143,15 @@ class LinkFaults:
 
     def add_rule(self, rule: FrameRule) -> Rule:
         """Ask this rule about every message from now on."""
-        return self.links.add_rule(rule)
+        return self.links.rules.add(rule)
 
     def release(self, rule: RuleInForce) -> int:
         """Let go on what the rule holds now."""
-        return self.links.release(_ours(rule))
+        return self.links.rules.release(rule)
 
     def remove_rule(self, rule: RuleInForce) -> int:
         """Ask it no more, and let go on what it holds."""
-        return self.links.remove_rule(_ours(rule))
+        return self.links.rules.remove(rule)
 
 
 async def _timed(channel: Channel, size: int) -> Timed:
@@ -164,12 +166,6 @@ async def _timed(channel: Channel, size: int) -> Timed:
         mean_ms=sum(times) / len(times),
         most_ms=max(times),
     )
-
-
-def _ours(rule: RuleInForce) -> Rule:
-    if not isinstance(rule, Rule):
-        raise ClusterError("this rule is another cluster's")
-    return rule
 
 
 def _side_of(relay: Relay, wanted: frozenset[Link]) -> Side | None:

@@ -15,6 +15,7 @@ import msgspec
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link
 from tribunal.clusters.capabilities import Fate
+from tribunal.clusters.frame_rules import Rules
 from tribunal.clusters.links.frames import (
     REQUEST_HEAD_BYTES,
     RESPONSE_HEAD_BYTES,
@@ -22,7 +23,6 @@ from tribunal.clusters.links.frames import (
     Cutter,
     Head,
     Piece,
-    Rule,
 )
 from tribunal.clusters.links.send_queue import SendQueue
 
@@ -44,7 +44,7 @@ class Traffic(msgspec.Struct):
 class Wires(Protocol):
     """What a relay asks about its links."""
 
-    rules: list[Rule]
+    rules: Rules
     relays: dict["Relay", None]  # in the order of their coming; a caller's port may lead to several nodes at once
 
     def cut_mode(self, link: Link) -> CutMode | None:
@@ -265,10 +265,10 @@ class Relay:
     def _deliver(self, side: Side, data: bytes) -> None:
         pieces = side.cutter.feed(bytes(data))
         rules = self.wires.rules
-        plain = not rules and side.send_queue.is_empty and not self.wires.is_shaped(self.link(side))
+        plain = not rules.in_force and side.send_queue.is_empty and not self.wires.is_shaped(self.link(side))
         for piece in pieces:
             if piece.is_first:
-                if rules:
+                if rules.in_force:
                     self._decide(piece, rules)
                 self.wires.told(piece.head)
             if plain and piece.head.rule is None and not piece.head.swallowed:
@@ -277,11 +277,11 @@ class Relay:
                 side.send_queue.put(piece)
         self._move(side)
 
-    def _decide(self, piece: Piece, rules: list[Rule]) -> None:
+    def _decide(self, piece: Piece, rules: Rules) -> None:
         head = piece.head
-        head.decide(rules)
+        head.decide(rules, self.settle)
         if head.rule is not None and head.rule.rule.fate is Fate.DUPLICATED:
-            self.talk.doubled[head.correlation_id] = self.talk.doubled.get(head.correlation_id, 0) + 1
+            self.talk.questions.double(head.correlation_id)
 
     def _move(self, side: Side) -> None:
         """Write what may leave the queue now, and wake up for the rest; over a cut nothing leaves."""

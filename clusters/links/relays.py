@@ -17,7 +17,7 @@ for its API versions. What the relay did with these very bytes is counted, and t
 Where nodes have addresses of their own (containers, namespaces, hosts), `Addresses` says so; where a firewall stops packets
 below the relays, it is the `PacketFilter` (`packet_filter.py`); everything else is the same there.
 Links can also be made slow, lossy (by late retransmission: a stream loses nothing) or narrow, connections reset or
-forgotten by one end (`link_faults.py`), and single messages be delayed, held, dropped, doubled (`frames.py`).
+forgotten by one end (`link_faults.py`), and single messages be delayed, held, dropped, doubled (`frame_rules.py`).
 """
 
 import asyncio
@@ -29,8 +29,9 @@ from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link, Proof
-from tribunal.clusters.capabilities import RETRANSMISSION_MS, Fate, FrameRule, Shape
-from tribunal.clusters.links.frames import Head, Rule
+from tribunal.clusters.capabilities import RETRANSMISSION_MS, Fate, Shape
+from tribunal.clusters.frame_rules import Rules
+from tribunal.clusters.links.frames import Head
 from tribunal.clusters.links.packet_filter import NoPacketFilter, PacketFilter
 from tribunal.clusters.links.probing import (
     GREETING_MS,
@@ -52,7 +53,6 @@ LINK_NET: Final = "127.0.2."
 CLIENT_HOST: Final = "127.0.0.1"
 SPEAKING_MS: Final = 500
 CLOSING_TURNS: Final = 5
-DELIVERED: Final = "delivered"
 
 
 def node_host(node: int) -> str:
@@ -75,6 +75,19 @@ class Door(NamedTuple):
 
     wires: Wires
     where: dict[str, Any]
+
+
+async def connected(sock: socket.socket, endpoint: tuple[str, int], *, bound_to: str | None) -> socket.socket:
+    """Connect a socket; it is closed when that cannot be."""
+    sock.settimeout(0)
+    try:
+        if bound_to is not None:
+            sock.bind((bound_to, 0))
+        await asyncio.get_running_loop().sock_connect(sock, endpoint)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 class Addresses(Protocol):
@@ -127,15 +140,9 @@ class LoopbackAddresses:
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own address."""
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        sock.settimeout(0)
-        try:
-            sock.bind((CLIENT_HOST if source == CLIENTS else node_host(source), 0))
-            await asyncio.get_running_loop().sock_connect(sock, endpoint)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+        return await connected(
+            socket.socket(), endpoint, bound_to=CLIENT_HOST if source == CLIENTS else node_host(source)
+        )
 
 
 def door_at(wires: Wires, endpoint: tuple[str, int]) -> Door:
@@ -161,7 +168,7 @@ class Links:
         self._wires: dict[Wires, None] = {}  # of all doors
         self.addresses: Addresses = LoopbackAddresses(ports) if addresses is None else addresses
         self.cuts: dict[Link, CutMode] = {}
-        self.rules: list[Rule] = []
+        self.rules = Rules()
         self.relays: dict[Relay, None] = {}
         self._shapes: dict[Link, Shape] = {}
         self._free_s: dict[Link, float] = {}  # when a narrow link has sent what it was given
@@ -169,7 +176,7 @@ class Links:
         self._traffic: dict[Link, Traffic] = {}
         self._servers: list[asyncio.Server] = []
         self.zookeeper_nodes: frozenset[int] = frozenset()  # they speak another language: no messages, other probes
-        self.on_message: Callable[[Head, str], None] = lambda head, fate: None
+        self.on_message: Callable[[Head, Fate], None] = lambda head, fate: None
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where the node itself listens."""
@@ -302,11 +309,11 @@ class Links:
         if head.source in self.zookeeper_nodes or head.target in self.zookeeper_nodes:
             return
         if head.rule is not None:
-            fate = head.rule.rule.fate.value
+            fate = head.rule.rule.fate
         elif self.is_hindered(link := Link(head.source, head.target)):
-            fate = Fate.HELD.value
+            fate = Fate.HELD
         else:
-            fate = Fate.DELAYED.value if self.is_shaped(link) else DELIVERED
+            fate = Fate.DELAYED if self.is_shaped(link) else Fate.DELIVERED
         self.on_message(head, fate)
 
     async def tally(self, links: Sequence[Link]) -> dict[str, int]:
@@ -373,7 +380,7 @@ class Links:
             if touched is None or relay.is_over(touched):
                 relay.settle()
 
-    # --- shapes and rules ------------------------------------------------------------------
+    # --- shapes ----------------------------------------------------------------------------
 
     async def set_shape(self, links: Sequence[Link], shape: Shape) -> None:
         """Make links slow, lossy or narrow, or as they were."""
@@ -389,24 +396,6 @@ class Links:
     async def losses(self, links: Sequence[Link]) -> int:
         """Return how many packets (of the relay's: pieces made late) the links have lost."""
         return await self._packets.lost() + sum(self.traffic(link).retransmissions for link in links)
-
-    def add_rule(self, rule: FrameRule) -> Rule:
-        """Ask this rule about every message from now on, after those before it."""
-        found = Rule(rule)
-        self.rules.append(found)
-        return found
-
-    def release(self, rule: Rule) -> int:
-        """Let go on what a rule holds now; return how many messages."""
-        count = rule.open_gates()
-        self.settle()
-        return count
-
-    def remove_rule(self, rule: Rule) -> int:
-        """Ask it no more, and let go on what it holds; return how many messages."""
-        if rule in self.rules:
-            self.rules.remove(rule)
-        return self.release(rule)
 
     # --- probes ----------------------------------------------------------------------------
 

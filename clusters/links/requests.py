@@ -1,4 +1,4 @@
-"""What nodes said to each other, as the relays saw it: the recording's table `requests`.
+"""What nodes said to each other, as relays or the simulated network saw it: the recording's table `requests`.
 
 Recorded are the messages between nodes that steer the cluster, and any message at all whose fate a rule decided. What
 flows all the time (fetches, produces, metadata) is left out unless it met a rule: it would be most of the recording.
@@ -7,29 +7,15 @@ flows all the time (fetches, produces, metadata) is left out unless it met a rul
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from replog.wire.apis import Api
-from tribunal.clusters.api import CLIENTS
-from tribunal.clusters.links.frames import UNKNOWN, Head
+from tribunal.clusters.api import CLIENTS, RequestSeen
+from tribunal.clusters.capabilities import Fate
+from tribunal.clusters.frame_rules import UNKNOWN, Message
 
-FLOWING: Final = frozenset({Api.FETCH, Api.PRODUCE, Api.METADATA, Api.API_VERSIONS})
+# Most of all messages; what is no message at all is left out with them.
+FLOWING: Final = frozenset({int(Api.FETCH), int(Api.PRODUCE), int(Api.METADATA), int(Api.API_VERSIONS), UNKNOWN})
 NAMES: Final = {int(api): api.name.lower() for api in Api}
 KEPT_MAX: Final = 200_000  # between two looks of the collector
-
-
-class RequestSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One message."""
-
-    source: int
-    target: int
-    api_key: int
-    api_version: int
-    correlation_id: int
-    direction: str
-    fate: str
-    at_ns: int
-    summary: str
 
 
 class RequestLog:
@@ -39,23 +25,23 @@ class RequestLog:
         self._now_ns = now_ns
         self._seen: list[RequestSeen] = []
 
-    def note(self, head: Head, fate: str) -> None:
+    def note(self, message: Message, fate: Fate) -> None:
         """Take note of a message."""
-        between_nodes = CLIENTS not in (head.source, head.target)
-        steers = between_nodes and head.api not in FLOWING
-        if head.api == UNKNOWN or not (steers or head.rule is not None) or len(self._seen) >= KEPT_MAX:
+        between_nodes = CLIENTS not in (message.source, message.target)
+        steers = between_nodes and message.api not in FLOWING
+        if not (steers or message.rule is not None) or len(self._seen) >= KEPT_MAX:
             return
         self._seen.append(
             RequestSeen(
-                source=head.source,
-                target=head.target,
-                api_key=head.api,
-                api_version=head.version,
-                correlation_id=head.correlation_id,
-                direction="request" if head.is_request else "response",
-                fate=fate,
+                source=message.source,
+                target=message.target,
+                api_key=message.api,
+                api_version=message.version,
+                correlation_id=message.correlation_id,
+                direction="request" if message.is_request else "response",
+                fate=fate.value,
                 at_ns=self._now_ns(),
-                summary=NAMES.get(head.api, str(head.api)),
+                summary=NAMES.get(message.api, str(message.api)),
             )
         )
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link
+from tribunal.clusters.frame_rules import Rules
 from tribunal.clusters.links.addresses import open_on_free_port
-from tribunal.clusters.links.frames import Head, Rule
+from tribunal.clusters.links.frames import Head
 from tribunal.clusters.links.relay import Relay, Side, Traffic, Wires
-from tribunal.clusters.links.relays import LINK_NET, Door, Links, LoopbackAddresses, door_at, node_host
+from tribunal.clusters.links.relays import LINK_NET, Door, Links, LoopbackAddresses, connected, door_at, node_host
 from tribunal.clusters.namespaces.firewall import Firewall
 from tribunal.clusters.namespaces.spaces import Namespaces
 from tribunal.clusters.nodes.node_process import NodeProcess
@@ -94,7 +95,9 @@ class NamespaceAddresses:
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
         """Connect from the caller's namespace, over the hub."""
-        sock = await connected(self._spaces.outgoing(str(caller)), (address(target), self._ports[target]))
+        sock = await connected(
+            self._spaces.outgoing(str(caller)), (address(target), self._ports[target]), bound_to=None
+        )
         await asyncio.get_running_loop().create_connection(lambda: far, sock=sock)
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
@@ -104,23 +107,11 @@ class NamespaceAddresses:
         return await connected(self._spaces.outgoing(str(source)), endpoint, bound_to=node_host(source))
 
 
-async def connected(sock: socket.socket, endpoint: tuple[str, int], *, bound_to: str | None = None) -> socket.socket:
-    """Connect a socket; it is closed when that cannot be."""
-    try:
-        if bound_to is not None:
-            sock.bind((bound_to, 0))
-        await asyncio.get_running_loop().sock_connect(sock, endpoint)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
 class SideDoors:
     """Ways into the namespaces that no fault touches, for the harness alone (a `relay.Wires` that hinders nothing)."""
 
     def __init__(self, addresses: NamespaceAddresses) -> None:
-        self.rules: list[Rule] = []
+        self.rules = Rules()
         self.relays: dict[Relay, None] = {}
         self._addresses = addresses
         self._traffic = Traffic()

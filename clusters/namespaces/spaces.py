@@ -169,10 +169,6 @@ class Namespaces:
             words += [f"--user={proc}/ns/user", "--preserve-credentials"]
         return [*words, f"--wd={Path.cwd()}", "--"]
 
-    def seen_from_outside(self, path: Path) -> Path:
-        """Return where the harness finds a path with our mounts in place."""
-        return Path(f"/proc/{self.pid}/root{path}")
-
     def close(self) -> None:
         """End the keeper, and with it everything."""
         talk, self._talk = self._talk, None

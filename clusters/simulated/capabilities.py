@@ -1,4 +1,4 @@
-"""What a simulated cluster can do to itself beyond `tribunal.clusters.api`: every power of `tribunal.clusters.capabilities`.
+"""What a simulated cluster can do to itself beyond `tribunal.clusters.api`: every capability of `tribunal.clusters.capabilities`.
 
 Nothing has to be measured here: the world is told to be so, and says in the proof that it is.
 """
@@ -9,11 +9,11 @@ from typing import Final, Literal, Protocol, assert_never
 
 import msgspec
 
-from tribunal.clusters.api import CLIENTS, ClusterError, Link, Proof, TopicPartition
+from tribunal.clusters.api import ClusterError, Link, Proof, TopicPartition
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
 from tribunal.clusters.clients.membership import Membership
+from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.simulated.clients import SimulatedClients
-from tribunal.clusters.simulated.frames import Fate, Frame, Rule
 from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import SimulatedNode
 from tribunal.clusters.simulated.operator import SimulatedOperator
@@ -27,7 +27,7 @@ KIB: Final = 1_024
 
 
 class Body(Protocol):
-    """What the powers need of their cluster."""
+    """What these faults need of their cluster."""
 
     simulation: Simulation
     nodes: Mapping[int, SimulatedNode]
@@ -47,8 +47,8 @@ class Body(Protocol):
         """Return where a node listens."""
 
 
-class Powers(Body, Protocol):
-    """The powers themselves, for `SimulatedCluster` to inherit."""
+class SimulatedFaults(Body, Protocol):
+    """What can be done to it, for `SimulatedCluster` to inherit."""
 
     # links
 
@@ -83,39 +83,15 @@ class Powers(Body, Protocol):
 
     def add_rule(self, rule: FrameRule) -> Rule:
         """Ask this rule about every message from now on."""
-        source, target = self._name(rule.source), self._name(rule.target)
-        is_request = rule.direction == "request"
-
-        def wants(frame: Frame) -> bool:
-            return (
-                frame.is_request == is_request
-                and rule.api in (None, frame.api)
-                and source in (None, frame.source)
-                and target in (None, frame.target)
-            )
-
-        return self.simulation.network.frames.add(
-            Rule(
-                wants,
-                Fate(rule.fate.value),
-                delay_ns=rule.delay_ms * NS_PER_MS,
-                limit=rule.limit,
-                overtaking=rule.overtaking,
-            )
-        )
+        return self.simulation.network.frames.add(rule)
 
     def release(self, rule: RuleInForce) -> int:
         """Let go on what the rule holds now."""
-        return self.simulation.network.frames.release(_ours(rule))
+        return self.simulation.network.frames.rules.release(rule)
 
     def remove_rule(self, rule: RuleInForce) -> int:
         """Ask it no more, and let go on what it holds."""
-        return self.simulation.network.frames.remove(_ours(rule))
-
-    def _name(self, node: int | None) -> str | None:
-        if node is None:
-            return None
-        return "clients" if node == CLIENTS else self.machine(node).name
+        return self.simulation.network.frames.rules.remove(rule)
 
     # disks and clocks
 
@@ -236,9 +212,3 @@ class Powers(Body, Protocol):
             yield operator
         finally:
             await operator.close()
-
-
-def _ours(rule: RuleInForce) -> Rule:
-    if not isinstance(rule, Rule):
-        raise ClusterError("this rule is another cluster's")
-    return rule

@@ -4,27 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
-from replog.client.client import EARLIEST, LATEST, Client, Unreachable
-from replog.client.connection import ConnectionLost, UnsupportedVersion
+from replog.client.client import EARLIEST, LATEST, NO_ANSWER, Client
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import World
 from replog.types import NodeId
 from replog.wire.apis import Api
-from replog.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from tribunal.clusters.api import ClusterError, ClusterState, GroupSettings, Offsets, ProducerSettings, TopicPartition
-from tribunal.clusters.simulated.consumer import SimulatedConsumer
-from tribunal.clusters.simulated.member import SimulatedMember
+from tribunal.clusters.clients.list_offsets import combined, failed, in_order, request_at
+from tribunal.clusters.simulated.consumers import SimulatedConsumer, SimulatedMember
 from tribunal.clusters.simulated.operator import SimulatedOperator
-from tribunal.clusters.simulated.producer import SimulatedProducer
-from tribunal.clusters.simulated.transactions import SimulatedTransactions
+from tribunal.clusters.simulated.producers import SimulatedProducer, SimulatedTransactions
 
-NO_ANSWER = (Unreachable, ConnectionLost, UnsupportedVersion)
 REQUEST_TIMEOUT_MS = 2_500
 RETRY_MS = 100
 
@@ -111,8 +102,7 @@ class SimulatedAdmin:
         answers = await asyncio.gather(
             *(self._offsets_of(NodeId(leader), asked, timeout_ms, stable=stable) for leader, asked in by_leader.items())
         )
-        found = {offsets.partition: offsets for answer in answers for offsets in answer}
-        return [found.get(partition) or _unknown(partition, "LEADER_NOT_AVAILABLE") for partition in partitions]
+        return in_order(partitions, answers)
 
     async def close(self) -> None:
         """Release everything."""
@@ -125,48 +115,10 @@ class SimulatedAdmin:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 # Earliest first: between the two answers an offset may only grow.
-                earliest = await self._offsets_at(leader, epochs, EARLIEST, stable=stable)
-                latest = await self._offsets_at(leader, epochs, LATEST, stable=stable)
+                earliest, latest = [
+                    await self._client.ask(Api.LIST_OFFSETS, request_at(timestamp, epochs, stable=stable), node=leader)
+                    for timestamp in (EARLIEST, LATEST)
+                ]
         except (*NO_ANSWER, TimeoutError) as problem:
-            return [_unknown(partition, type(problem).__name__) for partition in asked]
-        answered_s = asyncio.get_running_loop().time()
-        return [
-            Offsets(
-                partition,
-                log_start_offset=earliest[partition][0],
-                latest_offset=latest[partition][0],
-                leader_epoch=epochs[partition],
-                error=latest[partition][1] or earliest[partition][1],
-                answered_s=answered_s,
-            )
-            for partition in asked
-            if partition in earliest and partition in latest
-        ]
-
-    async def _offsets_at(
-        self, leader: NodeId, epochs: dict[TopicPartition, int], timestamp: int, *, stable: bool
-    ) -> dict[TopicPartition, tuple[int | None, str | None]]:
-        topics: dict[str, list[ListOffsetsPartition]] = {}
-        for partition, epoch in epochs.items():
-            topics.setdefault(partition.topic, []).append(
-                ListOffsetsPartition(
-                    partition_index=partition.partition, current_leader_epoch=epoch, timestamp=timestamp
-                )
-            )
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=int(stable),
-            topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
-        )
-        answer: ListOffsetsResponse = await self._client.ask(Api.LIST_OFFSETS, request, node=leader)
-        found: dict[TopicPartition, tuple[int | None, str | None]] = {}
-        for topic in answer.topics:
-            for part in topic.partitions:
-                fine = part.error_code is Error.NONE and part.offset >= 0
-                error = None if fine else Error(part.error_code).name
-                found[TopicPartition(topic.name, part.partition_index)] = (part.offset if fine else None, error)
-        return found
-
-
-def _unknown(partition: TopicPartition, error: str) -> Offsets:
-    return Offsets(partition, log_start_offset=None, latest_offset=None, leader_epoch=None, error=error)
+            return [failed(partition, type(problem).__name__) for partition in asked]
+        return combined(epochs, earliest, latest, asyncio.get_running_loop().time())

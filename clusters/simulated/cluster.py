@@ -25,23 +25,22 @@ from tribunal.clusters.api import (
     MetadataEntry,
     NodeEvent,
     Proof,
+    RequestSeen,
     until,
 )
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.links.requests import NAMES, RequestSeen
+from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import segment_entries
-from tribunal.clusters.simulated import CAPABILITIES
-from tribunal.clusters.simulated.capabilities import Powers
+from tribunal.clusters.simulated.capabilities import SimulatedFaults
 from tribunal.clusters.simulated.clients import SimulatedClients
 from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from tribunal.clusters.simulated.committed_znodes import CommittedZnodes
 from tribunal.clusters.simulated.control_watch import ControlWatch
-from tribunal.clusters.simulated.frames import Fate
 from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
 from tribunal.clusters.simulated.process import NS_PER_S
-from tribunal.clusters.simulated.transport import SimulatedTransport
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, Simulation, Told
@@ -57,11 +56,12 @@ STOP_TIMEOUT_MS: Final = 30_000
 CLIENTS_RANK: Final = 1_000
 
 
-class SimulatedCluster(Powers):
+class SimulatedCluster(SimulatedFaults):
     """A cluster of simulated machines; see `tribunal.clusters.api.Cluster`."""
 
     kind = "simulated"
-    capabilities = CAPABILITIES
+    capabilities = frozenset(Capability)  # all there are
+    place = None
 
     def __init__(self, spec: ClusterSpec, simulation: Simulation, clock: RunClock, cluster_id: str) -> None:
         self.spec = spec
@@ -84,15 +84,16 @@ class SimulatedCluster(Powers):
             self.committed.on_change = self.watch.look_soon
             self._watch_control()
         self._client_machine = simulation.add_machine("clients", "10.0.255.1", CLIENTS_RANK)
-        self._node_of = {machine.name: node for node, machine in machines.items()}
+        self._node_of = simulation.network.frames.nodes = {machine.name: node for node, machine in machines.items()}
         self._told_count = 0
         self._known_seats: Mapping[Life, QuorumSeat] = {}
         self._seats_of_life = -1
         self._own_events: list[NodeEvent] = []
-        self._requests: list[RequestSeen] = []
+        # A node runs while it sends: its clock is not the run's.
+        self._requests = RequestLog(lambda: simulation.loop.now_ns - clock.start_ns)
         self._is_down = False
         self._probes_told = False
-        simulation.network.frames.on_message = self._note_message
+        simulation.network.frames.on_message = self._requests.note
         self._failures: list[str] = []
         self.clients: SimulatedClients
         simulation.loop.on_failure = self._failed
@@ -106,6 +107,10 @@ class SimulatedCluster(Powers):
     def now_ns(self) -> int:
         """Return the run's clock."""
         return self.clock.now_ns()
+
+    def clock_offset_ns(self, node: int) -> int:
+        """Say that what nodes tell is on the run's clock."""
+        return 0
 
     def machine(self, node: int) -> Machine:
         """Return the machine of a node, to be hurt in ways only simulated ones can be."""
@@ -378,32 +383,9 @@ class SimulatedCluster(Powers):
                 ]  # fmt: skip
         return found
 
-    def _note_message(
-        self, transport: SimulatedTransport, api: int, version: int, correlation_id: int, fate: Fate
-    ) -> None:
-        at_ns = self.simulation.loop.now_ns - self.clock.start_ns  # a node runs now: its clock is not the run's
-        source = self._node_of.get(transport.host.name, CLIENTS)
-        target = self._node_of.get(transport.peer.host.name, CLIENTS)
-        if fate is Fate.DELIVERED and CLIENTS in (source, target):
-            return  # what clients ask for stands in the tables of their own
-        self._requests.append(
-            RequestSeen(
-                source=source,
-                target=target,
-                api_key=api,
-                api_version=version,
-                correlation_id=correlation_id,
-                direction="request" if transport.is_client else "response",
-                fate=fate.value,
-                at_ns=at_ns,
-                summary=NAMES.get(api, str(api)),
-            )
-        )
-
     def drain_requests(self) -> list[RequestSeen]:
         """Return what nodes said to each other since the last call, and what a rule decided on."""
-        seen, self._requests = self._requests, []
-        return seen
+        return self._requests.drain()
 
     def drain_metadata(self) -> list[MetadataEntry]:
         """Return committed metadata records since the last call."""

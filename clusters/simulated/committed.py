@@ -13,7 +13,7 @@ from replog.types import METADATA_TOPIC, NodeId, QuorumEpoch, TopicPartition
 from tribunal.clusters.api import ClusterState, MetadataEntry, PartitionState
 from tribunal.clusters.metadata import MetadataView
 from tribunal.clusters.simulated.disk import SimulatedDisk
-from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
 from tribunal.clusters.simulated.violation import Violated
 
 Life = tuple[int, int]  # node id, incarnation of its process
@@ -138,7 +138,7 @@ class CommittedMetadata:
         """I1: what two members call committed is the same, as far as snapshots have left it in their logs."""
         start = max(start, log.batches[0].base_offset)
         index = log.index_of(start)
-        position = _index_at(self._marks, start)
+        position = index_reaching(self._marks, start)
         while index < len(log.batches) and position < len(self._marks):
             mine, known = log.batches[index], self._marks[position]
             if mine.base_offset >= end or known.base_offset >= end:
@@ -239,14 +239,3 @@ def _shape(now: PartitionState) -> str | None:
     if now.recovering and len(now.isr) > 1:
         return "I12"
     return None
-
-
-def _index_at(marks: list[BatchMark], offset: int) -> int:
-    low, high = 0, len(marks)
-    while low < high:
-        middle = (low + high) // 2
-        if marks[middle].last_offset < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low

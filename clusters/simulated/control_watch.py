@@ -16,13 +16,14 @@ from replog.wire.apis import Api
 from replog.wire.codec import decode_request, decode_response
 from replog.wire.decoder import MalformedMessage
 from replog.wire.messages.stop_replica import StopReplicaRequest
-from tribunal.clusters.simulated.frames import Fate, Frame
+from tribunal.clusters.api import CLIENTS
+from tribunal.clusters.capabilities import Fate
+from tribunal.clusters.simulated.frames import LENGTH_BYTES, Frame
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.world import Told
 
 CONTROL: Final = frozenset({int(Api.LEADER_AND_ISR), int(Api.STOP_REPLICA), int(Api.UPDATE_METADATA)})
 LEAVE: Final = int(Api.CONTROLLED_SHUTDOWN)
-LENGTH_BYTES: Final = 4
 SETTLED_NS: Final = 8_000_000_000
 
 
@@ -71,8 +72,8 @@ class ControlWatch:
 
     def _request(self, frame: Frame) -> None:
         body = decode_request(memoryview(frame.data)[LENGTH_BYTES:]).body
-        source, target = self._nodes.get(frame.source), self._nodes.get(frame.target)
-        if source is None or target is None:
+        source, target = frame.source, frame.target
+        if CLIENTS in (source, target):
             return
         broker = target if frame.api in CONTROL else body.broker_id
         self._asked[frame.transport.number, frame.correlation_id] = Asked(
@@ -95,8 +96,8 @@ class ControlWatch:
 
     def _answer(self, frame: Frame) -> None:
         asked = self._asked.pop((frame.transport.peer.number, frame.correlation_id), None)
-        source = self._nodes.get(frame.source)
-        if asked is None or source is None or asked.broker_epoch < 0:
+        source = frame.source
+        if asked is None or source == CLIENTS or asked.broker_epoch < 0:
             return
         _, body = decode_response(Api(asked.api), asked.version, memoryview(frame.data)[LENGTH_BYTES:])
         if body.error_code is not Error.NONE:

@@ -505,13 +505,6 @@ class SimulatedDisk:
             found += [prefix + name] if isinstance(child, Inode) else self.files_below(prefix + name)
         return found
 
-    def unsynced_bytes(self, path: str) -> int:
-        """Return how many bytes of a file a power failure could take now."""
-        inode = self._find(path)
-        assert isinstance(inode, Inode)
-        inode.settle(self._time.now_ns())
-        return sum(end - start for start, end in inode.dirty)
-
     # inside
 
     def _step(self) -> None:

@@ -1,18 +1,23 @@
-"""Faults on single Kafka messages: delay, drop, duplicate, hold and release, by API, direction and predicate.
+"""Kafka's messages on simulated connections, and how those that rules delay, drop, double and hold travel.
 
 Connections carry Kafka's frames (a 4-byte length, then a request or response). While `on`, every write is cut into
-frames; a request is known by its header, a response by the request it answers. Rules are asked in order; the first
-that wants a frame decides its fate. TCP keeps order, so frames behind a held one on the same connection wait with it,
+frames; a request is known by its header, a response by the request it answers. What becomes of a frame is decided by
+`frame_rules.py`. TCP keeps order, so frames behind a held one on the same connection wait with it,
 unless the rule says that others may overtake (as if it had gone over another connection). What is held arrives
 even if its sender has closed the connection or died meanwhile, as a request does that waits in the receiver's queue.
 
 Observers see every frame with its fate: the `requests` table of the recording is made of that.
 """
 
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Final
+
+from tribunal.clusters.api import CLIENTS
+from tribunal.clusters.capabilities import Fate, FrameRule
+from tribunal.clusters.frame_rules import UNASKED, Gate, Questions, Rule, Rules
+from tribunal.clusters.links.requests import FLOWING
+from tribunal.clusters.simulated.process import NS_PER_MS
 
 if TYPE_CHECKING:
     from tribunal.clusters.simulated.loop import SimulatedLoop
@@ -21,114 +26,53 @@ if TYPE_CHECKING:
 LENGTH_BYTES: Final = 4
 REQUEST_START: Final = Struct(">ihhi")  # length, api key, version, correlation id
 RESPONSE_START: Final = Struct(">ii")
-NOT_ASKED: Final = (-1, -1)
-# Produce, Fetch, Metadata, ApiVersions and garbage (-1): most of all messages; nobody is told unless a rule decides.
-FLOWING: Final = frozenset({0, 1, 3, 18, -1})
-
-
-class Fate(StrEnum):
-    """What became of a frame (docs/recording-format.md, requests)."""
-
-    DELIVERED = "delivered"
-    DELAYED = "delayed"
-    DROPPED = "dropped"
-    HELD = "held"
-    DUPLICATED = "duplicated"
 
 
 class Frame:
     """One request or response on its way."""
 
-    __slots__ = ("api", "correlation_id", "data", "is_request", "transport", "version")
+    __slots__ = ("api", "correlation_id", "data", "is_request", "rule", "source", "target", "transport", "version")
 
-    def __init__(self, transport: "SimulatedTransport", data: bytes, api: int, version: int) -> None:
+    def __init__(
+        self, transport: "SimulatedTransport", data: bytes, identity: tuple[int, int], *, source: int, target: int
+    ) -> None:
         self.transport = transport
         self.data = data
         self.is_request = transport.is_client
-        self.api = api
-        self.version = version
+        self.api, self.version = identity
+        self.source = source
+        self.target = target
+        self.rule: Rule | None = None
         at = 8 if self.is_request else 4
         self.correlation_id = int.from_bytes(data[at : at + 4], "big")
-
-    @property
-    def source(self) -> str:
-        """Name of the machine that sends it."""
-        return self.transport.host.name
-
-    @property
-    def target(self) -> str:
-        """Name of the machine it goes to."""
-        return self.transport.peer.host.name
-
-
-class Rule:
-    """Who decides what becomes of frames. Remove it with `FrameRules.remove`; held frames then go on."""
-
-    def __init__(
-        self,
-        wants: Callable[[Frame], bool],
-        fate: Fate,
-        *,
-        delay_ns: int = 0,
-        limit: int | None = None,
-        overtaking: bool = False,
-    ) -> None:
-        self.wants = wants
-        self.fate = fate
-        self.delay_ns = delay_ns
-        self.left = limit
-        self.overtaking = overtaking
-        self.hit_count = 0
-        self.held: list[Held] = []
-        self._delayed: list[Held] = []
-
-    @property
-    def held_count(self) -> int:
-        """How many frames wait now."""
-        return len(self.held) + sum(one.waiting for one in self._delayed)
-
-    def take_waiting(self) -> list["Held"]:
-        """Hand over all that waits."""
-        waiting = [one for one in (*self.held, *self._delayed) if one.waiting]
-        self.held, self._delayed = [], []
-        return waiting
-
-    def delays(self, held: "Held") -> None:
-        """Remember a frame that waits for its time."""
-        self._delayed = [one for one in self._delayed if one.waiting]
-        self._delayed.append(held)
-
-    def takes(self, frame: Frame) -> bool:
-        """Tell whether this rule decides, and count it."""
-        if self.left == 0 or not self.wants(frame):
-            return False
-        self.hit_count += 1
-        if self.left is not None:
-            self.left -= 1
-        return True
 
 
 class Held:
     """A frame that waits, and the rest of its connection behind it."""
 
-    def __init__(self, frame: Frame, stream: "FrameStream", *, overtaking: bool) -> None:
+    def __init__(self, rule: Rule, frame: Frame, stream: "FrameStream") -> None:
         self.frame = frame
-        self.stream = stream
-        self.overtaking = overtaking
-        self.waiting = True
+        self.overtaken = rule.rule.overtaking
+        self.gate: Gate = rule.gate(self._go_on)
+        self._stream = stream
+
+    def _go_on(self) -> None:
+        if self.overtaken:
+            self._stream.aside_count -= 1
+            self._stream.transport.send(self.frame.data)
+        self._stream.move()
 
 
-def _nobody_listens(transport: "SimulatedTransport", api: int, version: int, correlation_id: int, fate: Fate) -> None:
+def _nobody_listens(frame: Frame, fate: Fate) -> None:
     """Hear of a message, and forget it."""
 
 
 class FrameStream:
     """One direction of a connection: cuts bytes into frames, and keeps what waits."""
 
-    def __init__(self, transport: "SimulatedTransport") -> None:
+    def __init__(self, transport: "SimulatedTransport", questions: Questions) -> None:
         self.transport = transport
-        self.doubled: dict[int, int] = {}  # correlation id -> answers too many (at the client's end)
-        self.pending: dict[int, tuple[int, int]] = {}  # correlation id -> api, version (at the client's end)
+        self.questions = questions  # of both directions
         self._rest = b""
         self.aside_count = 0  # held frames that others may overtake
         self._queue: list[bytes | Held | None] = []  # None: the end of the stream
@@ -152,10 +96,7 @@ class FrameStream:
 
     def is_plain(self) -> bool:
         """Tell whether nothing waits here, and no answer is one too many: mostly so."""
-        if self.doubled or self._queue or self._rest:
-            return False
-        other = self.transport.peer.stream
-        return other is None or not other.doubled
+        return not (self.questions.doubled or self._queue or self._rest)
 
     def put(self, item: "bytes | Held | None") -> None:
         """Send a frame, or the end of the stream, behind what waits."""
@@ -177,7 +118,7 @@ class FrameStream:
                 self.transport.send_end()
             elif isinstance(item, bytes):
                 self.transport.send(item)
-            elif item.waiting:
+            elif not item.gate.is_open:
                 return
             else:
                 self.transport.send(item.frame.data)
@@ -187,53 +128,50 @@ class FrameStream:
 def stream_of(transport: "SimulatedTransport") -> FrameStream:
     """Return what is known of the bytes that this end sends."""
     if transport.stream is None:
-        transport.stream = FrameStream(transport)
+        other = transport.peer.stream
+        transport.stream = FrameStream(transport, Questions() if other is None else other.questions)
     return transport.stream
 
 
-class FrameRules:
-    """The rules and observers of a network."""
+class NetworkFrames:
+    """All frames of a network, its rules and observers.
+
+    nodes:       which node lives on the machine of this name; all others are clients.
+    on_message:  hears of messages that do not flow all the time, and of those that a rule decided on.
+    """
 
     def __init__(self, loop: "SimulatedLoop") -> None:
         self.on = False
+        self.rules = Rules()
         self.observers: list[Callable[[Frame, Fate], None]] = []
-        self.on_message: Callable[[SimulatedTransport, int, int, int, Fate], None] = _nobody_listens
+        self.on_message: Callable[[Frame, Fate], None] = _nobody_listens
+        self.nodes: Mapping[str, int] = {}
         self._loop = loop
-        self._rules: list[Rule] = []
 
-    def add(self, rule: Rule) -> Rule:
+    def add(self, rule: FrameRule) -> Rule:
         """Ask this rule from now on, after those before it."""
         assert self.on, "frames are cut from a connection's first byte on, or not at all"
-        self._rules.append(rule)
-        return rule
-
-    def remove(self, rule: Rule) -> int:
-        """Ask it no more; what it held goes on. Return how many frames that were."""
-        if rule in self._rules:
-            self._rules.remove(rule)
-        return self.release(rule)
-
-    def release(self, rule: Rule) -> int:
-        """Let go on what a rule has held up to now; return how many frames."""
-        held = rule.take_waiting()
-        for one in held:
-            self._let_go(one)
-        return len(held)
+        return self.rules.add(rule)
 
     def write(self, transport: "SimulatedTransport", data: bytes) -> None:
         """Take what an application writes; pass on what the rules leave."""
         stream = transport.stream or stream_of(transport)
-        if not (self._rules or self.observers) and stream.is_plain() and self._goes_whole(stream, data):
+        if not (self.rules.in_force or self.observers) and stream.is_plain() and self._goes_whole(stream, data):
             transport.send(data)
             return
         for frame_bytes in stream.frames(data):
-            api, version = self._identity(stream, frame_bytes)
-            if api < 0 and self._is_surplus(stream, frame_bytes):
+            identity = self._identity(stream, frame_bytes)
+            if identity[0] < 0 and self._is_surplus(stream, frame_bytes):
                 continue
-            if self._rules or self.observers:
-                self._decide(stream, Frame(transport, frame_bytes, api, version))
+            if self.rules.in_force or self.observers:
+                self._decide(stream, self._frame(transport, frame_bytes, identity))
             else:
                 stream.put(frame_bytes)
+
+    def _frame(self, transport: "SimulatedTransport", data: bytes, identity: tuple[int, int]) -> Frame:
+        source = self.nodes.get(transport.host.name, CLIENTS)
+        target = self.nodes.get(transport.peer.host.name, CLIENTS)
+        return Frame(transport, data, identity, source=source, target=target)
 
     def _goes_whole(self, stream: FrameStream, data: bytes) -> bool:
         """Take note of bytes that are exactly one frame, as mostly they are; False for others."""
@@ -244,43 +182,38 @@ class FrameRules:
             length, api, version, correlation_id = REQUEST_START.unpack_from(data)
             if LENGTH_BYTES + length != len(data):
                 return False
-            stream.pending[correlation_id] = (api, version)
+            identity = (api, version)
+            stream.questions.ask(correlation_id, identity)
         else:
             length, correlation_id = RESPONSE_START.unpack_from(data)
             if LENGTH_BYTES + length != len(data):
                 return False
-            api, version = stream_of(transport.peer).pending.pop(correlation_id, NOT_ASKED)
-        if api not in FLOWING:
-            self.on_message(transport, api, version, correlation_id, Fate.DELIVERED)
+            identity = stream.questions.answer(correlation_id)
+        if identity[0] not in FLOWING:
+            self.on_message(self._frame(transport, data, identity), Fate.DELIVERED)
         return True
 
     def _identity(self, stream: FrameStream, data: bytes) -> tuple[int, int]:
         """Return api key and version, (-1, -1) for an answer to an unknown question."""
         if len(data) < REQUEST_START.size and (stream.transport.is_client or len(data) < RESPONSE_START.size):
-            return NOT_ASKED  # garbage: whoever gets it will say so
+            return UNASKED  # garbage: whoever gets it will say so
         if stream.transport.is_client:
             _, api, version, correlation_id = REQUEST_START.unpack_from(data)
-            identity = stream.pending[correlation_id] = (api, version)
-            return identity
-        asked = stream_of(stream.transport.peer).pending
-        return asked.pop(RESPONSE_START.unpack_from(data)[1], NOT_ASKED)
+            stream.questions.ask(correlation_id, (api, version))
+            return api, version
+        return stream.questions.answer(RESPONSE_START.unpack_from(data)[1])
 
     def _is_surplus(self, stream: FrameStream, data: bytes) -> bool:
-        """Swallow the second answer to a doubled request: clients take an answer they did not ask for as garbage."""
-        doubled = stream_of(stream.transport.peer).doubled
-        correlation_id = int.from_bytes(data[4:8], "big")
-        if not doubled.get(correlation_id):
-            return False
-        doubled[correlation_id] -= 1
-        return True
+        """Tell whether this is the second answer to a doubled request."""
+        return not stream.transport.is_client and stream.questions.swallows(int.from_bytes(data[4:8], "big"))
 
     def _decide(self, stream: FrameStream, frame: Frame) -> None:
-        rule = next((rule for rule in self._rules if rule.takes(frame)), None)
-        fate = rule.fate if rule is not None else Fate.DELIVERED
+        rule = self.rules.decide(frame)
+        fate = rule.rule.fate if rule is not None else Fate.DELIVERED
         for observe in self.observers:
             observe(frame, fate)
         if rule is not None or frame.api not in FLOWING:
-            self.on_message(frame.transport, frame.api, frame.version, frame.correlation_id, fate)
+            self.on_message(frame, fate)
         if rule is None:
             stream.put(frame.data)
             return
@@ -288,34 +221,22 @@ class FrameRules:
         self._carry_out(rule, stream, frame)
 
     def _carry_out(self, rule: Rule, stream: FrameStream, frame: Frame) -> None:
-        match rule.fate:
+        match rule.rule.fate:
             case Fate.DROPPED:
                 return
             case Fate.DUPLICATED:
                 if frame.is_request:
-                    stream.doubled[frame.correlation_id] = stream.doubled.get(frame.correlation_id, 0) + 1
+                    stream.questions.double(frame.correlation_id)
                 stream.put(frame.data)
                 stream.put(frame.data)
             case Fate.DELIVERED:
                 stream.put(frame.data)
             case Fate.HELD | Fate.DELAYED:
-                held = Held(frame, stream, overtaking=rule.overtaking)
-                if rule.overtaking:
+                held = Held(rule, frame, stream)
+                if held.overtaken:
                     stream.aside_count += 1
                 else:
                     stream.put(held)
-                if rule.fate is Fate.HELD:
-                    rule.held.append(held)
-                else:
-                    rule.delays(held)
-                    due_ns = self._loop.now_ns + rule.delay_ns
-                    self._loop.call_at_ns(due_ns, self._let_go, held, process=frame.transport.host.kernel)
-
-    def _let_go(self, held: Held) -> None:
-        if not held.waiting:
-            return  # released before its time
-        held.waiting = False
-        if held.overtaking:
-            held.stream.aside_count -= 1
-            held.stream.transport.send(held.frame.data)
-        held.stream.move()
+                if rule.rule.fate is Fate.DELAYED:
+                    due_ns = self._loop.now_ns + rule.rule.delay_ms * NS_PER_MS
+                    self._loop.call_at_ns(due_ns, held.gate.open, process=frame.transport.host.kernel)

@@ -310,10 +310,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         result: T = task.result()
         return result
 
-    def run_until(self, deadline_ns: int) -> None:
-        """Run all events up to an instant of virtual time; the clock stands there afterwards."""
-        self._run(deadline_ns)
-
     def run_for(self, duration_ns: int) -> None:
         """Run all events of the next so many nanoseconds."""
         self._run(self.now_ns + duration_ns)

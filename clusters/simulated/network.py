@@ -19,7 +19,7 @@ from random import Random
 from typing import Final
 
 from tribunal.clusters.api import CutMode
-from tribunal.clusters.simulated.frames import FrameRules
+from tribunal.clusters.simulated.frames import NetworkFrames
 from tribunal.clusters.simulated.loop import SimulatedLoop
 from tribunal.clusters.simulated.process import NS_PER_S, MonotonicClock, Process
 from tribunal.clusters.simulated.transport import SimulatedTransport
@@ -129,7 +129,7 @@ class SimulatedNetwork:
         self.hosts: list[Host] = []
         self.message_count = 0
         self.byte_count = 0
-        self.frames = FrameRules(loop)
+        self.frames = NetworkFrames(loop)
         self._by_address: dict[str, Host] = {}
         self._links: dict[tuple[int, int], Link] = {}
         self._connections = 0

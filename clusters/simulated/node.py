@@ -57,7 +57,6 @@ class SimulatedNode:
         self.shell: Shell | None = None
         self._stop: asyncio.Event | None = None
         self._main: Task[None] | None = None
-        self._formatted = 0
 
     @property
     def quorum(self) -> QuorumSeat | None:

@@ -102,10 +102,6 @@ class Process:
             self._tasks = {n: t for n, t in tasks.items() if not t.done()}
             self._sweep_at = 2 * len(self._tasks) + TASKS_BEFORE_FIRST_SWEEP
 
-    def unfinished_tasks(self) -> "list[Task[Any]]":
-        """Return the tasks that still run, in order of creation."""
-        return [task for task in self._tasks.values() if not task.done()]
-
     def defer(self, handle: "SimulatedHandle") -> None:
         """Keep a callback that may not run now: until resumed, or for ever."""
         if self.alive:

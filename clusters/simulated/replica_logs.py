@@ -10,8 +10,10 @@ like a batch by its first bytes, and takes the end of a segment whose successor 
 first batch whose CRC is wrong or that does not follow. Only what was compacted once has gaps.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
+from operator import attrgetter
 from struct import Struct
 from typing import Final
 
@@ -27,6 +29,7 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 LENGTH_FIELDS_BYTES: Final = 12  # base offset and length are not counted by the length
 CRC_START: Final = 21  # the CRC covers what is behind itself
 CONTROL: Final = 0x20
+LAST_OFFSET: Final = attrgetter("last_offset")
 
 
 class BatchMark(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +43,11 @@ class BatchMark(msgspec.Struct, frozen=True, gc=False):
     producer_epoch: int
     first_sequence: int
     is_control: bool
+
+
+def index_reaching(batches: list[BatchMark], offset: int) -> int:
+    """Return the index of the first batch that ends at or behind an offset."""
+    return bisect_left(batches, offset, key=LAST_OFFSET)
 
 
 class ReplicaLog:
@@ -75,14 +83,7 @@ class ReplicaLog:
 
     def index_of(self, offset: int) -> int:
         """Return the index of the first batch that ends at or behind an offset."""
-        low, high = 0, len(self.batches)
-        while low < high:
-            middle = (low + high) // 2
-            if self.batches[middle].last_offset < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return index_reaching(self.batches, offset)
 
 
 class ReplicaLogs:

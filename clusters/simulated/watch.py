@@ -31,7 +31,7 @@ from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.log.creation import partition_metadata
 from replog.types import METADATA_TOPIC, TopicPartition
 from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
-from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
 from tribunal.clusters.simulated.stability import Stability
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
 from tribunal.clusters.simulated.violation import Violated
@@ -440,7 +440,7 @@ class CommittedPrefix:
             return
         if log.batches and log.batches[0].base_offset > start:
             start = log.batches[0].base_offset  # retention took what is before
-        for mark in self.batches[_first_reaching(self.batches, start) :]:
+        for mark in self.batches[index_reaching(self.batches, start) :]:
             index = log.index_of(mark.base_offset)
             if index >= len(log.batches) or log.batches[index] != mark:
                 found = log.batches[index] if index < len(log.batches) else None
@@ -486,15 +486,3 @@ class Sequences:
 
 def _raise(problem: Violated) -> None:
     raise problem
-
-
-def _first_reaching(batches: list[BatchMark], offset: int) -> int:
-    """Return the index of the first batch that ends at or behind an offset."""
-    low, high = 0, len(batches)
-    while low < high:
-        middle = (low + high) // 2
-        if batches[middle].last_offset < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.harness.catalog import all_clusters, faults, one_of
-from tribunal.harness.plan import Plan, read_plan, refusal
+from tribunal.harness.catalog import all_clusters, one_of
+from tribunal.harness.plan import Plan, must_be_possible, read_plan
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.verdict import EXIT_ERROR, RunVerdict, Verdict, load
 
@@ -113,15 +113,9 @@ def plan_of(run: Path) -> Path:
 def on_kind(plan: Plan, cluster: str) -> Plan:
     """Return the plan for another kind of cluster; `BadScenario` when that kind cannot do it, before anything starts."""
     kind = one_of("cluster", cluster, all_clusters())
-    if cluster == "simulated":
+    if kind.is_simulated:
         raise BadScenario("a simulated run is confirmed on real nodes: --cluster processes, containers, ssh")
-    for planned in plan.faults:
-        lacking = refusal(one_of("fault", planned.kind, faults()), kind, plan.spec.capabilities_of_mode())
-        if lacking:
-            raise BadScenario(f"fault {planned.kind}: cluster {cluster} cannot {lacking}")
-    refused = getattr(kind, "refused", None)
-    if refused is not None and (reason := refused(plan.spec)):
-        raise BadScenario(f"cluster {cluster}: {reason}")
+    must_be_possible((planned.kind for planned in plan.faults), plan.spec, cluster)
     return msgspec.structs.replace(plan, cluster=cluster)
 
 

@@ -20,8 +20,9 @@ from typing import Final
 import msgspec
 
 from replog.wire.apis import Api
+from tribunal.clusters.capabilities import Fate
 from tribunal.clusters.simulated.cluster import SimulatedCluster
-from tribunal.clusters.simulated.frames import Fate, Frame
+from tribunal.clusters.simulated.frames import Frame
 from tribunal.clusters.simulated.guard import collect_quietly, unheard
 from tribunal.clusters.simulated.trace import numbers_of
 from tribunal.clusters.simulated.world import Simulation
@@ -216,7 +217,8 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[
         def observe(frame: Frame, fate: Fate) -> None:
             kind = "request" if frame.is_request else "response"
             what = f"{api_name(frame.api)} v{frame.version} {kind} {frame.correlation_id}"
-            line(f"{loop.event_count} {loop.now_ns} {fate.value} {frame.source} -> {frame.target} {what}")
+            source, target = frame.transport.host.name, frame.transport.peer.host.name
+            line(f"{loop.event_count} {loop.now_ns} {fate.value} {source} -> {target} {what}")
 
         loop.trace.sink = line
         simulation.network.frames.observers.append(observe)

@@ -1,8 +1,10 @@
 """What the shell offers behind a Tab: names of scenarios, faults, mutants and so on, each with its line of help."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from tribunal.harness.catalog import KINDS, listing
+from tribunal.results.plugins import BadPlugin
 
 Offer = Callable[[str], Iterator[tuple[str, str]]]
 
@@ -12,7 +14,8 @@ def named(kind: str) -> Offer:
 
     def offer(incomplete: str) -> Iterator[tuple[str, str]]:
         typed = incomplete.lower()
-        yield from ((name, about) for name, about in listing(kind).items() if name.lower().startswith(typed))
+        with suppress(BadPlugin):  # who calls the command is told
+            yield from ((name, about) for name, about in listing(kind).items() if name.lower().startswith(typed))
 
     return offer
 

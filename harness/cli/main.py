@@ -32,6 +32,7 @@ from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
 from tribunal.harness.plan import Plan, made, read_plan, read_schedule
 from tribunal.harness.scenario import BadScenario, duration, load
+from tribunal.results.plugins import BadPlugin
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, NoVerdict, RunVerdict, worst
 
@@ -243,7 +244,7 @@ def exit_code(arguments: Sequence[str]) -> int:
         code = app(list(arguments), standalone_mode=False)
     except UsageError as problem:
         return _failed(problem.format_message() or "try tribunal --help", EXIT_USAGE)
-    except (Unknown, BadScenario) as problem:
+    except (Unknown, BadScenario, BadPlugin) as problem:
         return _failed(str(problem), EXIT_USAGE)
     except (ClusterError, DamagedRecording, NoVerdict) as problem:
         return _failed(str(problem), EXIT_ERROR)

@@ -5,17 +5,18 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import Damage, Hurtable
-from tribunal.nemesis.api import Effect
-from tribunal.nemesis.dead_disk import damaged
-
-NEEDS: Final = frozenset({"kill", "damage", "start"})
+from tribunal.clusters.capabilities import Damage
+from tribunal.nemesis.api import Effect, Fault
+from tribunal.nemesis.dead_disk import DamageTarget, damaged
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing to choose."""
 
 
-def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: DamageTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Recovery has to find the damage: what is behind it is lost on this disk."""
     return damaged(cluster, node, Damage.BIT_FLIP)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

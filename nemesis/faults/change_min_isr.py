@@ -5,10 +5,9 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, all_back, joined
+from tribunal.clusters.capabilities import CanConfigureTopics
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back, joined
 
-NEEDS: Final = frozenset({"set_topic_config"})
 SETTING: Final = "min.insync.replicas"
 
 
@@ -19,7 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanConfigureTopics, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite and heal: the controller has accepted the change for every topic of the run."""
     topics = sorted({name.topic for name in cluster.state.partitions if not name.topic.startswith("__")})
     for topic in topics:
@@ -29,3 +28,6 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     for topic in topics:
         await cluster.set_topic_config(topic, SETTING, None)
     effect.heal = joined(Proof(holds=True, facts={"default_again": topics}), "service", await all_back(cluster))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

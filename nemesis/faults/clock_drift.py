@@ -5,10 +5,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import ClockSkew, Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
-
-NEEDS: Final = frozenset({"set_clock"})
+from tribunal.clusters.capabilities import CanSetClock, ClockSkew
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, joined
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,9 +16,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanSetClock, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the node's clock port reads otherwise than the machine's clock. Heal: it reads the same."""
     effect = Effect(node, await cluster.set_clock(node, ClockSkew(drift_ppm=options.drift_ppm)))
     yield effect
     right = await cluster.set_clock(node, ClockSkew())
     effect.heal = joined(right, "service", await all_back(cluster))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

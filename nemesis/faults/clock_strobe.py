@@ -6,10 +6,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import ClockSkew, Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
-
-NEEDS: Final = frozenset({"set_clock"})
+from tribunal.clusters.capabilities import CanSetClock, ClockSkew
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, joined
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,7 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanSetClock, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the first jump is proven. Heal: the clock reads as the machine's."""
     effect = Effect(node, await cluster.set_clock(node, ClockSkew(offset_ms=options.offset_ms)))
     strobe = asyncio.ensure_future(_strobe(cluster, node, options, effect))
@@ -31,10 +29,13 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     effect.heal = joined(right, "service", await all_back(cluster))
 
 
-async def _strobe(cluster: Hurtable, node: int, options: Options, effect: Effect) -> None:
+async def _strobe(cluster: CanSetClock, node: int, options: Options, effect: Effect) -> None:
     sign, count = -1, 1
     while True:
         await asyncio.sleep(options.period_ms / 1000)
         await cluster.set_clock(node, ClockSkew(offset_ms=sign * options.offset_ms))
         sign, count = -sign, count + 1
         effect.proof.facts["jumps"] = count
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

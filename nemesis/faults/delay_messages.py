@@ -3,11 +3,9 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from tribunal.clusters.capabilities import Fate, Hurtable
-from tribunal.nemesis.api import Effect
+from tribunal.clusters.capabilities import CanHinderMessages, Fate
+from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.messages import Meant, hindered, rule
-
-NEEDS: Final = frozenset({"add_rule"})
 
 
 class Options(Meant, frozen=True, forbid_unknown_fields=True):
@@ -16,6 +14,9 @@ class Options(Meant, frozen=True, forbid_unknown_fields=True):
     delay_ms: int = 300
 
 
-def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: CanHinderMessages, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """What comes behind on the same connection waits too."""
     return hindered(cluster, node, rule(node, options, Fate.DELAYED, delay_ms=options.delay_ms))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

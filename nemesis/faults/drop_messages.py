@@ -3,17 +3,18 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from tribunal.clusters.capabilities import Fate, Hurtable
-from tribunal.nemesis.api import Effect
+from tribunal.clusters.capabilities import CanHinderMessages, Fate
+from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.messages import Meant, hindered, rule
-
-NEEDS: Final = frozenset({"add_rule"})
 
 
 class Options(Meant, frozen=True, forbid_unknown_fields=True):
     """Which messages."""
 
 
-def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: CanHinderMessages, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """The rest of the connection goes on."""
     return hindered(cluster, node, rule(node, options, Fate.DROPPED))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -1,15 +1,19 @@
 """Send a broker's former life a LeaderAndIsr of one partition while it is away; the next life gets it first (KIP-380, third)."""
 
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, back_in_service, incarnation
+from tribunal.clusters.capabilities import CanReassign, CanShapeLinks
+from tribunal.clusters.spec import ZOOKEEPER
+from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.bounce import KillTarget
 from tribunal.nemesis.stale_incarnation import epoch_of, hears_late, new_life, victim
 
-NEEDS: Final = frozenset({"zookeeper", "shape", "kill", "start", "reassign"})
+
+class EarlyTarget(KillTarget, CanReassign, CanShapeLinks, Protocol):
+    """What this fault asks of a cluster."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -17,7 +21,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: EarlyTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: killed, restarted, and told of one partition for its former life. Heal: it hosts all as before."""
     broker, controller = victim(cluster, node)
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
@@ -33,3 +37,6 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
         effect.add_proof("life", await new_life(cluster, broker, epoch))
         yield effect
     effect.heal = await back_in_service(cluster, broker, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

@@ -7,10 +7,9 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, came_true
+from tribunal.clusters.capabilities import CanElectPreferred
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, came_true
 
-NEEDS: Final = frozenset({"elect_preferred"})
 ELECTION_TIMEOUT_MS: Final = 10_000
 
 
@@ -19,7 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanElectPreferred, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: every partition with replicas on the node is led by its first replica. Heal: every ISR is full."""
     partitions = sorted(name for name, state in cluster.state.partitions.items() if node in state.replicas)
     moved = [name for name in partitions if not _led_as_preferred(cluster, [name])]
@@ -36,6 +35,9 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     effect.heal = await all_back(cluster)
 
 
-def _led_as_preferred(cluster: Hurtable, partitions: Sequence[TopicPartition]) -> bool:
+def _led_as_preferred(cluster: CanElectPreferred, partitions: Sequence[TopicPartition]) -> bool:
     states = [cluster.state.partitions[name] for name in partitions]
     return all(state.leader == state.replicas[0] for state in states)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

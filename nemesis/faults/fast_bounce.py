@@ -5,10 +5,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, back_in_service, incarnation
-from tribunal.nemesis.bounce import How, bounced
-
-NEEDS: Final = frozenset({"kill", "stop", "start"})
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.bounce import BounceTarget, How, bounced
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,7 +17,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: each time its process ended and another began at once. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     effect = Effect(node, await bounced(cluster, node, options.how))
@@ -27,3 +25,6 @@ async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator
         effect.add_proof(f"again_{number}", await bounced(cluster, node, options.how))
     yield effect
     effect.heal = await back_in_service(cluster, node, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -5,12 +5,10 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable, Shape
-from tribunal.nemesis.api import Effect
-from tribunal.nemesis.faults.isolate import Others
+from tribunal.clusters.capabilities import CanShapeLinks, Shape
+from tribunal.nemesis.api import Effect, Fault
+from tribunal.nemesis.link_groups import Others
 from tribunal.nemesis.link_shape import shaped
-
-NEEDS: Final = frozenset({"shape"})
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
@@ -20,6 +18,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     loss: float = 0.2
 
 
-def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: CanShapeLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Lose in both directions."""
     return shaped(cluster, node, options.others, Shape(loss=options.loss))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

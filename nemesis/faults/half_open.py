@@ -5,26 +5,27 @@ from typing import Final, Literal
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
-from tribunal.nemesis.faults import isolate
-
-NEEDS: Final = frozenset({"half_open"})
+from tribunal.clusters.capabilities import CanHalfOpenLinks
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, joined
+from tribunal.nemesis.link_groups import Direction, Others, links_of
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
     """Connections with whom, and who goes on believing: the node or the others."""
 
-    others: isolate.Others = "all"
+    others: Others = "all"
     believer: Literal["node", "others"] = "node"
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanHalfOpenLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: some connections have one end only. Heal: probes pass over new ones, everybody is back."""
-    direction: Literal["in", "out"] = "out" if options.believer == "node" else "in"
-    links = isolate.links_of(cluster, node, isolate.Options(others=options.others, direction=direction))
+    direction: Direction = "out" if options.believer == "node" else "in"
+    links = links_of(cluster.spec, node, options.others, direction)
     effect = Effect(node, await cluster.half_open(links))
     yield effect
     told = await cluster.close_half_open(links)
     effect.heal = joined(told, "service", await all_back(cluster))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

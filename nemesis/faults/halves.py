@@ -6,11 +6,10 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import CutMode
-from tribunal.nemesis.api import Cluster, Effect
+from tribunal.clusters.capabilities import CanCutLinks
+from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.link_groups import between, halves
 from tribunal.nemesis.partition import parted
-
-NEEDS: Final = frozenset({"cut"})
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,6 +18,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: CutMode = CutMode.HOLD
 
 
-def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Halve brokers and controllers each for themselves."""
     return parted(cluster, node, between(*halves(cluster.spec, node)), options.mode)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -1,15 +1,16 @@
 """Cut a node off from others, both ways or one way; heal by mending the links."""
 
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from tribunal.clusters.api import CLIENTS, CutMode, Link
+from tribunal.clusters.api import CutMode
+from tribunal.clusters.capabilities import CanCutLinks
 from tribunal.nemesis.api import (
     AsyncGenerator,
-    Cluster,
     Effect,
+    Fault,
     Proof,
     back_in_service,
     came_true,
@@ -17,41 +18,23 @@ from tribunal.nemesis.api import (
     joined,
     memberships,
 )
+from tribunal.nemesis.link_groups import Direction, Others, links_of
 
-NEEDS: Final = frozenset({"cut"})
 GRACE_MS: Final = 3_000
-
-Others = Literal["all", "nodes", "brokers", "controllers", "clients"]
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
     """From whom, in which directions, and what becomes of the bytes."""
 
     others: Others = "all"
-    direction: Literal["both", "in", "out"] = "both"
+    direction: Direction = "both"
     mode: CutMode = CutMode.HOLD
 
 
-def links_of(cluster: Cluster, node: int, options: Options) -> list[Link]:
-    """Return the directed pairs to cut."""
-    spec = cluster.spec
-    others: dict[Others, tuple[int, ...]] = {
-        "all": (*spec.broker_ids, *spec.controller_ids, CLIENTS),
-        "nodes": spec.node_ids,
-        "brokers": spec.broker_ids,
-        "controllers": spec.controller_ids,
-        "clients": (CLIENTS,),
-    }
-    pairs = [other for other in others[options.others] if other != node]
-    outward = [Link(node, other) for other in pairs if options.direction != "in"]
-    inward = [Link(other, node) for other in pairs if options.direction != "out"]
-    return outward + inward
-
-
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanCutLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: probes stop passing, and the session expires or an ISR changes. Heal: probes pass, the node is back."""
-    links = links_of(cluster, node, options)
+    links = links_of(cluster.spec, node, options.others, options.direction)
     before = memberships(cluster, node)
     effect = Effect(node, await cluster.cut(links, options.mode))
     yield effect
@@ -61,7 +44,7 @@ async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator
     effect.heal = joined(mended, "service", await back_in_service(cluster, node, None))
 
 
-async def _consequence(cluster: Cluster, node: int, before: dict[str, bool]) -> Proof:
+async def _consequence(cluster: CanCutLinks, node: int, before: dict[str, bool]) -> Proof:
     """Wait until the cluster has noticed: who is cut off cannot keep its session or its place in the ISRs."""
     spec = cluster.spec
     longest = max(spec.timeout_ms("broker.session.timeout.ms"), spec.timeout_ms("replica.lag.time.max.ms") * 3 // 2)
@@ -71,3 +54,6 @@ async def _consequence(cluster: Cluster, node: int, before: dict[str, bool]) -> 
         what="session expired or ISR changed",
         cluster=cluster,
     )
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -5,9 +5,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, back_in_service, incarnation
-
-NEEDS: Final = frozenset({"kill", "start"})
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.bounce import KillTarget
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -15,10 +14,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: KillTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the process is gone and its port refuses. Heal: a new incarnation registered, in its ISRs again."""
     former = incarnation(cluster, node)
     effect = Effect(node, await cluster.kill(node))
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

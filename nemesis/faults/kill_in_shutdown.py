@@ -6,9 +6,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, Proof, back_in_service, incarnation
-
-NEEDS: Final = frozenset({"stop", "kill", "start"})
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, back_in_service, incarnation
+from tribunal.nemesis.bounce import BounceTarget
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,7 +17,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the process was still there when it was killed. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     ending = asyncio.ensure_future(cluster.stop(node))
@@ -30,3 +29,6 @@ async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -1,16 +1,19 @@
 """Hold a broker's ControlledShutdown until its next life has begun, then let it arrive (KIP-380, second assumption)."""
 
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, back_in_service, incarnation
-from tribunal.nemesis.bounce import bounced
+from tribunal.clusters.capabilities import CanHinderMessages
+from tribunal.clusters.spec import ZOOKEEPER
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, back_in_service, incarnation
+from tribunal.nemesis.bounce import BounceTarget, bounced
 from tribunal.nemesis.stale_incarnation import CONTROLLED_SHUTDOWN, held, met, settled, victim
 
-NEEDS: Final = frozenset({"zookeeper", "add_rule", "stop", "start"})
+
+class LateTarget(BounceTarget, CanHinderMessages, Protocol):
+    """What this fault asks of a cluster."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,7 +21,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: LateTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the request came after the next life was whole. Heal: that life goes on."""
     broker, _ = victim(cluster, node)
     former = incarnation(cluster, broker)
@@ -30,3 +33,6 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     cluster.remove_rule(rule)
     yield effect
     await settled(cluster, effect)
+
+
+FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

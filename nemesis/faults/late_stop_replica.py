@@ -1,16 +1,19 @@
 """Let a broker leave without hearing StopReplica, so that it is sent to the next life (KIP-380, first assumption)."""
 
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, back_in_service, incarnation
-from tribunal.nemesis.bounce import bounced
+from tribunal.clusters.capabilities import CanHinderMessages, CanShapeLinks
+from tribunal.clusters.spec import ZOOKEEPER
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.bounce import BounceTarget, bounced
 from tribunal.nemesis.stale_incarnation import STOP_REPLICA, epoch_of, hears_late, held, met, new_life, victim
 
-NEEDS: Final = frozenset({"zookeeper", "add_rule", "shape", "stop", "start"})
+
+class LateTarget(BounceTarget, CanHinderMessages, CanShapeLinks, Protocol):
+    """What this fault asks of a cluster."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,7 +21,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: LateTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the request was held until its receiver was gone, and repeated. Heal: the next life hosts everything."""
     broker, controller = victim(cluster, node)
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
@@ -31,3 +34,6 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
         yield effect
     cluster.remove_rule(rule)
     effect.heal = await back_in_service(cluster, broker, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

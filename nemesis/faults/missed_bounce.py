@@ -1,16 +1,19 @@
 """Restart a broker in good order before the controller has heard that it went (KIP-380, fourth assumption)."""
 
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, back_in_service, incarnation
-from tribunal.nemesis.bounce import bounced
+from tribunal.clusters.capabilities import CanShapeLinks
+from tribunal.clusters.spec import ZOOKEEPER
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.bounce import BounceTarget, bounced
 from tribunal.nemesis.stale_incarnation import epoch_of, hears_late, new_life, victim
 
-NEEDS: Final = frozenset({"zookeeper", "shape", "stop", "start"})
+
+class MissedTarget(BounceTarget, CanShapeLinks, Protocol):
+    """What this fault asks of a cluster."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,7 +21,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: MissedTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: it is registered anew while the controller hears late. Heal: it hosts what it hosted, in its ISRs."""
     broker, controller = victim(cluster, node)
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
@@ -28,3 +31,6 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
         effect.add_proof("life", await new_life(cluster, broker, epoch))
         yield effect
     effect.heal = await back_in_service(cluster, broker, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

@@ -5,17 +5,17 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import Effect
-from tribunal.nemesis.refusing_mount import refusing_mount
-
-NEEDS: Final = frozenset({"mount_disk", "start"})
+from tribunal.nemesis.api import Effect, Fault
+from tribunal.nemesis.refusing_mount import MountTarget, refusing_mount
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing to choose."""
 
 
-def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: MountTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """A node that cannot write what it promised has to end."""
     return refusing_mount(cluster, node, "read-only")
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -5,12 +5,10 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable, Shape
-from tribunal.nemesis.api import Effect
-from tribunal.nemesis.faults.isolate import Others
+from tribunal.clusters.capabilities import CanShapeLinks, Shape
+from tribunal.nemesis.api import Effect, Fault
+from tribunal.nemesis.link_groups import Others
 from tribunal.nemesis.link_shape import shaped
-
-NEEDS: Final = frozenset({"shape"})
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
@@ -20,6 +18,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     bytes_per_s: int = 375_000  # 3000 kbit/s, as in Kafka's round-trip fault test
 
 
-def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: CanShapeLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Bound each link by itself."""
     return shaped(cluster, node, options.others, Shape(bytes_per_s=options.bytes_per_s))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -1,17 +1,19 @@
 """Cut one broker off while another loses power, then cut off the third and bring the crashed one back."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import Effect
+from tribunal.clusters.capabilities import CanCutLinks
+from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.combine import aimed
 from tribunal.nemesis.faults import isolate
-from tribunal.nemesis.kill_loop import changing_sides
+from tribunal.nemesis.kill_loop import PowerTarget, changing_sides
 
-NEEDS: Final = frozenset({"cut", "power_fail", "start"})
+
+class PartTarget(PowerTarget, CanCutLinks, Protocol):
+    """What this fault asks of a cluster."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,6 +22,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase_ms: int = 2_000
 
 
-def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: PartTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """The target is away first; the next brokers by id are the crasher and the one that is away then."""
-    return changing_sides(cluster, node, lambda one: aimed(isolate, one, others="nodes"), options.phase_ms)
+    return changing_sides(
+        cluster, node, lambda one: aimed(isolate.FAULT, one, isolate.Options(others="nodes")), options.phase_ms
+    )
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -5,9 +5,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, back_in_service, fenced, joined
-
-NEEDS: Final = frozenset({"pause"})
+from tribunal.clusters.capabilities import CanPause
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, fenced, joined
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -15,10 +14,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanPause, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: stopped and silent. Heal: runs, answers, unfenced, in its ISRs again."""
     effect = Effect(node, await cluster.pause(node))
     yield effect
     effect.proof.facts["fenced_meanwhile"] = fenced(cluster, node)
     resumed = await cluster.resume(node)
     effect.heal = joined(resumed, "service", await back_in_service(cluster, node, None))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -1,17 +1,19 @@
 """Pause one broker while another loses power, then pause the third and bring the crashed one back."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import Effect
+from tribunal.clusters.capabilities import CanPause
+from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.combine import aimed
 from tribunal.nemesis.faults import pause
-from tribunal.nemesis.kill_loop import changing_sides
+from tribunal.nemesis.kill_loop import PowerTarget, changing_sides
 
-NEEDS: Final = frozenset({"pause", "power_fail", "start"})
+
+class PauseTarget(PowerTarget, CanPause, Protocol):
+    """What this fault asks of a cluster."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,6 +22,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase_ms: int = 2_000
 
 
-def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: PauseTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """The target is away first; the next brokers by id are the crasher and the one that is away then."""
-    return changing_sides(cluster, node, lambda one: aimed(pause, one), options.phase_ms)
+    return changing_sides(cluster, node, lambda one: aimed(pause.FAULT, one, pause.Options()), options.phase_ms)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -5,10 +5,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, back_in_service, incarnation, proven_losses
-
-NEEDS: Final = frozenset({"power_fail", "start"})
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation, proven_losses
+from tribunal.nemesis.kill_loop import PowerTarget
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -16,7 +14,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: PowerTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the process is gone and its files are as they were last synced. Heal: a new incarnation in its ISRs."""
     former = incarnation(cluster, node)
     effect = Effect(node, await cluster.power_fail(node))
@@ -24,3 +22,6 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

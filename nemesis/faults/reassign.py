@@ -6,10 +6,9 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, all_back, came_true, joined
+from tribunal.clusters.capabilities import CanReassign
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back, came_true, joined
 
-NEEDS: Final = frozenset({"reassign"})
 MOVE_TIMEOUT_MS: Final = 20_000
 
 
@@ -18,7 +17,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanReassign, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the committed replicas are without the node. Heal: they are as before, and in the ISR."""
     chosen = _partition_on(cluster, node)
     if chosen is None:
@@ -34,7 +33,7 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     effect.heal = joined(restored, "service", await all_back(cluster))
 
 
-def _partition_on(cluster: Hurtable, node: int) -> TopicPartition | None:
+def _partition_on(cluster: CanReassign, node: int) -> TopicPartition | None:
     partitions = sorted(cluster.state.partitions.items())
     fitting = (
         name
@@ -44,7 +43,7 @@ def _partition_on(cluster: Hurtable, node: int) -> TopicPartition | None:
     return next(fitting, None)
 
 
-async def _replicas(cluster: Hurtable, partition: TopicPartition, wanted: list[int] | tuple[int, ...]) -> Proof:
+async def _replicas(cluster: CanReassign, partition: TopicPartition, wanted: list[int] | tuple[int, ...]) -> Proof:
     proof = await came_true(
         lambda: sorted(cluster.state.partitions[partition].replicas) == sorted(wanted),
         timeout_ms=MOVE_TIMEOUT_MS,
@@ -52,3 +51,6 @@ async def _replicas(cluster: Hurtable, partition: TopicPartition, wanted: list[i
         cluster=cluster,
     )
     return Proof(holds=proof.holds, facts={**proof.facts, "partition": str(partition)})
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -2,15 +2,16 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from tribunal.clusters.api import PartitionState, TopicPartition
-from tribunal.clusters.capabilities import Hurtable
+from tribunal.clusters.capabilities import CanReassign, CanUnregister
 from tribunal.nemesis.api import (
     AsyncGenerator,
     Effect,
+    Fault,
     Proof,
     all_back,
     back_in_service,
@@ -18,12 +19,16 @@ from tribunal.nemesis.api import (
     incarnation,
     joined,
 )
+from tribunal.nemesis.bounce import StopTarget
 
-NEEDS: Final = frozenset({"reassign", "unregister", "stop", "start"})
 MOVE_TIMEOUT_MS: Final = 25_000
 FORGET_TIMEOUT_MS: Final = 10_000
 
 Placement = dict[TopicPartition, tuple[int, ...]]
+
+
+class RemovalTarget(StopTarget, CanReassign, CanUnregister, Protocol):
+    """What this fault asks of a cluster."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +36,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: RemovalTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: no partition is there, the committed metadata knows no such broker. Heal: both as before, in every ISR."""
     former = incarnation(cluster, node)
     before: Placement = {
@@ -59,11 +64,11 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     effect.heal = joined(effect.heal, "service", await all_back(cluster))
 
 
-async def _place(cluster: Hurtable, wanted: Placement) -> None:
+async def _place(cluster: RemovalTarget, wanted: Placement) -> None:
     await asyncio.gather(*(cluster.reassign(partition, replicas) for partition, replicas in wanted.items()))
 
 
-async def _placed(cluster: Hurtable, wanted: Placement) -> Proof:
+async def _placed(cluster: RemovalTarget, wanted: Placement) -> Proof:
     def there(partition: TopicPartition, replicas: tuple[int, ...]) -> bool:
         state: PartitionState | None = cluster.state.partitions.get(partition)
         return state is None or sorted(state.replicas) == sorted(replicas)
@@ -75,3 +80,6 @@ async def _placed(cluster: Hurtable, wanted: Placement) -> Proof:
         cluster=cluster,
     )
     return Proof(holds=proof.holds and bool(wanted), facts={**proof.facts, "partitions": len(wanted)})
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

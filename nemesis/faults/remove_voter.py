@@ -5,11 +5,9 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, joined
+from tribunal.clusters.capabilities import CanChangeVoters
+from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault, Proof, all_back, joined
 from tribunal.nemesis.votes import give_vote, voting
-
-NEEDS: Final = frozenset({"remove_voter"})
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -17,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanChangeVoters, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the committed voter set is without the node. Heal: it is in it again, and brokers serve."""
     if node not in cluster.spec.controller_ids:
         raise ClusterError(f"node {node} is no controller: only a controller has a vote")
@@ -26,3 +24,6 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     yield effect
     voted = await give_vote(cluster, node)  # it may have been the leader: the next one has to hear of it first
     effect.heal = joined(Proof(holds=voted.holds, facts=voted.facts), "service", await all_back(cluster))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

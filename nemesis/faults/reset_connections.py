@@ -5,23 +5,24 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, all_back
-from tribunal.nemesis.faults import isolate
-
-NEEDS: Final = frozenset({"reset"})
+from tribunal.clusters.capabilities import CanResetLinks
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back
+from tribunal.nemesis.link_groups import Others, links_of
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
     """Connections with whom."""
 
-    others: isolate.Others = "all"
+    others: Others = "all"
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanResetLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: there were connections, and they are gone. Heal: everybody is back."""
-    links = isolate.links_of(cluster, node, isolate.Options(others=options.others))
+    links = links_of(cluster.spec, node, options.others)
     effect = Effect(node, await cluster.reset(links))
     yield effect
     effect.heal = await all_back(cluster)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -5,11 +5,9 @@ from typing import Final
 
 import msgspec
 
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, Proof, all_back, back_in_service, incarnation, joined
-from tribunal.nemesis.bounce import How, end
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back, back_in_service, incarnation, joined
+from tribunal.nemesis.bounce import BounceTarget, How, end
 from tribunal.nemesis.link_groups import from_target
-
-NEEDS: Final = frozenset({"kill", "stop", "start"})
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,7 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: every node ended and came back as a new incarnation. Heal: every ISR is full."""
     spec = cluster.spec
     nodes = from_target(spec.broker_ids, node) + (list(spec.controller_ids) if options.controllers else [])
@@ -32,3 +30,6 @@ async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator
         effect.add_proof(f"node_{one}", joined(ended, "back", await back_in_service(cluster, one, former)))
     yield effect
     effect.heal = await all_back(cluster)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -1,15 +1,19 @@
 """Restart the brokers one after another in good order, each with other settings: one round of an upgrade (KIP-380, KIP-704)."""
 
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, all_back
+from tribunal.clusters.capabilities import CanReconfigure
+from tribunal.clusters.spec import ZOOKEEPER
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back
+from tribunal.nemesis.bounce import StopTarget
 from tribunal.nemesis.link_groups import from_target
 
-NEEDS: Final = frozenset({"zookeeper", "stop", "start"})
+
+class UpgradeTarget(StopTarget, CanReconfigure, Protocol):
+    """What this fault asks of a cluster."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,7 +23,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: UpgradeTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: every broker has another broker epoch. Heal: everybody is back."""
     before = {broker: state.broker_epoch for broker, state in cluster.state.brokers.items()}
     effect = Effect(node, Proof(holds=True, facts={"settings": options.settings, "epochs_before": before}))
@@ -33,3 +37,6 @@ async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerato
     effect.add_proof("anew", Proof(holds=anew, facts={"epochs_after": after}))
     yield effect
     effect.heal = await all_back(cluster)
+
+
+FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

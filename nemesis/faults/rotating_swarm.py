@@ -1,18 +1,19 @@
 """Periods of random kinds of fault at once, a quarter of the periods idle, all healed in between (Jepsen's default).
 
-In ZooKeeper mode there are no heartbeats to drop, but control requests, late news, and servers of ZooKeeper to hurt.
+In ZooKeeper mode there are no heartbeats to drop, but control requests, links to ZooKeeper that are slow, and servers of ZooKeeper to hurt.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from random import Random
-from types import ModuleType
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from tribunal.nemesis.api import Cluster, Effect
-from tribunal.nemesis.combine import Fault, aimed, idle, together
-from tribunal.nemesis.episodes import spree
+from tribunal.clusters.capabilities import Capability, FaultTarget
+from tribunal.nemesis.api import Aimed, Asked, Effect, Fault
+from tribunal.nemesis.combine import aimed, idle, together
+from tribunal.nemesis.episodes import EpisodeTarget, episodes
 from tribunal.nemesis.faults import (
     clock_jump,
     delay_messages,
@@ -24,29 +25,56 @@ from tribunal.nemesis.faults import (
     power_loss,
     slow,
     slow_fsync,
+    slow_zookeeper,
     stop,
 )
-from tribunal.nemesis.faults import slow_zookeeper as late_news
+from tribunal.nemesis.messages import Meant
 
-NEEDS: Final = frozenset({"kill", "stop", "start", "pause", "cut"})
-KINDS: Final[tuple[tuple[ModuleType, dict[str, Any]], ...]] = (
-    (kill, {}),
-    (stop, {}),
-    (pause, {}),
-    (isolate, {"others": "nodes"}),
-    (isolate, {"others": "all", "direction": "in"}),
-    (slow, {"delay_ms": 60, "jitter_ms": 30}),
-    (flaky, {}),
-    (delay_messages, {"api": "fetch", "delay_ms": 200}),
-    (drop_messages, {"api": "broker-heartbeat", "limit": 3}),
-    (power_loss, {}),
-    (clock_jump, {}),
-    (slow_fsync, {"delay_ms": 100}),
+Chosen = TypeVar("Chosen", bound=msgspec.Struct)
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault with its options that may be drawn.
+
+    api:  of which messages it waits for, if it is about messages.
+    """
+
+    needs: frozenset[Capability]
+    at: Callable[[int], Aimed]
+    api: str | None
+
+
+def choice(fault: Fault[Asked, Chosen], options: Chosen) -> Choice:
+    """Return what may be drawn."""
+    api = options.api if isinstance(options, Meant) else None
+    return Choice(needs=fault.needs, at=lambda node: aimed(fault, node, options), api=api)
+
+
+HEARTBEATS: Final = "broker-heartbeat"
+KINDS: Final = (
+    choice(kill.FAULT, kill.Options()),
+    choice(stop.FAULT, stop.Options()),
+    choice(pause.FAULT, pause.Options()),
+    choice(isolate.FAULT, isolate.Options(others="nodes")),
+    choice(isolate.FAULT, isolate.Options(others="all", direction="in")),
+    choice(slow.FAULT, slow.Options(delay_ms=60, jitter_ms=30)),
+    choice(flaky.FAULT, flaky.Options()),
+    choice(delay_messages.FAULT, delay_messages.Options(api="fetch", delay_ms=200)),
+    choice(drop_messages.FAULT, drop_messages.Options(api=HEARTBEATS, limit=3)),
+    choice(power_loss.FAULT, power_loss.Options()),
+    choice(clock_jump.FAULT, clock_jump.Options()),
+    choice(slow_fsync.FAULT, slow_fsync.Options(delay_ms=100)),
 )
-SERVER_KINDS: Final[tuple[tuple[ModuleType, dict[str, Any]], ...]] = (
-    (kill, {}),
-    (pause, {}),
-    (isolate, {"others": "brokers"}),
+KINDS_OF_ZOOKEEPER_MODE: Final = (
+    *(one for one in KINDS if one.api != HEARTBEATS),
+    choice(drop_messages.FAULT, drop_messages.Options(api="fetch", limit=3)),
+    choice(slow_zookeeper.FAULT, slow_zookeeper.Options(delay_ms=450)),
+)
+INSTEAD: Final = choice(pause.FAULT, pause.Options())  # of what would find no message
+SERVER_KINDS: Final = (
+    choice(kill.FAULT, kill.Options()),
+    choice(pause.FAULT, pause.Options()),
+    choice(isolate.FAULT, isolate.Options(others="brokers")),
 )
 
 
@@ -64,29 +92,22 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
 
 
-def kinds(cluster: Cluster) -> list[tuple[ModuleType, dict[str, Any]]]:
-    """Return what may happen to brokers."""
-    if not cluster.spec.is_zookeeper_mode:
-        return list(KINDS)
-    others = [(module, given) for module, given in KINDS if given.get("api") != "broker-heartbeat"]
-    return [*others, (drop_messages, {"api": "fetch", "limit": 3}), (late_news, {"delay_ms": 450})]
-
-
-def _has_messages(cluster: Cluster, node: int, given: dict[str, Any]) -> bool:
+def _has_messages(cluster: FaultTarget, node: int, api: str | None) -> bool:
     """Tell whether a broker sends what a fault of messages waits for: with no metadata log to fetch, only followers fetch."""
     return (
-        given.get("api") != "fetch"
+        api != "fetch"
         or not cluster.spec.is_zookeeper_mode
         or any(node in one.replicas and one.leader not in (node, -1) for one in cluster.state.partitions.values())
     )
 
 
-def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Bite and heal: every single fault did. One victim of the first period is the target."""
     random = Random(f"{options.seed}/rotating swarm")
-    able = [(module, given) for module, given in kinds(cluster) if cluster.capabilities >= module.NEEDS]
+    possible = KINDS_OF_ZOOKEEPER_MODE if cluster.spec.is_zookeeper_mode else KINDS
+    able = [one for one in possible if cluster.capabilities >= one.needs]
 
-    def episode(number: int) -> tuple[Fault, int]:
+    def episode(number: int) -> tuple[Aimed, int]:
         if number and random.random() < options.idle_odds:
             return idle, options.period_ms
         count = random.randint(1, options.at_once)
@@ -94,14 +115,15 @@ def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContext
         if number == 0 and node not in victims and node in cluster.spec.broker_ids:
             victims[0] = node
         chosen = [
-            kind if _has_messages(cluster, victim, kind[1]) else (pause, {})
+            kind if _has_messages(cluster, victim, kind.api) else INSTEAD
             for kind, victim in zip(random.sample(able, len(victims)), victims, strict=True)
         ]
         if cluster.spec.is_zookeeper_mode and random.random() < options.server_odds:
             chosen.append(random.choice(SERVER_KINDS))
             victims.append(random.choice(cluster.spec.controller_ids))
-        return together(*(aimed(kind, at, **given) for (kind, given), at in zip(chosen, victims, strict=True))), (
-            options.period_ms
-        )
+        return together(*(kind.at(node) for kind, node in zip(chosen, victims, strict=True))), options.period_ms
 
-    return spree(cluster, node, episode, lambda _: options.rest_ms)
+    return episodes(cluster, node, episode, lambda _: options.rest_ms)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -6,11 +6,10 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.clusters.api import CutMode, Link
-from tribunal.nemesis.api import Cluster, ClusterError, Effect
+from tribunal.clusters.capabilities import CanCutLinks
+from tribunal.nemesis.api import ClusterError, Effect, Fault
 from tribunal.nemesis.link_groups import from_target
 from tribunal.nemesis.partition import parted
-
-NEEDS: Final = frozenset({"cut"})
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,7 +20,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: CutMode = CutMode.HOLD
 
 
-def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Cut one pair of nodes."""
     spec = cluster.spec
     kind = spec.broker_ids if node in spec.broker_ids else spec.controller_ids
@@ -31,3 +30,6 @@ def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContext
     links = [Link(node, other)] if options.direction != "in" else []
     links += [Link(other, node)] if options.direction != "out" else []
     return parted(cluster, node, links, options.mode)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -5,12 +5,10 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable, Shape
-from tribunal.nemesis.api import Effect
-from tribunal.nemesis.faults.isolate import Others
+from tribunal.clusters.capabilities import CanShapeLinks, Shape
+from tribunal.nemesis.api import Effect, Fault
+from tribunal.nemesis.link_groups import Others
 from tribunal.nemesis.link_shape import shaped
-
-NEEDS: Final = frozenset({"shape"})
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
@@ -21,6 +19,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     jitter_ms: int = 50
 
 
-def fault(cluster: Hurtable, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: CanShapeLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Delay both directions."""
     return shaped(cluster, node, options.others, Shape(delay_ms=options.delay_ms, jitter_ms=options.jitter_ms))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

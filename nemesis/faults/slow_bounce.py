@@ -5,10 +5,9 @@ from typing import Final
 
 import msgspec
 
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, back_in_service, came_true, fenced, incarnation
-from tribunal.nemesis.bounce import How, end
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, came_true, fenced, incarnation
+from tribunal.nemesis.bounce import BounceTarget, How, end
 
-NEEDS: Final = frozenset({"kill", "stop", "start"})
 GRACE_MS: Final = 3_000
 
 
@@ -19,7 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: it is gone, and a broker is fenced. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     effect = Effect(node, await end(cluster, node, options.how))
@@ -32,3 +31,6 @@ async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator
         effect.add_proof("session", expired)
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -5,10 +5,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.capabilities import DiskTrouble, Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
-
-NEEDS: Final = frozenset({"trouble_disk"})
+from tribunal.clusters.capabilities import CanTroubleDisk, DiskTrouble
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, joined
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,9 +16,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanTroubleDisk, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the node says that it was held up by its disk. Heal: it no longer is, and everybody is back."""
     effect = Effect(node, await cluster.trouble_disk(node, DiskTrouble(fsync_delay_ms=options.delay_ms)))
     yield effect
     mended = await cluster.trouble_disk(node, DiskTrouble())
     effect.heal = joined(mended, "service", await all_back(cluster))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

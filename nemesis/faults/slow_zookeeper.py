@@ -5,11 +5,10 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.api import Link
-from tribunal.clusters.capabilities import Hurtable, Shape
-from tribunal.nemesis.api import AsyncGenerator, Effect, all_back
-
-NEEDS: Final = frozenset({"zookeeper", "shape"})
+from tribunal.clusters.capabilities import CanShapeLinks, Shape
+from tribunal.clusters.spec import ZOOKEEPER
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back
+from tribunal.nemesis.link_groups import from_ensemble
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,15 +18,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Hurtable, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanShapeLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the links from all servers of the ensemble are slow. Heal: they are not, and everybody is back."""
-    links = from_ensemble(cluster, node)
+    links = from_ensemble(cluster.spec, node)
     effect = Effect(node, await cluster.shape(links, Shape(delay_ms=options.delay_ms)))
     yield effect
     effect.heal = await cluster.shape(links, Shape())
     effect.add_heal("service", await all_back(cluster))
 
 
-def from_ensemble(cluster: Hurtable, node: int) -> list[Link]:
-    """Return the links by which a broker hears from ZooKeeper."""
-    return [Link(server, node) for server in cluster.spec.controller_ids]
+FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

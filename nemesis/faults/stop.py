@@ -5,9 +5,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, Proof, back_in_service, incarnation
-
-NEEDS: Final = frozenset({"stop", "start"})
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, back_in_service, incarnation
+from tribunal.nemesis.bounce import StopTarget
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -15,7 +14,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: StopTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the process has ended. Heal: a new incarnation registered, in its ISRs again."""
     former, asked_ns = incarnation(cluster, node), cluster.now_ns()
     await cluster.stop(node)
@@ -24,3 +23,6 @@ async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

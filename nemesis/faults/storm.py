@@ -6,12 +6,10 @@ from typing import Final
 
 import msgspec
 
-from tribunal.nemesis.api import Cluster, Effect
-from tribunal.nemesis.combine import Fault, aimed, one_of
-from tribunal.nemesis.episodes import spree
+from tribunal.nemesis.api import Aimed, Effect, Fault
+from tribunal.nemesis.combine import aimed, one_of
+from tribunal.nemesis.episodes import EpisodeTarget, episodes
 from tribunal.nemesis.faults import isolate, kill, pause, stop
-
-NEEDS: Final = frozenset({"kill", "stop", "start", "pause", "cut"})
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,21 +22,24 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
 
 
-def fault(cluster: Cluster, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
+def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Bite and heal: every single fault did. The first one hits the target."""
     random = Random(f"{options.seed}/storm")
 
-    def episode(number: int) -> tuple[Fault, int]:
+    def episode(number: int) -> tuple[Aimed, int]:
         victim = node if number == 0 else random.choice(cluster.spec.broker_ids)
         chosen = one_of(
             random,
-            aimed(kill, victim),
-            aimed(stop, victim),
-            aimed(pause, victim),
-            aimed(isolate, victim, others="nodes"),
+            aimed(kill.FAULT, victim, kill.Options()),
+            aimed(stop.FAULT, victim, stop.Options()),
+            aimed(pause.FAULT, victim, pause.Options()),
+            aimed(isolate.FAULT, victim, isolate.Options(others="nodes")),
         )
         return chosen, options.each_ms
 
-    return spree(
+    return episodes(
         cluster, node, episode, lambda number: min(options.rest_ms + number * options.growth_ms, options.rest_ms_max)
     )
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -8,10 +8,9 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import CutMode, Link
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, all_back
-from tribunal.nemesis.faults import isolate
-
-NEEDS: Final = frozenset({"cut"})
+from tribunal.clusters.capabilities import CanCutLinks
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back
+from tribunal.nemesis.link_groups import links_of
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,12 +21,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: CanCutLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: each cut stops its probes. Heal: all links pass, everybody is back. The target is clogged first."""
     random = Random(f"{options.seed}/swizzle")
     others = [broker for broker in cluster.spec.broker_ids if broker != node]
     clogged = [node, *random.sample(others, len(cluster.spec.broker_ids) // 2)]
-    links = {one: isolate.links_of(cluster, one, isolate.Options(others="nodes")) for one in clogged}
+    links = {one: links_of(cluster.spec, one, "nodes") for one in clogged}
     effect = Effect(node, await cluster.cut(links[node], CutMode.HOLD))
     for one in clogged[1:]:
         await asyncio.sleep(options.gap_ms / 1000)
@@ -44,3 +43,6 @@ async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator
 
 def _without(links: list[Link], others: set[Link]) -> list[Link]:
     return [link for link in links if link not in others]
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -5,15 +5,18 @@ vote is taken away and the new one is given a vote, as an operator would do.
 """
 
 from contextlib import asynccontextmanager
-from typing import Final, cast
+from typing import Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.capabilities import Hurtable
-from tribunal.nemesis.api import AsyncGenerator, Cluster, Effect, back_in_service, incarnation
-from tribunal.nemesis.votes import vote_again
+from tribunal.clusters.capabilities import CanWipe
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.bounce import KillTarget
+from tribunal.nemesis.votes import vote_again, with_votes
 
-NEEDS: Final = frozenset({"kill", "start", "wipe"})
+
+class WipeTarget(KillTarget, CanWipe, Protocol):
+    """What this fault asks of a cluster."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,7 +24,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @asynccontextmanager
-async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator[Effect]:
+async def inject(cluster: WipeTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Bite: the process is gone, every log ends at 0 on another disk. Heal: a new incarnation in its ISRs."""
     former = incarnation(cluster, node)
     effect = Effect(node, await cluster.kill(node), lost_everything=True)
@@ -29,9 +32,9 @@ async def fault(cluster: Cluster, node: int, options: Options) -> AsyncGenerator
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)
-    if (
-        node in cluster.spec.controller_ids
-        and "remove_voter" in cluster.capabilities
-        and not cluster.spec.is_zookeeper_mode
-    ):
-        effect.add_heal("vote", await vote_again(cast(Hurtable, cluster), node))
+    voters = with_votes(cluster)
+    if voters is not None and node in cluster.spec.controller_ids:
+        effect.add_heal("vote", await vote_again(voters, node))
+
+
+FAULT: Final = Fault(options=Options, inject=inject)

@@ -60,6 +60,9 @@ class Unreachable(Exception):
     """There was nobody to ask: the request was surely not sent."""
 
 
+NO_ANSWER: Final = (Unreachable, ConnectionLost, UnsupportedVersion)
+
+
 class Leader(msgspec.Struct, frozen=True, kw_only=True):
     """Who leads a partition, as the last metadata said."""
 

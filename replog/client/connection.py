@@ -73,11 +73,6 @@ class Connection:
         """Tell whether requests can be sent."""
         return self._transport is not None and self._lost is None
 
-    @property
-    def under_way_count(self) -> int:
-        """How many requests wait for their answer."""
-        return len(self._pending)
-
     async def open(self, *, timeout_ms: int = 10000) -> None:
         """Connect and negotiate; `ConnectionLost` when that fails."""
         network = self._world.network

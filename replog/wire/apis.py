@@ -15,7 +15,7 @@ from replog.wire.layout import VersionRange, layout_of
 
 
 class Api(IntEnum):
-    """Every API by its key; the lower-case name is its module in `replog.wire.messages`."""
+    """Every API by its key; for those of `KNOWN_APIS` the lower-case name is its module in `replog.wire.messages`."""
 
     PRODUCE = 0
     FETCH = 1
@@ -235,6 +235,8 @@ ZOOKEEPER_BROKER_APIS: Final[dict[Api, VersionRange]] = {
         }
     ),
 }
+# Those that can be encoded and decoded; the others are known by name, to say who is not understood.
+KNOWN_APIS: Final = frozenset({*BROKER_APIS, *CONTROLLER_APIS, *ZOOKEEPER_BROKER_APIS})
 
 
 @cache

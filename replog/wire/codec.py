@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from replog.ports import Buffer
-from replog.wire.apis import Api, is_flexible, request_type, response_type
+from replog.wire.apis import KNOWN_APIS, Api, is_flexible, request_type, response_type
 from replog.wire.decoder import MalformedMessage, decode, skip_tagged_fields
 from replog.wire.encoder import encoder_for
 
@@ -90,7 +90,7 @@ def decode_request(frame: Buffer) -> Request:
     """Read a request without its 4-byte length; records in it are views into the frame."""
     start = request_start(frame)
     api = APIS.get(start.api_key)
-    if api is None:
+    if api not in KNOWN_APIS:
         raise MalformedMessage(f"unknown api key {start.api_key}")
     client_id, body = decode_rest(api, start.version, frame)
     return Request(api, start.version, start.correlation_id, client_id, body)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tribunal.clusters.capabilities import Fate, FrameRule
-from tribunal.clusters.links.frames import REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, Conversation, Cutter, Rule
+from tribunal.clusters.frame_rules import Questions, Rules
+from tribunal.clusters.links.frames import REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, Conversation, Cutter
 from tribunal.clusters.links.send_queue import SendQueue
 
 FETCH, PRODUCE = 1, 0
@@ -76,45 +77,57 @@ def test_what_is_no_frame_passes_unseen():
     ],
 )
 def test_a_rule_takes(rule, hits):
-    found = Rule(FrameRule(fate=Fate.DROPPED, **rule))
+    rules = Rules()
+    found = rules.add(FrameRule(fate=Fate.DROPPED, **rule))
 
     for piece in fed(Cutter(Conversation(1, 2).request, REQUEST_HEAD_BYTES), request(FETCH, 1) + request(PRODUCE, 2)):
-        piece.head.decide([found])
+        piece.head.decide(rules, nothing_moves)
 
     assert found.hit_count == hits
 
 
-def queued(rule, *messages, delay_s=0.0):
-    """Put messages into a send queue under one rule; return the queue."""
+def under(rule):
+    rules = Rules()
+    rules.add(rule)
+    return rules
+
+
+def nothing_moves():
+    """Leave it to the test to look who may leave."""
+
+
+def queued(rules, *messages, delay_s=0.0):
+    """Put messages into a send queue under these rules; return the queue."""
     queue = SendQueue(lambda head, size: delay_s)
     cutter = Cutter(Conversation(1, 2).request, REQUEST_HEAD_BYTES)
     for message in messages:
         for piece in cutter.feed(message):
             if piece.is_first:
-                piece.head.decide([rule])
+                piece.head.decide(rules, nothing_moves)
             queue.put(piece)
     return queue
 
 
 def test_a_dropped_message_is_missing_and_its_neighbours_are_not():
-    rule = Rule(FrameRule(fate=Fate.DROPPED, api=FETCH))
+    rules = under(FrameRule(fate=Fate.DROPPED, api=FETCH))
 
-    queue = queued(rule, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rules, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
 
     assert b"".join(queue.leaving(0.0)) == request(PRODUCE, 1) + request(PRODUCE, 3)
 
 
 def test_a_doubled_message_comes_twice():
-    rule = Rule(FrameRule(fate=Fate.DUPLICATED, api=FETCH))
+    rules = under(FrameRule(fate=Fate.DUPLICATED, api=FETCH))
 
-    queue = queued(rule, request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rules, request(FETCH, 2), request(PRODUCE, 3))
 
     assert b"".join(queue.leaving(0.0)) == request(FETCH, 2) * 2 + request(PRODUCE, 3)
 
 
 def test_what_is_behind_a_held_message_waits_with_it():
-    rule = Rule(FrameRule(fate=Fate.HELD, api=FETCH))
-    queue = queued(rule, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
+    rules = Rules()
+    rule = rules.add(FrameRule(fate=Fate.HELD, api=FETCH))
+    queue = queued(rules, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
 
     assert queue.leaving(0.0) == [request(PRODUCE, 1)]
     assert rule.open_gates() == 1
@@ -123,8 +136,9 @@ def test_what_is_behind_a_held_message_waits_with_it():
 
 
 def test_what_may_be_overtaken_is():
-    rule = Rule(FrameRule(fate=Fate.HELD, api=FETCH, overtaking=True))
-    queue = queued(rule, request(FETCH, 2), request(PRODUCE, 3))
+    rules = Rules()
+    rule = rules.add(FrameRule(fate=Fate.HELD, api=FETCH, overtaking=True))
+    queue = queued(rules, request(FETCH, 2), request(PRODUCE, 3))
 
     assert queue.leaving(0.0) == [request(PRODUCE, 3)]
     assert not queue.is_empty
@@ -133,7 +147,7 @@ def test_what_may_be_overtaken_is():
 
 
 def test_nothing_leaves_before_its_time():
-    queue = queued(Rule(FrameRule(fate=Fate.DROPPED, api=99)), request(FETCH, 1), delay_s=5.0)
+    queue = queued(under(FrameRule(fate=Fate.DROPPED, api=99)), request(FETCH, 1), delay_s=5.0)
 
     assert queue.leaving(4.9) == []
     assert queue.next_due_s() == 5.0
@@ -141,7 +155,30 @@ def test_nothing_leaves_before_its_time():
 
 
 def test_a_road_can_be_lost():
-    queue = queued(Rule(FrameRule(fate=Fate.HELD)), request(FETCH, 1))
+    queue = queued(under(FrameRule(fate=Fate.HELD)), request(FETCH, 1))
 
     assert queue.clear() == len(request(FETCH, 1))
     assert queue.is_empty
+
+
+@pytest.mark.parametrize(("its_time_came", "released"), [(False, 1), (True, 0)])
+def test_what_has_gone_on_is_not_let_go_again(its_time_came, released):
+    rules, moves = Rules(), []
+    rule = rules.add(FrameRule(fate=Fate.DELAYED))
+    gate = rule.gate(lambda: moves.append("on"))
+    if its_time_came:
+        gate.open()
+
+    assert rules.remove(rule) == released
+    assert (moves, rule.held_count) == (["on"], 0)
+
+
+@pytest.mark.parametrize(("doubled", "swallowed"), [(False, [False, False]), (True, [True, False])])
+def test_one_answer_is_swallowed_for_each_doubled_request(doubled, swallowed):
+    questions = Questions()
+    questions.ask(7, (FETCH, 1))
+    if doubled:
+        questions.double(7)
+
+    assert questions.answer(7) == (FETCH, 1)
+    assert [questions.swallows(7), questions.swallows(7)] == swallowed

@@ -1,7 +1,6 @@
 """Local processes for real: they start, bite, heal, and leave nothing behind."""
 
 import asyncio
-import importlib
 import os
 import select
 import signal
@@ -22,6 +21,7 @@ from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.nodes.node_process import process_exists
 from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.run_context import RunContext
+from tribunal.harness.catalog import faults
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,10 +53,10 @@ def leader(cluster):
     return cluster.state.partitions[TopicPartition("t", 0)].leader
 
 
-async def hurt(cluster, fault, node, hold_ms=0, **options):
+async def hurt(cluster, name, node, hold_ms=0, **options):
     """Inject and heal one fault; return what it did."""
-    module = importlib.import_module(f"tribunal.nemesis.faults.{fault}")
-    async with module.fault(cluster, node, module.Options(**options)) as effect:
+    fault = faults()[name]
+    async with fault.aimed(node, fault.options(**options))(cluster) as effect:
         await asyncio.sleep(hold_ms / 1000)
     return effect
 

@@ -10,20 +10,29 @@ import pytest
 from tribunal.clusters.images import build
 from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
 from tribunal.harness.catalog import faults
+from tribunal.harness.doctor import examined
 from tribunal.harness.plan import refusal
 
 
 def test_a_fault_that_a_kind_cannot_do_at_all_is_refused():
-    assert refusal(faults()["mount-full"], apache_kafka) == "mount_disk"
+    assert refusal(faults()["mount-full"], apache_kafka.KIND) == "mount_disk"
 
 
 def test_a_fault_that_this_machine_cannot_do_is_refused_with_the_reason(monkeypatch):
     monkeypatch.setattr(processes, "way_in", lambda: "no network namespaces: forbidden")
     monkeypatch.setattr(containers.os, "geteuid", lambda: 1000)
 
-    assert refusal(faults()["mount-full"], processes) == "mount_disk (no network namespaces: forbidden)"
-    assert refusal(faults()["mount-full"], containers) == "mount_disk (mounting into containers takes root)"
-    assert refusal(faults()["kill"], processes) == ""
+    assert refusal(faults()["mount-full"], processes.KIND) == "mount_disk (no network namespaces: forbidden)"
+    assert refusal(faults()["mount-full"], containers.KIND) == "mount_disk (mounting into containers takes root)"
+    assert refusal(faults()["kill"], processes.KIND) == ""
+
+
+@pytest.mark.parametrize(("fault", "kinds"), [("late-leave", {"ssh", "apache-kafka"}), ("stop", set())])
+def test_a_fault_of_zookeeper_mode_works_on_no_kind_without_that_mode(fault, kinds):
+    (health,) = examined(fault).faults
+
+    assert {kind for kind, reason in health.refused.items() if "ZooKeeper mode" in reason} == kinds
+    assert "simulated" in health.works_on
 
 
 def test_runs_of_one_name_in_two_folders_share_no_container(tmp_path):
@@ -61,4 +70,4 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(kind, package,
 
 @pytest.mark.parametrize("kind", [processes, containers], ids=["processes", "containers"])
 def test_a_fault_that_works_is_not_refused(kind):
-    assert refusal(faults()["isolate"], kind) == ""
+    assert refusal(faults()["isolate"], kind.KIND) == ""

@@ -153,7 +153,7 @@ def test_three_faults_bite_and_heal_on_hosts_and_nothing_is_left(town):
 EVERY = [
     [name, node, options, lasts_s]
     for name, node, lasts_s, options in ONCE + COMPOSED
-    if not refusal(faults()[name], ssh)
+    if not refusal(faults()[name], ssh.KIND)
 ]
 
 

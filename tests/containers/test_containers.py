@@ -189,9 +189,9 @@ def test_a_cut_takes_less_than_100_ms_besides_its_probes(living):
 
 
 def _pairs(cluster):
-    from tribunal.nemesis.faults import isolate
+    from tribunal.nemesis.link_groups import links_of
 
-    return isolate.links_of(cluster, 1, isolate.Options(others="nodes"))
+    return links_of(cluster.spec, 1, "nodes")
 
 
 def test_without_an_engine_the_reason_is_said(monkeypatch):

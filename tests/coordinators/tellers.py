@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from replog.client.client import Client
+from replog.client.client import NO_ANSWER, Client
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.types import NodeId
@@ -13,7 +13,6 @@ from replog.wire.messages.end_txn import EndTxnRequest
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest
 from replog.wire.messages.init_producer_id import InitProducerIdRequest
 from tribunal.clusters.api import TopicPartition
-from tribunal.clusters.simulated.clients import NO_ANSWER
 
 TOPIC = "ledger"
 PARTITIONS = 3

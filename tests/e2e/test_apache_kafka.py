@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 BLOCKED = next((obstacle.reason for obstacle in apache_kafka.obstacles() if obstacle.blocks), "")
 NEEDS_KAFKA = pytest.mark.skipif(bool(BLOCKED), reason=BLOCKED or "there is Kafka")
 IN_THE_GATE = ("pause", "isolate", "power-loss")
-CLAIMED = [case for case in ONCE + COMPOSED if not refusal(faults()[case[0]], apache_kafka)]
+CLAIMED = [case for case in ONCE + COMPOSED if not refusal(faults()[case[0]], apache_kafka.KIND)]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
@@ -48,14 +48,14 @@ def test_what_apache_kafka_cannot_be_is_refused_when_the_plan_is_made():
         made(plain, seed=1, cluster="apache-kafka", time_ms=None, mutants=("m44_acks_local",))
     with pytest.raises(BadScenario, match="no ZooKeeper mode"):
         made(in_zookeeper_mode, seed=1, cluster="apache-kafka", time_ms=None, mutants=())
-    assert refusal(faults()["clock-jump"], apache_kafka) == "set_clock"
+    assert refusal(faults()["clock-jump"], apache_kafka.KIND) == "set_clock"
 
 
 def test_without_namespaces_faults_on_links_are_refused_with_the_reason(monkeypatch):
     monkeypatch.setattr(apache_kafka, "way_in", lambda: "no network namespaces: forbidden")
 
-    assert refusal(faults()["isolate"], apache_kafka).endswith("who calls; no network namespaces: forbidden)")
-    assert refusal(faults()["power-loss"], apache_kafka) == ""
+    assert refusal(faults()["isolate"], apache_kafka.KIND).endswith("who calls; no network namespaces: forbidden)")
+    assert refusal(faults()["power-loss"], apache_kafka.KIND) == ""
 
 
 def test_the_doctor_says_what_is_missing(monkeypatch, tmp_path):

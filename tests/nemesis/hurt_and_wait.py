@@ -20,7 +20,7 @@ def main():
         async with AsyncExitStack() as stack:
             for index, (name, node) in enumerate(wanted):
                 journal.injecting(ActiveFault(index=index, kind=name, target=f"broker {node}", options={}))
-                effect = await stack.enter_async_context(faults()[name].fault(cluster, node, faults()[name].Options()))
+                effect = await stack.enter_async_context(faults()[name].planned(node, {})(cluster))
                 assert effect.proof.holds, effect.proof
             print("hurt", flush=True)
             await asyncio.sleep(90)

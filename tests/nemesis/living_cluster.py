@@ -95,10 +95,9 @@ class LivingCluster:
             self.runner.close()
 
 
-async def hurt(cluster, module, node, lasts_s=0.3, **options):
+async def hurt(cluster, fault, node, lasts_s=0.3, **options):
     """Inject one fault, let it last, heal it; return its effect."""
-    chosen = module.Options(**options)
-    async with module.fault(cluster, node, chosen) as effect:
+    async with fault.aimed(node, fault.options(**options))(cluster) as effect:
         await asyncio.sleep(lasts_s)
     return effect
 

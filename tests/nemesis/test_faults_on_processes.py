@@ -10,6 +10,7 @@ from tests.nemesis.fault_table import COMPOSED, ONCE
 from tribunal.clusters.kinds import processes
 from tribunal.clusters.links.addresses import taken_address
 from tribunal.clusters.namespaces import network as netns
+from tribunal.clusters.spec import KRAFT
 from tribunal.harness.catalog import faults
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -54,6 +55,10 @@ def test_a_composition_bites_and_heals(living, name, node, lasts_s, options):
 
 
 def test_every_fault_that_processes_claim_is_tried():
-    claimed = {name for name, module in faults().items() if module.NEEDS <= processes.CAPABILITIES}
+    claimed = {
+        name
+        for name, fault in faults().items()
+        if KRAFT in fault.modes and not fault.needs - processes.KIND.capabilities
+    }
 
     assert claimed == {case[0] for case in ONCE} | {case[0] for case in COMPOSED}

@@ -19,6 +19,7 @@ from tests.nemesis.fault_table import COMPOSED, ONCE
 from tests.nemesis.living_cluster import LivingCluster, broken, hurt
 from tests.nemesis.machine import left_of, ours
 from tribunal.clusters.api import ClusterError, ClusterSpec
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.images.build import engine
 from tribunal.clusters.kinds import containers, processes
 from tribunal.clusters.namespaces.spaces import way_in
@@ -55,7 +56,8 @@ def claimed(kind):
     return [
         case
         for case in ONCE + COMPOSED
-        if not refusal(faults()[case[0]], module) and not (no_mounts and "mount_disk" in faults()[case[0]].NEEDS)
+        if not refusal(faults()[case[0]], module.KIND)
+        and not (no_mounts and Capability.MOUNT_DISK in faults()[case[0]].needs)
     ]
 
 

@@ -23,8 +23,8 @@ from tests.scenarios.three_brokers import reaches, run
 from tribunal.clusters.api import Delivery, GroupSettings, PartitionPoll
 from tribunal.clusters.capabilities import Fate, FrameRule, RuleInForce
 from tribunal.clusters.simulated.cluster import DATA, SimulatedCluster
-from tribunal.clusters.simulated.member import SimulatedMember
-from tribunal.clusters.simulated.transactions import SimulatedTransactions
+from tribunal.clusters.simulated.consumers import SimulatedMember
+from tribunal.clusters.simulated.producers import SimulatedTransactions
 
 LEDGER: Final = TopicPartition("ledger", 0)
 TRANSACTIONS: Final = TopicPartition("__transaction_state", 0)

@@ -12,10 +12,12 @@ import sys
 import time
 import traceback
 
+import msgspec
+
 from replog.wire.apis import Api
 from tests.simulated.cluster_program import Trial, settled
 from tribunal.clusters.api import CutMode, Link
-from tribunal.clusters.simulated.frames import Fate, Rule
+from tribunal.clusters.capabilities import Fate, FrameRule
 from tribunal.clusters.spec import ClusterSpec
 
 # With this off, power losses permit losses: replicas are trusted then, not disks.
@@ -154,22 +156,22 @@ class Swarm:
             await asyncio.sleep(0.1)
 
     async def hold(self):
-        frames = self.cluster.simulation.network.frames
         api, is_request = self.random.choice(APIS), self.random.random() < 0.5
         fate = self.random.choice([Fate.HELD, Fate.DELAYED, Fate.DROPPED])
-        source = f"broker-{self.broker()}"
-        rule = Rule(
-            lambda frame: (
-                frame.api == api and frame.is_request == is_request and source in (frame.source, frame.target)
-            ),
-            fate,
-            delay_ns=self.random.randrange(10**9),
+        broker = self.broker()
+        wanted = FrameRule(
+            fate=fate,
+            api=api,
+            direction="request" if is_request else "response",
+            delay_ms=self.random.randrange(1000),
             limit=self.random.choice([1, 5, 50]),
             overtaking=self.random.random() < 0.3,
         )
-        frames.add(rule)
+        sent = self.cluster.add_rule(msgspec.structs.replace(wanted, source=broker))
+        got = self.cluster.add_rule(msgspec.structs.replace(wanted, target=broker))
         await self.rest()
-        frames.remove(rule)
+        self.cluster.remove_rule(sent)
+        self.cluster.remove_rule(got)
 
     async def slow_disk(self):
         faults = self.cluster.machine(self.broker()).disk.faults

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulated.cluster_program import Trial, leader
 from tribunal.clusters.capabilities import Fate
-from tribunal.clusters.simulated import CAPABILITIES
+from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.spec import ZOOKEEPER, ClusterSpec
 from tribunal.harness.catalog import faults
 from tribunal.nemesis.messages import Meant, rule
@@ -22,7 +22,7 @@ def voter(cluster):
 
 
 AIM = {"remove-voter": voter}
-POSSIBLE = {name: module for name, module in faults().items() if CAPABILITIES | {ZOOKEEPER} >= module.NEEDS}
+POSSIBLE = {name: fault for name, fault in faults().items() if SimulatedCluster.capabilities >= fault.needs}
 
 
 def test_the_simulator_can_do_every_fault():
@@ -33,14 +33,14 @@ def test_the_simulator_can_do_every_fault():
     ("name", "victim"), [*((name, AIM.get(name, leader)) for name in sorted(POSSIBLE)), ("wipe", voter)]
 )
 def test_it_bites_and_heals(name, victim):
-    module, effects = POSSIBLE[name], []
+    fault, effects = POSSIBLE[name], []
 
     async def scenario(cluster):
-        async with module.fault(cluster, victim(cluster), module.Options(**OPTIONS.get(name, {}))) as effect:
+        async with fault.aimed(victim(cluster), fault.options(**OPTIONS.get(name, {})))(cluster) as effect:
             effects.append(effect)
             await asyncio.sleep(LASTS_S)
 
-    spec = ClusterSpec(mode="zookeeper", controllers=1) if ZOOKEEPER in module.NEEDS else None
+    spec = ClusterSpec(mode="zookeeper", controllers=1) if fault.modes == (ZOOKEEPER,) else None
     trial = Trial(f"fault/{name}", spec).run(scenario)
 
     assert effects[0].proof.holds, effects[0].proof
@@ -50,13 +50,13 @@ def test_it_bites_and_heals(name, victim):
 
 
 def test_a_vote_is_given_back_once_the_next_leader_has_heard_of_the_observer():
-    module, effects = POSSIBLE["remove-voter"], []
+    fault, effects = POSSIBLE["remove-voter"], []
 
     async def scenario(cluster):
         node = cluster.state.quorum_leader
         late = cluster.add_rule(rule(node, Meant(), Fate.DELAYED, delay_ms=900))
         asyncio.get_running_loop().call_later(LASTS_S, cluster.remove_rule, late)
-        async with module.fault(cluster, node, module.Options()) as effect:
+        async with fault.aimed(node, fault.options())(cluster) as effect:
             effects.append(effect)
 
     Trial("fault/remove-voter-leader").run(scenario)

@@ -8,8 +8,8 @@ import pytest
 from replog.wire.apis import Api
 from tests.simulated.cluster_program import Trial, chaos, leader
 from tribunal.clusters.api import ClusterError, CutMode, Link
+from tribunal.clusters.capabilities import Fate, FrameRule
 from tribunal.clusters.simulated.determinism import difference
-from tribunal.clusters.simulated.frames import Fate, Rule
 from tribunal.clusters.spec import ClusterSpec
 
 
@@ -98,8 +98,7 @@ def test_power_loss_of_all_brokers_at_once_is_survived_with_flushes():
 
 def test_held_alter_partition_requests_do_no_harm():
     async def scenario(cluster):
-        frames = cluster.simulation.network.frames
-        rule = frames.add(Rule(lambda frame: frame.is_request and frame.api == Api.ALTER_PARTITION, Fate.HELD))
+        rule = cluster.add_rule(FrameRule(fate=Fate.HELD, api=Api.ALTER_PARTITION))
         victim = next(node for node in cluster.spec.broker_ids if node != leader(cluster))
         await cluster.kill(victim)
         await asyncio.sleep(3)
@@ -107,7 +106,7 @@ def test_held_alter_partition_requests_do_no_harm():
         await cluster.start(victim)
         await asyncio.sleep(3)
         assert rule.hit_count > 0
-        frames.remove(rule)
+        cluster.remove_rule(rule)
 
     assert Trial(8).run(scenario).lost() == []
 

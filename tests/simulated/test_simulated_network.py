@@ -3,8 +3,7 @@
 import pytest
 
 from tribunal.clusters.api import CutMode
-from tribunal.clusters.simulated.frames import Fate, Rule
-from tribunal.clusters.simulated.process import NS_PER_MS
+from tribunal.clusters.capabilities import Fate, FrameRule
 
 
 def cut(pair, *directions, mode=CutMode.HOLD):
@@ -297,7 +296,7 @@ def arrived(recorder):
 
 
 def test_requests_are_dropped_by_api(talk):
-    rule = talk.simulation.network.frames.add(Rule(lambda frame: frame.is_request and frame.api == 56, Fate.DROPPED))
+    rule = talk.simulation.network.frames.add(FrameRule(fate=Fate.DROPPED, api=56))
     for correlation_id, api in enumerate([1, 56, 1]):
         talk.say(request(api, correlation_id))
     talk.run(10)
@@ -309,8 +308,10 @@ def test_requests_are_dropped_by_api(talk):
 def test_answers_are_known_by_their_request(talk):
     frames = talk.simulation.network.frames
     seen = []
-    frames.observers.append(lambda frame, fate: seen.append((frame.source, frame.api, frame.is_request, str(fate))))
-    frames.add(Rule(lambda frame: not frame.is_request and frame.api == 56, Fate.DROPPED))
+    frames.observers.append(
+        lambda frame, fate: seen.append((frame.transport.host.name, frame.api, frame.is_request, str(fate)))
+    )
+    frames.add(FrameRule(fate=Fate.DROPPED, api=56, direction="response"))
     talk.say(request(56, 1) + request(1, 2))
     talk.run(10)
 
@@ -324,7 +325,7 @@ def test_answers_are_known_by_their_request(talk):
 
 
 def test_frames_are_cut_wherever_the_writes_are(talk):
-    talk.simulation.network.frames.add(Rule(lambda frame: frame.api == 56, Fate.DROPPED))
+    talk.simulation.network.frames.add(FrameRule(fate=Fate.DROPPED, api=56))
     for byte in request(56, 1) + request(1, 2):
         talk.say(bytes([byte]))
     talk.run(10)
@@ -333,13 +334,13 @@ def test_frames_are_cut_wherever_the_writes_are(talk):
 
 
 def test_a_held_frame_keeps_back_what_follows_until_released(talk):
-    frames = talk.simulation.network.frames
-    rule = frames.add(Rule(lambda frame: frame.api == 56, Fate.HELD, limit=1))
+    rules = talk.simulation.network.frames.rules
+    rule = rules.add(FrameRule(fate=Fate.HELD, api=56, limit=1))
     for correlation_id, api in enumerate([1, 56, 1, 56]):
         talk.say(request(api, correlation_id))
     talk.run(100)
     before = arrived(talk.far)
-    released = frames.release(rule)
+    released = rules.release(rule)
     talk.run(100)
 
     assert before == [0]
@@ -348,12 +349,12 @@ def test_a_held_frame_keeps_back_what_follows_until_released(talk):
 
 
 def test_others_may_overtake_a_held_frame(talk):
-    frames = talk.simulation.network.frames
-    rule = frames.add(Rule(lambda frame: frame.api == 56, Fate.HELD, overtaking=True))
+    rules = talk.simulation.network.frames.rules
+    rule = rules.add(FrameRule(fate=Fate.HELD, api=56, overtaking=True))
     for correlation_id, api in enumerate([1, 56, 1]):
         talk.say(request(api, correlation_id))
     talk.run(100)
-    frames.remove(rule)
+    rules.remove(rule)
     talk.run(100)
 
     assert arrived(talk.far) == [0, 2, 1]
@@ -370,23 +371,22 @@ def abort(talk):
 @pytest.mark.parametrize("overtaking", [False, True])
 @pytest.mark.parametrize("end", [kill, abort])
 def test_a_held_request_arrives_after_its_senders_end(talk, end, overtaking):
-    frames = talk.simulation.network.frames
-    wanted = Rule(lambda frame: frame.is_request and frame.api == 56, Fate.HELD, overtaking=overtaking)
-    rule = frames.add(wanted)
+    rules = talk.simulation.network.frames.rules
+    rule = rules.add(FrameRule(fate=Fate.HELD, api=56, overtaking=overtaking))
     talk.say(request(56, 1))
     talk.run(10)
     end(talk)
     talk.run(1000)
-    frames.release(rule)
+    rules.release(rule)
     talk.run(10)
 
     assert arrived(talk.far) == [1]
 
 
 def test_delayed_and_doubled_frames(talk):
-    frames = talk.simulation.network.frames
-    frames.add(Rule(lambda frame: frame.api == 56, Fate.DELAYED, delay_ns=500 * NS_PER_MS))
-    frames.add(Rule(lambda frame: frame.is_request and frame.api == 57, Fate.DUPLICATED))
+    rules = talk.simulation.network.frames.rules
+    rules.add(FrameRule(fate=Fate.DELAYED, api=56, delay_ms=500))
+    rules.add(FrameRule(fate=Fate.DUPLICATED, api=57))
     talk.say(request(57, 1))
     talk.say(request(56, 2))
     talk.run(400)

@@ -46,8 +46,8 @@ HURT = dict.fromkeys(["kill", "pause", "isolate"], ZOOKEEPER)
 
 def test_the_same_seed_gives_the_same_trace():
     async def bounce(cluster):
-        module = faults()["fast-bounce"]
-        async with module.fault(cluster, leader(cluster), module.Options(how="stop")):
+        fault = faults()["fast-bounce"]
+        async with fault.aimed(leader(cluster), fault.options(how="stop"))(cluster):
             await asyncio.sleep(1)
 
     first, again = (Trial("zookeeper", SPEC).run(bounce).trace_hash for _ in range(2))
@@ -58,8 +58,8 @@ def test_the_same_seed_gives_the_same_trace():
 @pytest.mark.parametrize("name", sorted(HURT))
 def test_nothing_is_lost_when_zookeeper_itself_is_hurt(name):
     async def scenario(cluster):
-        module = faults()[name]
-        async with module.fault(cluster, HURT[name], module.Options()):
+        fault = faults()[name]
+        async with fault.aimed(HURT[name], fault.options())(cluster):
             await asyncio.sleep(2.5)
 
     trial = Trial(f"zookeeper/{name}", SPEC).run(scenario)
@@ -72,9 +72,9 @@ def test_a_broker_that_lost_its_session_is_registered_with_a_later_epoch():
     epochs = []
 
     async def cut_off(cluster):
-        module = faults()["isolate"]
+        fault = faults()["isolate"]
         epochs.append(cluster.state.brokers[1].broker_epoch)
-        async with module.fault(cluster, 1, module.Options(others="controllers")):
+        async with fault.aimed(1, fault.options(others="controllers"))(cluster):
             await asyncio.sleep(4)
         epochs.append(cluster.state.brokers[1].broker_epoch)
 
@@ -95,9 +95,9 @@ def test_a_leave_is_asked_for_again_with_the_epoch_of_the_new_session():
 
     async def leave_while_cut_off(cluster):
         cluster.simulation.network.frames.observers.append(observe)
-        module = faults()["isolate"]
+        fault = faults()["isolate"]
         before = cluster.state.brokers[1].broker_epoch
-        async with module.fault(cluster, 1, module.Options(others="nodes")):
+        async with fault.aimed(1, fault.options(others="nodes"))(cluster):
             stopping = asyncio.ensure_future(cluster.stop(1))
             await until(lambda: (gone := cluster.state.brokers.get(1)) is None or gone.fenced)
         await stopping
@@ -236,8 +236,8 @@ def test_what_was_moved_away_while_a_session_was_lost_is_hosted_no_more():
     async def move_away(cluster):
         lost = cluster.state.partitions[PARTITION].leader
         shell = cluster.nodes[lost].shell
-        module = faults()["isolate"]
-        async with module.fault(cluster, lost, module.Options()):
+        fault = faults()["isolate"]
+        async with fault.aimed(lost, fault.options())(cluster):
             await until(lambda: (gone := cluster.state.brokers.get(lost)) is None or gone.fenced)
             client = cluster.clients._client("operator", 10_000)
             others = [node for node in BROKERS if node != lost]
@@ -386,8 +386,8 @@ from replog.wire.codec import decode_request
 from tests.simulated.cluster_program import Trial
 
 async def scenario(cluster):
-    module = faults()[sys.argv[2]]
-    async with module.fault(cluster, 1, module.Options()):
+    fault = faults()[sys.argv[2]]
+    async with fault.aimed(1, fault.options())(cluster):
         await asyncio.sleep(1)
 
 try:

@@ -26,7 +26,7 @@ from kio.serial._introspect import (
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
-from replog.wire.apis import Api, request_type, response_type
+from replog.wire.apis import KNOWN_APIS, Api, request_type, response_type
 from replog.wire.layout import fields_of
 from replog.wire.records import consumer_protocol, control
 
@@ -47,10 +47,11 @@ WORDS = ("", "a", "topic-1", "größer", "x" * 200)
 
 
 def all_messages() -> list[tuple[Api, str, int]]:
-    """Return every (api, kind, version) that kio knows."""
+    """Return every (api, kind, version) that kio and we know."""
     return [
         (Api(key), kind, int(info.name[1:]))
         for key, name in sorted(api_key_map.items())
+        if key in KNOWN_APIS
         for kind in ("request", "response")
         for info in pkgutil.iter_modules(importlib.import_module(f"kio.schema.{name}").__path__)
     ]

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
-from tribunal.workloads.api import Count, Number, Percent, Stage, drawn_seed
+from tribunal.workloads.api import Count, Number, Percent, Stage, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.transactor import Transactor
 
@@ -90,3 +90,8 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
     """Create the accounts."""
     await create(stage, [TOPIC], chosen.options.partitions, replication_factor)
+
+
+WORKLOAD: Final = Workload(
+    options=Options, chosen=Plan, plan=plan, partitions=partitions, prepare=prepare, run=run, read_to_end=read_to_end
+)

@@ -12,27 +12,24 @@ import msgspec
 
 from tribunal.clusters.api import GroupSettings, TopicPartition
 from tribunal.workloads.api import (
-    IN_FLIGHT_MAX,
     Count,
     Percent,
     Stage,
-    Worker,
     WorkerPlan,
+    Workload,
     drawn_seed,
     idempotent_workers,
 )
 from tribunal.workloads.committed_read import create, read_committed
+from tribunal.workloads.feeding import DELIVERY_TIMEOUT_MS, FEEDERS, feed
 from tribunal.workloads.transactor import Member
 
 TOPIC: Final = "consumer-group"
 GROUP: Final = "consumers"
 FIRST_MEMBER: Final = 101
-FEEDERS: Final = 2
 POLL_RECORDS: Final = 100
 POLL_MS: Final = 200
 DRAIN_POLLS: Final = 10
-DELIVERY_TIMEOUT_MS: Final = 10_000
-REQUEST_TIMEOUT_MS: Final = 2_000
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,20 +71,6 @@ async def run(stage: Stage, chosen: Plan) -> None:
     await asyncio.gather(*(feed(stage, TOPIC, feeder) for feeder in chosen.feeders), *consuming)
 
 
-async def feed(stage: Stage, topic: str, chosen: WorkerPlan) -> None:
-    """Produce to a topic at a rate until told to stop."""
-    worker = Worker(stage, chosen, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, request_timeout_ms=REQUEST_TIMEOUT_MS)
-    random = Random(chosen.seed)
-    try:
-        while not stage.stopping.is_set():
-            if worker.in_flight < IN_FLIGHT_MAX:
-                worker.produce(TopicPartition(topic, random.choice(chosen.partitions)), f"key-{random.randrange(8)}")
-            await asyncio.sleep(random.uniform(0.5, 1.5) / chosen.rate_per_s)
-        await worker.finish(DELIVERY_TIMEOUT_MS)
-    finally:
-        await worker.close()
-
-
 async def _consume(stage: Stage, chosen: Plan, number: int) -> None:
     options, random = chosen.options, Random(chosen.seeds[number])
     group = GroupSettings(
@@ -116,3 +99,8 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
     """Create the topic."""
     await create(stage, [TOPIC], chosen.options.partitions, replication_factor)
+
+
+WORKLOAD: Final = Workload(
+    options=Options, chosen=Plan, plan=plan, partitions=partitions, prepare=prepare, run=run, read_to_end=read_to_end
+)

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import GroupSettings, PartitionPoll, TopicPartition
-from tribunal.workloads.api import Count, Percent, Stage, WorkerPlan, drawn_seed, idempotent_workers
+from tribunal.workloads.api import Count, Percent, Stage, WorkerPlan, Workload, drawn_seed, idempotent_workers
 from tribunal.workloads.committed_read import create, read_committed
-from tribunal.workloads.kinds.consumer_group import FEEDERS, feed
+from tribunal.workloads.feeding import FEEDERS, feed
 from tribunal.workloads.transactor import Member, Transactor, ends
 
 TOPIC: Final = "exactly-once"
@@ -110,3 +110,8 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
     """Create the topics."""
     await create(stage, [TOPIC, OUTPUT], chosen.options.partitions, replication_factor)
+
+
+WORKLOAD: Final = Workload(
+    options=Options, chosen=Plan, plan=plan, partitions=partitions, prepare=prepare, run=run, read_to_end=read_to_end
+)

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.workloads.api import Count, Number, idempotent_workers
+from tribunal.workloads.api import Count, Number, Workload, idempotent_workers
 from tribunal.workloads.kinds import produce_consume
 from tribunal.workloads.kinds.produce_consume import Plan
 
@@ -38,7 +38,12 @@ def plan(options: Options, random: Random) -> Plan:
     )
 
 
-run = produce_consume.run
-partitions = produce_consume.partitions
-read_to_end = produce_consume.read_to_end
-prepare = produce_consume.prepare
+WORKLOAD: Final = Workload(
+    options=Options,
+    chosen=Plan,
+    plan=plan,
+    partitions=produce_consume.partitions,
+    prepare=produce_consume.prepare,
+    run=produce_consume.run,
+    read_to_end=produce_consume.read_to_end,
+)

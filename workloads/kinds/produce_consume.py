@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Acks, Admin, PartitionPoll, TopicPartition
-from tribunal.workloads.api import IN_FLIGHT_MAX, Count, Number, Reader, Stage, Worker, WorkerPlan, drawn_seed
+from tribunal.workloads.api import IN_FLIGHT_MAX, Count, Number, Reader, Stage, Worker, WorkerPlan, Workload, drawn_seed
 
 TOPIC: Final = "produce-consume"
 FIRST_READER: Final = 901
@@ -277,3 +277,15 @@ async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
         await admin.create_topic(chosen.topic, chosen.partitions, replication_factor, 15_000)
     finally:
         await admin.close()
+
+
+WORKLOAD: Final = Workload(
+    options=Options,
+    chosen=Plan,
+    plan=plan,
+    partitions=partitions,
+    prepare=prepare,
+    run=run,
+    read_to_end=read_to_end,
+    written_throughout=written_throughout,
+)

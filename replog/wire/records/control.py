@@ -43,38 +43,6 @@ class LeaderChangeMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     granting_voters: Annotated[list[LeaderChangeMessageVoter], Wire("[]struct", "0+")] = []
 
 
-class ProducerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    producer_id: Annotated[int, Wire("int64", "1+")] = 0
-    epoch: Annotated[int, Wire("int16", "1+")] = 0
-    last_sequence: Annotated[int, Wire("int32", "1+")] = 0
-    last_offset: Annotated[int, Wire("int64", "1+")] = 0
-    offset_delta: Annotated[int, Wire("int32", "1+")] = 0
-    timestamp_ms: Annotated[int, Wire("int64", "1+")] = 0
-    coordinator_epoch: Annotated[int, Wire("int32", "1+")] = 0
-    current_txn_first_offset: Annotated[int, Wire("int64", "1+")] = 0
-
-
-class ProducerSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    LAYOUT: ClassVar = Layout(key=-1, kind="data", versions="1-1", flexible="")
-    crc: Annotated[int, Wire("uint32", "1+")] = 0
-    producer_entries: Annotated[list[ProducerEntry], Wire("[]struct", "1+")] = []
-
-
-class QuorumStateDataVoter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    voter_id: Annotated[int, Wire("int32", "0")] = 0
-
-
-class QuorumStateData(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    LAYOUT: ClassVar = Layout(key=-1, kind="data", versions="0-1", flexible="0+")
-    cluster_id: Annotated[str, Wire("string", "0")] = ""
-    leader_id: Annotated[int, Wire("int32", "0+")] = -1
-    leader_epoch: Annotated[int, Wire("int32", "0+")] = -1
-    voted_id: Annotated[int, Wire("int32", "0+")] = -1
-    voted_directory_id: Annotated[UUID, Wire("uuid", "1+")] = ZERO_UUID
-    applied_offset: Annotated[int, Wire("int64", "0")] = 0
-    current_voters: Annotated[list[QuorumStateDataVoter] | None, Wire("[]struct", "0", nullable="0")] = []
-
-
 class SnapshotFooterRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     LAYOUT: ClassVar = Layout(key=-1, kind="data", versions="0-0", flexible="0+")
     version: Annotated[int, Wire("int16", "0+")] = 0

@@ -1,25 +1,27 @@
-"""A producer for simulated workloads: our own client behind the words of `tribunal.clusters.api`.
+"""A producer: records go out in batches, and each batch's end is told once.
 
 One sender a partition, one batch under way per sender: order is kept and sequences are plain. An idempotent producer
 retries a batch unchanged until its delivery time-out, with a producer id of its own for every partition; when it
 gives a batch up, whose fate nobody knows, it begins again with a fresh id. The others make one attempt a
-record. What an end proves is decided by `delivered` (docs/verdicts.md, facts): in doubt it is `info`.
+record. What an end proves is decided by `batch_end`: in doubt it is unknown.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from replog.client.client import Client, Unreachable
-from replog.client.connection import ConnectionLost, UnsupportedVersion
+import msgspec
+
+from replog.client.client import NO_ANSWER, Client
+from replog.client.outcomes import GIVEN_UP, NEVER_LEFT, NO_ROOM, BatchEnd
+from replog.client.produce_attempt import NO_ATTEMPT, NOTHING_WRITTEN, Attempt, attempt_produce, batch_end
 from replog.errors import Error
 from replog.log import batch
 from replog.ports import Clock
+from replog.types import TopicPartition
 from replog.wire.apis import Api
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from replog.wire.messages.produce import PartitionProduceResponse
-from tribunal.clusters.api import Delivery, ProducerSettings, TopicPartition
 
 BATCH_RECORDS_MAX: Final = 500
 RETRY_BACKOFF_MS: Final = 50
@@ -27,17 +29,6 @@ QUEUE_RECORDS_MAX: Final = 100_000
 CLOSE_POLL_MS: Final = 5
 
 PRODUCER_EPOCH_MAX: Final = (1 << 15) - 1
-# With a single attempt these say that the broker wrote nothing.
-NOTHING_WRITTEN: Final = frozenset(
-    {
-        Error.NOT_ENOUGH_REPLICAS,
-        Error.INVALID_REQUIRED_ACKS,
-        Error.INVALID_RECORD,
-        Error.INVALID_TIMESTAMP,
-        Error.INVALID_TOPIC_EXCEPTION,
-        Error.MESSAGE_TOO_LARGE,
-    }
-)
 # The broker and the producer disagree about what was written: only a fresh producer id goes on.
 FATAL: Final = frozenset(
     {
@@ -49,40 +40,44 @@ FATAL: Final = frozenset(
     }
 )
 
-Done = Callable[[Delivery], None]
+Token = TypeVar("Token")
+OnEnd = Callable[[list[Token], BatchEnd], None]  # whose records a batch held, in their order, and how it ended
 
 
-class Offered(NamedTuple):
+class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A producer's behaviour."""
+
+    acks: int
+    idempotent: bool
+    delivery_timeout_ms: int
+    request_timeout_ms: int
+    linger_ms: int
+
+
+class Offered(NamedTuple, Generic[Token]):
     """A record that waits to be sent."""
 
     record: batch.NewRecord
-    done: Done
+    token: Token
     deadline_ms: int
 
 
-class Attempt(NamedTuple):
-    """How one request ended: an answer, or why there is none and whether it left."""
+class Producer(Generic[Token]):
+    """Sends records; each is known to its user by a token."""
 
-    answer: PartitionProduceResponse | None
-    error: str | None
-    sent: bool
-
-
-class SimulatedProducer:
-    """Sends records through our client; implements `tribunal.clusters.api.Producer`."""
-
-    def __init__(self, client: Client, clock: Clock, settings: ProducerSettings) -> None:
+    def __init__(self, client: Client, clock: Clock, settings: ProducerSettings, on_end: OnEnd[Token]) -> None:
         self.client = client
         self.clock = clock
         self.settings = settings
-        self._senders: dict[TopicPartition, PartitionSender] = {}
+        self.on_end = on_end
+        self._senders: dict[TopicPartition, PartitionSender[Token]] = {}
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> None:
-        """Offer one record."""
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> None:
+        """Offer one record; `on_end` gets its token once, possibly before this returns."""
         sender = self._senders.get(partition)
         if sender is None:
             sender = self._senders[partition] = PartitionSender(self, partition)
-        sender.offer(key, value, done)
+        sender.offer(key, value, token)
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""
@@ -101,16 +96,17 @@ class SimulatedProducer:
         return sum(sender.under_way_count for sender in self._senders.values())
 
 
-class PartitionSender:
+class PartitionSender(Generic[Token]):
     """What a producer has to send to one partition."""
 
-    def __init__(self, producer: SimulatedProducer, partition: TopicPartition) -> None:
+    def __init__(self, producer: Producer[Token], partition: TopicPartition) -> None:
         self._client = producer.client
         self._clock = producer.clock
         self._settings = producer.settings
+        self._on_end = producer.on_end
         self._partition = partition
-        self._queue: deque[Offered] = deque()
-        self._current: list[Offered] = []
+        self._queue: deque[Offered[Token]] = deque()
+        self._current: list[Offered[Token]] = []
         self._work = asyncio.Event()
         self._identity: tuple[int, int] | None = None  # producer id and epoch
         self._sequence = 0
@@ -121,14 +117,14 @@ class PartitionSender:
         """How many records have no known fate yet."""
         return len(self._queue) + len(self._current)
 
-    def offer(self, key: bytes | None, value: bytes, done: Done) -> None:
+    def offer(self, key: bytes | None, value: bytes, token: Token) -> None:
         """Take a record."""
         if len(self._queue) >= QUEUE_RECORDS_MAX:
-            done(Delivery("fail", "_QUEUE_FULL", None, None, 0))
+            self._on_end([token], NO_ROOM)
             return
         deadline_ms = self._clock.now_ms() + self._settings.delivery_timeout_ms
         record = batch.NewRecord(key, value, timestamp_ms=self._clock.wall_ms())
-        self._queue.append(Offered(record, done, deadline_ms))
+        self._queue.append(Offered(record, token, deadline_ms))
         self._work.set()
 
     def stop(self) -> None:
@@ -136,10 +132,8 @@ class PartitionSender:
         self._task.cancel()
         current, self._current = self._current, []
         queue, self._queue = self._queue, deque()
-        for offered in current:
-            offered.done(Delivery("info", "_PURGE_INFLIGHT", None, None, None))
-        for offered in queue:
-            offered.done(Delivery("fail", "_PURGE_QUEUE", None, None, 0))
+        self._on_end([offered.token for offered in current], GIVEN_UP)
+        self._on_end([offered.token for offered in queue], NEVER_LEFT)
 
     async def _run(self) -> None:
         while True:
@@ -155,17 +149,13 @@ class PartitionSender:
     async def _deliver_once(self) -> None:
         content = batch.build([offered.record for offered in self._current], timestamp_ms=self._clock.wall_ms())
         attempt = await self._attempt(content)
-        count = len(self._current)
-        self._complete(
-            delivered(attempt, position, acks=self._settings.acks, may_have_left=attempt.sent, attempts=1)
-            for position in range(count)
-        )
+        self._complete(batch_end(attempt, acks=self._settings.acks, may_have_left=attempt.sent, attempts=1))
 
     # idempotent
 
     async def _deliver_with_retries(self) -> None:
         deadline_ms = self._current[-1].deadline_ms
-        attempt, may_have_left = Attempt(None, "_TIMED_OUT", sent=False), False
+        attempt, may_have_left = NO_ATTEMPT, False
         content = b""
         while self._clock.now_ms() < deadline_ms:
             if self._identity is None and not await self._identify():
@@ -178,15 +168,11 @@ class PartitionSender:
             if error is Error.NONE or error in FATAL or error in NOTHING_WRITTEN - {Error.NOT_ENOUGH_REPLICAS}:
                 break
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
-        count = len(self._current)
         if attempt.answer is not None and attempt.answer.error_code is Error.NONE:
-            self._sequence = (self._sequence + count) % batch.SEQUENCE_MODULUS
+            self._sequence = (self._sequence + len(self._current)) % batch.SEQUENCE_MODULUS
         else:
             self._begin_anew(attempt)
-        self._complete(
-            delivered(attempt, position, acks=self._settings.acks, may_have_left=may_have_left, attempts=None)
-            for position in range(count)
-        )
+        self._complete(batch_end(attempt, acks=self._settings.acks, may_have_left=may_have_left, attempts=None))
 
     def _begin_anew(self, attempt: Attempt) -> None:
         """Number from 0 in the next producer epoch, so that what is still on its way is fenced where a newer record stands.
@@ -213,7 +199,7 @@ class PartitionSender:
         try:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
             answer: InitProducerIdResponse = await self._client.ask(Api.INIT_PRODUCER_ID, request)
-        except (Unreachable, ConnectionLost, UnsupportedVersion):
+        except NO_ANSWER:
             return False
         if answer.error_code is not Error.NONE:
             return False
@@ -221,38 +207,11 @@ class PartitionSender:
         return True
 
     async def _attempt(self, content: bytes) -> Attempt:
-        """Send once."""
         settings = self._settings
-        try:
-            answer = await self._client.produce(
-                *self._partition, content, acks=settings.acks, timeout_ms=settings.request_timeout_ms
-            )
-        except (Unreachable, UnsupportedVersion) as problem:
-            return Attempt(None, type(problem).__name__, sent=False)
-        except ConnectionLost as problem:
-            return Attempt(None, type(problem).__name__, sent=True)
-        return Attempt(answer, None, sent=True)
+        return await attempt_produce(
+            self._client, self._partition, content, acks=settings.acks, timeout_ms=settings.request_timeout_ms
+        )
 
-    def _complete(self, deliveries: Iterable[Delivery]) -> None:
+    def _complete(self, end: BatchEnd) -> None:
         current, self._current = self._current, []
-        for offered, delivery in zip(current, list(deliveries), strict=True):
-            offered.done(delivery)
-
-
-def delivered(attempt: Attempt, position: int, *, acks: int, may_have_left: bool, attempts: int | None) -> Delivery:
-    """Say what the end of a batch proves for its record at this position (docs/verdicts.md, facts).
-
-    may_have_left:  whether any attempt reached the network.
-    attempts:       1 for producers with a single attempt, None for those that retry.
-    """
-    if attempt.answer is not None and attempt.answer.error_code is Error.NONE:
-        return Delivery("ok", None, attempt.answer.base_offset + position, None, attempts)
-    if attempt.answer is None and attempt.error is None:
-        assert acks == 0
-        return Delivery("sent", None, None, None, attempts)
-    name = attempt.answer.error_code.name if attempt.answer is not None else attempt.error
-    nothing_written = not may_have_left or (
-        attempts == 1 and attempt.answer is not None and attempt.answer.error_code in NOTHING_WRITTEN
-    )
-    outcome: Literal["fail", "info"] = "fail" if nothing_written else "info"
-    return Delivery(outcome, name, None, None, attempts)
+        self._on_end([offered.token for offered in current], end)

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
-from replog.client.client import Client, Unreachable
-from replog.client.connection import ConnectionLost, UnsupportedVersion
+from replog.client.client import NO_ANSWER, Client, Unreachable
+from replog.client.connection import ConnectionLost
 from replog.errors import Error
 from replog.types import NodeId
 from replog.wire.apis import Api, api_of
@@ -13,7 +13,6 @@ from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCo
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-NO_ANSWER: Final = (Unreachable, ConnectionLost, UnsupportedVersion)
 ELSEWHERE: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE})
 # Answers that say "not yet" or "not here"; those of ELSEWHERE do not say that nothing was written.
 TRY_AGAIN: Final = ELSEWHERE | {

@@ -1,4 +1,4 @@
-"""A member of a consumer group for simulated workloads: the classic protocol, eager, range assignor.
+"""A member of a consumer group: the classic protocol, eager, range assignor.
 
 It is a member as long as it is polled: heartbeats go out from `poll` alone, so who does not poll for a session is expelled, and
 its next commit comes from a generation that has passed. Where it begins to read is its user's doing (`gained`, `start`).
@@ -10,8 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from replog.client.client import Client, Unreachable
+from replog.client.client import NO_ANSWER, Client, Unreachable
+from replog.client.consumer import Consumer, PartitionRecords
+from replog.client.coordinator import GROUP, CoordinatorLink
+from replog.client.outcomes import CommitEnd, CommittedOffsets, Outcome
 from replog.errors import Error
+from replog.types import TopicPartition
 from replog.wire.codec import decode_struct, encode_struct
 from replog.wire.messages.heartbeat import HeartbeatRequest
 from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -28,9 +32,6 @@ from replog.wire.records.consumer_protocol import (
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from tribunal.clusters.api import Answered, Committed, GroupSettings, Membership, PartitionPoll, TopicPartition
-from tribunal.clusters.simulated.consumer import SimulatedConsumer
-from tribunal.clusters.simulated.coordinators import GROUP, NO_ANSWER, CoordinatorLink
 
 ASSIGNOR: Final = "range"
 PROTOCOL: Final = "consumer"
@@ -47,30 +48,30 @@ REFUSED: Final = frozenset(
 )
 
 
-class SimulatedMember:
-    """Implements `tribunal.clusters.api.GroupConsumer`."""
+class GroupMember:
+    """Reads one topic together with the other members of its group.
 
-    def __init__(self, client: Client, fetching: SimulatedConsumer, settings: GroupSettings) -> None:
-        self.settings = settings
+    generation, member_id:  who it is, or was when it last heard of its group.
+    """
+
+    def __init__(self, client: Client, consumer: Consumer, *, group: str, topic: str, session_timeout_ms: int) -> None:
+        self.group = group
+        self.topic = topic
+        self.generation = NO_GENERATION
+        self.member_id = ""
+        self._session_timeout_ms = session_timeout_ms
         self._client = client
-        self._fetching = fetching
-        self._link = CoordinatorLink(client, settings.group, GROUP)
-        self._member = ""
-        self._generation = NO_GENERATION
+        self._consumer = consumer
+        self._link = CoordinatorLink(client, group, GROUP)
         self._belongs = False
         self._own: list[TopicPartition] = []
         self._positions: dict[TopicPartition, int] = {}
         self._heartbeat_due = 0.0
         self._partition_count = 0  # of its topic, once it has led the group
 
-    @property
-    def membership(self) -> Membership:
-        """Who it is, or was when it last heard of its group."""
-        return Membership(self._generation, self._member)
-
     # reading
 
-    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionRecords]:
         """Join if need be, say that it lives, read."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -85,10 +86,10 @@ class SimulatedMember:
         if not self._positions:
             await asyncio.sleep(min(left_ms, RETRY_MS) / 1000)
             return []
-        polls = await self._fetching.poll(max_records, left_ms)
-        for poll in polls:
-            self._positions[poll.partition] = poll.next_position or poll.position
-        return polls
+        fetched = await self._consumer.poll(max_records, left_ms)
+        for one in fetched:
+            self._positions[one.partition] = one.next_position or one.position
+        return fetched
 
     def gained(self) -> list[TopicPartition]:
         """Return its own partitions that were not started yet."""
@@ -97,67 +98,65 @@ class SimulatedMember:
     def start(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these from these offsets on."""
         self._positions |= {partition: offset for partition, offset in positions.items() if partition in self._own}
-        self._fetching.assign(self._positions)
+        self._consumer.assign(self._positions)
 
     # offsets
 
-    async def committed(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> Committed:
+    async def committed(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> CommittedOffsets:
         """Ask once for stable offsets."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 wanted = OffsetFetchRequestTopics(
-                    name=self.settings.topic,
+                    name=self.topic,
                     topic_id=await self._topic_id(),
                     partition_indexes=[partition.partition for partition in partitions],
                 )
-                group = OffsetFetchRequestGroup(group_id=self.settings.group, topics=[wanted])
+                group = OffsetFetchRequestGroup(group_id=self.group, topics=[wanted])
                 answer = await self._link.ask(OffsetFetchRequest(groups=[group], require_stable=True))
         except (*NO_ANSWER, TimeoutError) as problem:
-            return Committed({}, type(problem).__name__)
+            return CommittedOffsets({}, type(problem).__name__)
         (told,) = answer.groups
         found = [part for topic in told.topics for part in topic.partitions]
         errors = [told.error_code, *(part.error_code for part in found)]
         wrong = next((error for error in errors if error is not Error.NONE), None)
         if wrong is not None:
             self._link.forget()
-            return Committed({}, wrong.name)
+            return CommittedOffsets({}, wrong.name)
         offsets = {part.partition_index: part.committed_offset for part in found}
         known = {partition: offsets.get(partition.partition, -1) for partition in partitions}
-        return Committed({name: offset if offset >= 0 else None for name, offset in known.items()}, None)
+        return CommittedOffsets({name: offset if offset >= 0 else None for name, offset in known.items()}, None)
 
-    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
+    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> CommitEnd:
         """Ask once; an answer that a later coordinator might not have given says nothing."""
         parts = [
             OffsetCommitRequestPartition(partition_index=name.partition, committed_offset=offset)
             for name, offset in offsets.items()
         ]
         try:
-            topic = OffsetCommitRequestTopic(
-                name=self.settings.topic, topic_id=await self._topic_id(), partitions=parts
-            )
+            topic = OffsetCommitRequestTopic(name=self.topic, topic_id=await self._topic_id(), partitions=parts)
             body = OffsetCommitRequest(
-                group_id=self.settings.group,
-                generation_id_or_member_epoch=self._generation,
-                member_id=self._member,
+                group_id=self.group,
+                generation_id_or_member_epoch=self.generation,
+                member_id=self.member_id,
                 topics=[topic],
             )
             async with asyncio.timeout(timeout_ms / 1000):
                 answer = await self._link.ask(body)
         except Unreachable as problem:
-            return Answered("fail", type(problem).__name__)
+            return CommitEnd(Outcome.WITHOUT_EFFECT, type(problem).__name__)
         except (*NO_ANSWER, TimeoutError) as problem:
-            return Answered("info", type(problem).__name__)
+            return CommitEnd(Outcome.UNKNOWN, type(problem).__name__)
         errors = [part.error_code for one in answer.topics for part in one.partitions]
         wrong = next((error for error in errors if error is not Error.NONE), None)
         if wrong is None:
-            return Answered("ok", None)
+            return CommitEnd(Outcome.DONE, None)
         self._link.forget()
         self._heed(wrong)
-        return Answered("fail" if wrong in REFUSED else "info", wrong.name)
+        return CommitEnd(Outcome.WITHOUT_EFFECT if wrong in REFUSED else Outcome.UNKNOWN, wrong.name)
 
     async def _topic_id(self) -> UUID:
         try:
-            return (await self._client.leader(self.settings.topic, 0)).topic_id
+            return (await self._client.leader(self.topic, 0)).topic_id
         except NO_ANSWER as problem:
             raise Unreachable(str(problem)) from None
 
@@ -165,20 +164,20 @@ class SimulatedMember:
 
     async def _join(self) -> None:
         self._revoke()
-        subscription = ConsumerProtocolSubscription(topics=[self.settings.topic])
+        subscription = ConsumerProtocolSubscription(topics=[self.topic])
         body = JoinGroupRequest(
-            group_id=self.settings.group,
-            session_timeout_ms=self.settings.session_timeout_ms,
-            rebalance_timeout_ms=self.settings.session_timeout_ms,
-            member_id=self._member,
+            group_id=self.group,
+            session_timeout_ms=self._session_timeout_ms,
+            rebalance_timeout_ms=self._session_timeout_ms,
+            member_id=self.member_id,
             protocol_type=PROTOCOL,
             protocols=[JoinGroupRequestProtocol(name=ASSIGNOR, metadata=_encoded(subscription))],
         )
         joined: JoinGroupResponse = await self._link.ask(body)
         if joined.error_code is Error.MEMBER_ID_REQUIRED:
-            self._member = joined.member_id
+            self.member_id = joined.member_id
         elif joined.error_code is Error.NONE:
-            self._member, self._generation = joined.member_id, joined.generation_id
+            self.member_id, self.generation = joined.member_id, joined.generation_id
             await self._sync(joined)
         else:
             self._heed(joined.error_code)
@@ -188,9 +187,9 @@ class SimulatedMember:
         is_leader = joined.leader == joined.member_id
         shares = await self._shares([member.member_id for member in joined.members]) if is_leader else {}
         body = SyncGroupRequest(
-            group_id=self.settings.group,
-            generation_id=self._generation,
-            member_id=self._member,
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
             protocol_type=PROTOCOL,
             protocol_name=ASSIGNOR,
             assignments=[
@@ -216,24 +215,22 @@ class SimulatedMember:
         this member has no second thread that would send heartbeats meanwhile.
         """
         if not self._partition_count:
-            answer = await self._client.refresh([self.settings.topic])
+            answer = await self._client.refresh([self.topic])
             self._partition_count = max((len(topic.partitions) for topic in answer.topics), default=0)
         count = self._partition_count
         shares = {}
         for place, member in enumerate(sorted(members)):
             first, end = place * count // len(members), (place + 1) * count // len(members)
-            topic = ConsumerProtocolAssignmentTopicPartition(
-                topic=self.settings.topic, partitions=list(range(first, end))
-            )
+            topic = ConsumerProtocolAssignmentTopicPartition(topic=self.topic, partitions=list(range(first, end)))
             shares[member] = ConsumerProtocolAssignment(assigned_partitions=[topic])
         return shares
 
     @property
     def _heartbeat_s(self) -> float:
-        return self.settings.session_timeout_ms / HEARTBEATS_A_SESSION / 1000
+        return self._session_timeout_ms / HEARTBEATS_A_SESSION / 1000
 
     async def _heartbeat(self) -> None:
-        body = HeartbeatRequest(group_id=self.settings.group, generation_id=self._generation, member_id=self._member)
+        body = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
         answer = await self._link.ask(body)
         if answer.error_code is Error.NONE:
             self._heartbeat_due = asyncio.get_running_loop().time() + self._heartbeat_s
@@ -245,22 +242,22 @@ class SimulatedMember:
         if error in (Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS, Error.UNKNOWN_MEMBER_ID):
             self._belongs = False
         if error is Error.UNKNOWN_MEMBER_ID:
-            self._member = ""
+            self.member_id = ""
 
     def _revoke(self) -> None:
         self._own = []
         self._positions = {}
-        self._fetching.assign({})
+        self._consumer.assign({})
 
     async def close(self) -> None:
         """Leave, if somebody listens."""
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_MS / 1000):
-                leaving = [MemberIdentity(member_id=self._member)]
-                await self._link.ask(LeaveGroupRequest(group_id=self.settings.group, members=leaving))
+                leaving = [MemberIdentity(member_id=self.member_id)]
+                await self._link.ask(LeaveGroupRequest(group_id=self.group, members=leaving))
         except (*NO_ANSWER, TimeoutError):
             pass
-        await self._fetching.close()
+        await self._consumer.close()
         await self._client.close()
 
 

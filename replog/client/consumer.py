@@ -1,4 +1,4 @@
-"""A consumer for simulated workloads: fetches from every leader at once, long polls kept across calls.
+"""A consumer: fetches from every leader at once, long polls kept across calls.
 
 It reads partitions given by hand and never resets a position. What only means "ask again" (leadership moved, the new leader
 does not know its high watermark yet) is not told; what a user would have to decide (offset out of range) is.
@@ -7,16 +7,16 @@ read_committed leaves out aborted transactions by the leader's list, as every Ka
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal
+from typing import Final, NamedTuple
 
-from replog.client.client import STALE, Client, Leader, Unreachable
-from replog.client.connection import ConnectionLost, UnsupportedVersion
+import msgspec
+
+from replog.client.client import NO_ANSWER, STALE, Client, Leader
 from replog.errors import Error
 from replog.log import batch
-from replog.types import NodeId
+from replog.types import NodeId, TopicPartition
 from replog.wire.apis import Api
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from tribunal.clusters.api import PartitionPoll, ReceivedRecord, TopicPartition
 
 FETCH_WAIT_MS: Final = 100
 FETCH_BYTES_MIN: Final = 512  # a few records at once: fewer, fuller answers for the same latency bound
@@ -24,25 +24,48 @@ FETCH_BYTES: Final = 1 << 20
 BACKOFF_MS: Final = 50
 ASK_AGAIN: Final = STALE | {Error.OFFSET_NOT_AVAILABLE, Error.REPLICA_NOT_AVAILABLE, Error.UNKNOWN_SERVER_ERROR}
 
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
 Answers = dict[TopicPartition, tuple[int, PartitionData]]  # with the position that was asked for
 
 
-class SimulatedConsumer:
-    """Reads through our client; implements `tribunal.clusters.api.Consumer`."""
+class ReadBatch(NamedTuple):
+    """What a user sees of one batch."""
 
-    def __init__(self, client: Client, isolation: Literal["read_uncommitted", "read_committed"]) -> None:
+    leader_epoch: int
+    records: list[batch.Record]
+
+
+class PartitionRecords(msgspec.Struct, kw_only=True):
+    """What arrived of one partition; the watermarks are the answer's, None where it had none."""
+
+    partition: TopicPartition
+    position: int  # where this answer began to read
+    batches: list[ReadBatch]
+    error: Error = Error.NONE
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+    next_position: int | None = None  # where reading goes on: behind transaction markers too
+
+
+class Consumer:
+    """Reads partitions given by hand."""
+
+    def __init__(self, client: Client, isolation_level: int) -> None:
         self._client = client
-        self._isolation_level = 1 if isolation == "read_committed" else 0
+        self._isolation_level = isolation_level
         self._positions: dict[TopicPartition, int] = {}
         self._fetches: dict[NodeId, asyncio.Task[Answers]] = {}
-        self._surplus: list[PartitionPoll] = []
+        self._surplus: list[PartitionRecords] = []
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on; answers to older questions are thrown away."""
         self._positions = dict(positions)
         self._surplus.clear()
 
-    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
+    async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionRecords]:
         """Return what has arrived; empty after the time-out."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -81,14 +104,14 @@ class SimulatedConsumer:
     async def _leader_of(self, partition: TopicPartition) -> Leader | None:
         try:
             return await self._client.leader(*partition)
-        except (Unreachable, ConnectionLost, UnsupportedVersion):
+        except NO_ANSWER:
             return None
 
     async def _fetch(self, node: NodeId, leaders: dict[TopicPartition, Leader]) -> Answers:
         asked = {partition: self._positions[partition] for partition in leaders}
         try:
             answer: FetchResponse = await self._client.ask(Api.FETCH, self._request(leaders, asked), node=node)
-        except (Unreachable, ConnectionLost, UnsupportedVersion):
+        except NO_ANSWER:
             self._forget(leaders)
             await asyncio.sleep(BACKOFF_MS / 1000)
             return {}
@@ -141,17 +164,17 @@ class SimulatedConsumer:
                 continue
             if data.error_code is not Error.NONE:
                 self._surplus.append(
-                    PartitionPoll(partition=partition, position=position, records=[], error=data.error_code.name)
+                    PartitionRecords(partition=partition, position=position, batches=[], error=data.error_code)
                 )
                 continue
-            records, next_position = self._records(data, position)
+            batches, next_position = self._read(data, position)
             self._positions[partition] = next_position
-            if records or next_position != position:
+            if batches or next_position != position:
                 self._surplus.append(
-                    PartitionPoll(
+                    PartitionRecords(
                         partition=partition,
                         position=position,
-                        records=records,
+                        batches=batches,
                         high_watermark=data.high_watermark,
                         last_stable_offset=data.last_stable_offset if data.last_stable_offset >= 0 else None,
                         log_start_offset=data.log_start_offset if data.log_start_offset >= 0 else None,
@@ -159,16 +182,14 @@ class SimulatedConsumer:
                     )
                 )
 
-    def _records(self, data: PartitionData, position: int) -> tuple[list[ReceivedRecord], int]:
+    def _read(self, data: PartitionData, position: int) -> tuple[list[ReadBatch], int]:
         """Return what a user sees of an answer, and where to read on."""
-        found: list[ReceivedRecord] = []
+        found: list[ReadBatch] = []
         content = data.records or b""
         for header in self._visible(content, data):
-            found += [
-                ReceivedRecord(record.offset, record.key, record.value, header.leader_epoch)
-                for record in batch.records(content, header)
-                if record.offset >= position
-            ]
+            records = [record for record in batch.records(content, header) if record.offset >= position]
+            if records:
+                found.append(ReadBatch(header.leader_epoch, records))
         for header in batch.batches(content):
             position = max(position, header.next_offset)
         return found, position
@@ -186,16 +207,16 @@ class SimulatedConsumer:
             elif not (self._isolation_level and header.is_transactional and header.producer_id in aborted_producers):
                 yield header
 
-    def _hand_out(self, max_records: int) -> list[PartitionPoll]:
+    def _hand_out(self, max_records: int) -> list[PartitionRecords]:
         """Return what has arrived, at most one entry a partition; the rest waits for the next poll."""
-        given: dict[TopicPartition, PartitionPoll] = {}
-        rest: list[PartitionPoll] = []
+        given: dict[TopicPartition, PartitionRecords] = {}
+        rest: list[PartitionRecords] = []
         count = 0
-        for poll in self._surplus:
-            if poll.partition in given or count >= max_records:
-                rest.append(poll)
+        for one in self._surplus:
+            if one.partition in given or count >= max_records:
+                rest.append(one)
             else:
-                given[poll.partition] = poll
-                count += len(poll.records)
+                given[one.partition] = one
+                count += sum(len(read.records) for read in one.batches)
         self._surplus = rest
         return list(given.values())

@@ -1,4 +1,4 @@
-"""A transactional producer for simulated workloads: protocol version 2 (KIP-890), one batch under way a partition.
+"""A transactional producer: protocol version 2 (KIP-890), one batch under way a partition.
 
 Partitions and offsets join the transaction with their first write. A commit is known to have failed only if no attempt to commit
 could have been written down: after `NOT_COORDINATOR` or silence nobody knows, whatever the next coordinator says.
@@ -7,13 +7,18 @@ could have been written down: after `NOT_COORDINATOR` or silence nobody knows, w
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Generic
 
-from replog.client.client import Client, Unreachable
-from replog.client.connection import ConnectionLost, UnsupportedVersion
+from replog.client.client import NO_ANSWER, Client, Unreachable
+from replog.client.coordinator import GROUP, TRANSACTION, TRY_AGAIN, WITHOUT_EFFECT, CoordinatorLink
+from replog.client.group_member import GroupMember
+from replog.client.outcomes import GIVEN_UP, CommitEnd, Outcome, TransactionEnd, TransactionOutcome
+from replog.client.produce_attempt import NO_ATTEMPT, Attempt, attempt_produce, batch_end
+from replog.client.producer import OnEnd, Token
 from replog.errors import Error
 from replog.log import batch
 from replog.ports import Clock
+from replog.types import TopicPartition
 from replog.wire.messages.end_txn import EndTxnRequest
 from replog.wire.messages.init_producer_id import InitProducerIdRequest
 from replog.wire.messages.txn_offset_commit import (
@@ -21,17 +26,6 @@ from replog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, TopicPartition
-from tribunal.clusters.simulated.coordinators import (
-    GROUP,
-    NO_ANSWER,
-    TRANSACTION,
-    TRY_AGAIN,
-    WITHOUT_EFFECT,
-    CoordinatorLink,
-)
-from tribunal.clusters.simulated.member import SimulatedMember
-from tribunal.clusters.simulated.producer import Attempt, Done, delivered
 
 RETRY_MS: Final = 50
 POLL_MS: Final = 5
@@ -39,19 +33,27 @@ REQUEST_TIMEOUT_MS: Final = 2_000
 ABORT_TIMEOUT_MS: Final = 3_000
 
 
-class SimulatedTransactions:
-    """Implements `tribunal.clusters.api.TransactionalProducer`."""
+class TransactionalProducer(Generic[Token]):
+    """Sends records in transactions, one at a time; fenced, it begins again as a new producer."""
 
-    def __init__(self, client: Client, clock: Clock, transactional_id: str, transaction_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        transactional_id: str,
+        transaction_timeout_ms: int,
+        on_end: OnEnd[Token],
+    ) -> None:
         self._client = client
         self._clock = clock
         self._transactional_id = transactional_id
         self._timeout_ms = transaction_timeout_ms
+        self._on_end = on_end
         self._link = CoordinatorLink(client, transactional_id, TRANSACTION)
         self._groups: dict[str, CoordinatorLink] = {}
         self._identity: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
-        self._queues: dict[TopicPartition, deque[tuple[batch.NewRecord, Done]]] = {}
+        self._queues: dict[TopicPartition, deque[tuple[batch.NewRecord, Token]]] = {}
         self._senders: dict[TopicPartition, asyncio.Task[None]] = {}
         self._deadline_ms = 0
         self._broken: str | None = None  # why the transaction can only be aborted
@@ -85,10 +87,10 @@ class SimulatedTransactions:
 
     # records
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> None:
-        """Offer one record."""
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> None:
+        """Offer one record of the transaction; `on_end` gets its token once."""
         record = batch.NewRecord(key, value, timestamp_ms=self._clock.wall_ms())
-        self._queues.setdefault(partition, deque()).append((record, done))
+        self._queues.setdefault(partition, deque()).append((record, token))
         if partition not in self._senders:
             sender = self._deliver_all(partition)
             self._senders[partition] = asyncio.create_task(sender, name=f"{self._transactional_id} to {partition}")
@@ -99,9 +101,10 @@ class SimulatedTransactions:
             while queue:
                 current = list(queue)
                 attempt, may_have_left = await self._deliver(partition, [record for record, _ in current])
-                for position, (_, done) in enumerate(current):
+                for _ in current:
                     queue.popleft()
-                    done(delivered(attempt, position, acks=-1, may_have_left=may_have_left, attempts=None))
+                end = batch_end(attempt, acks=-1, may_have_left=may_have_left, attempts=None)
+                self._on_end([token for _, token in current], end)
         finally:
             if self._senders.get(partition) is asyncio.current_task():
                 del self._senders[partition]
@@ -116,7 +119,7 @@ class SimulatedTransactions:
             producer=(*self._identity, sequence),
             attributes=batch.TRANSACTIONAL,
         )
-        attempt, may_have_left = Attempt(None, "_TIMED_OUT", sent=False), False
+        attempt, may_have_left = NO_ATTEMPT, False
         while self._broken is None and self._clock.now_ms() < self._deadline_ms:
             attempt = await self._attempt(partition, content)
             may_have_left = may_have_left or attempt.sent
@@ -131,19 +134,14 @@ class SimulatedTransactions:
         return attempt, may_have_left
 
     async def _attempt(self, partition: TopicPartition, content: bytes) -> Attempt:
-        try:
-            answer = await self._client.produce(
-                *partition,
-                content,
-                acks=-1,
-                timeout_ms=REQUEST_TIMEOUT_MS,
-                transactional_id=self._transactional_id,
-            )
-        except (Unreachable, UnsupportedVersion) as problem:
-            return Attempt(None, type(problem).__name__, sent=False)
-        except ConnectionLost as problem:
-            return Attempt(None, type(problem).__name__, sent=True)
-        return Attempt(answer, None, sent=True)
+        return await attempt_produce(
+            self._client,
+            partition,
+            content,
+            acks=-1,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+            transactional_id=self._transactional_id,
+        )
 
     def _break(self, why: str) -> None:
         self._broken = self._broken or why
@@ -158,14 +156,12 @@ class SimulatedTransactions:
     # offsets
 
     async def send_offsets(
-        self, consumer: GroupConsumer, offsets: Mapping[TopicPartition, int], timeout_ms: int
-    ) -> Answered:
+        self, member: GroupMember, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> CommitEnd:
         """Commit offsets in the transaction, as the group's member (KIP-447)."""
-        assert isinstance(consumer, SimulatedMember)
         assert self._identity is not None
-        body = self._offsets_request(consumer, offsets)
-        group = consumer.settings.group
-        link = self._groups.setdefault(group, CoordinatorLink(self._client, group, GROUP))
+        body = self._offsets_request(member, offsets)
+        link = self._groups.setdefault(member.group, CoordinatorLink(self._client, member.group, GROUP))
         deadline_ms = self._clock.now_ms() + timeout_ms
         last, doubt = "_TIMED_OUT", False
         while self._broken is None and self._clock.now_ms() < deadline_ms:
@@ -177,38 +173,35 @@ class SimulatedTransactions:
                 codes = [part.error_code for topic in answer.topics for part in topic.partitions]
                 error = next((code for code in codes if code is not Error.NONE), Error.NONE)
                 if error is Error.NONE:
-                    return Answered("ok", None)
+                    return CommitEnd(Outcome.DONE, None)
                 last, doubt = error.name, doubt or (error in TRY_AGAIN and error not in WITHOUT_EFFECT)
                 if error not in TRY_AGAIN:
                     break
                 link.forget()
             await asyncio.sleep(RETRY_MS / 1000)
         self._break(last)
-        return Answered("info" if doubt else "fail", last)
+        return CommitEnd(Outcome.UNKNOWN if doubt else Outcome.WITHOUT_EFFECT, last)
 
-    def _offsets_request(
-        self, consumer: SimulatedMember, offsets: Mapping[TopicPartition, int]
-    ) -> TxnOffsetCommitRequest:
+    def _offsets_request(self, member: GroupMember, offsets: Mapping[TopicPartition, int]) -> TxnOffsetCommitRequest:
         assert self._identity is not None
         parts = [
             TxnOffsetCommitRequestPartition(partition_index=name.partition, committed_offset=offset)
             for name, offset in offsets.items()
         ]
         producer_id, producer_epoch = self._identity
-        generation, member = consumer.membership
         return TxnOffsetCommitRequest(
             transactional_id=self._transactional_id,
-            group_id=consumer.settings.group,
+            group_id=member.group,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            generation_id=-1 if generation is None else generation,
-            member_id=member or "",
-            topics=[TxnOffsetCommitRequestTopic(name=consumer.settings.topic, partitions=parts)],
+            generation_id=member.generation,
+            member_id=member.member_id,
+            topics=[TxnOffsetCommitRequestTopic(name=member.topic, partitions=parts)],
         )
 
     # the end
 
-    async def end(self, *, commit: bool, timeout_ms: int) -> Ended:
+    async def end(self, *, commit: bool, timeout_ms: int) -> TransactionEnd:
         """Commit, or abort where asked to or nothing else is left."""
         undelivered = await self.flush(max(0, self._deadline_ms - self._clock.now_ms()))
         if undelivered:
@@ -217,9 +210,9 @@ class SimulatedTransactions:
             return await self._end(commit=True, timeout_ms=timeout_ms)
         why = self._broken
         ended = await self._end(commit=False, timeout_ms=min(timeout_ms, ABORT_TIMEOUT_MS))
-        return Ended("aborted", answered=ended.answered, error=why or ended.error)
+        return TransactionEnd(TransactionOutcome.ABORTED, answered=ended.answered, error=why or ended.error)
 
-    async def _end(self, *, commit: bool, timeout_ms: int) -> Ended:
+    async def _end(self, *, commit: bool, timeout_ms: int) -> TransactionEnd:
         assert self._identity is not None
         producer_id, producer_epoch = self._identity
         body = EndTxnRequest(
@@ -238,16 +231,17 @@ class SimulatedTransactions:
             else:
                 if answer.error_code is Error.NONE:
                     self._continue(answer.producer_id, answer.producer_epoch)
-                    return Ended("committed" if commit else "aborted", answered=True, error=None)
+                    outcome = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
+                    return TransactionEnd(outcome, answered=True, error=None)
                 last = answer.error_code.name
                 if answer.error_code not in TRY_AGAIN:
                     # Somebody else ended it: another producer of this id, or its time-out.
                     self._identity = None
-                    return Ended("info" if commit and doubt else "aborted", answered=not doubt, error=last)
+                    return TransactionEnd(_unconfirmed(in_doubt=commit and doubt), answered=not doubt, error=last)
                 doubt = doubt or answer.error_code not in WITHOUT_EFFECT
             await asyncio.sleep(RETRY_MS / 1000)
         self._identity = None
-        return Ended("info" if commit and doubt else "aborted", answered=False, error=last)
+        return TransactionEnd(_unconfirmed(in_doubt=commit and doubt), answered=False, error=last)
 
     def _continue(self, producer_id: int, producer_epoch: int) -> None:
         if producer_id >= 0 and (producer_id, producer_epoch) != self._identity:
@@ -261,10 +255,16 @@ class SimulatedTransactions:
             task.cancel()
         self._senders.clear()
         for queue in self._queues.values():
-            while queue:
-                queue.popleft()[1](Delivery("info", "_PURGE_INFLIGHT", None, None, None))
+            tokens = [token for _, token in queue]
+            queue.clear()
+            self._on_end(tokens, GIVEN_UP)
 
     async def close(self) -> None:
         """Give up what is under way and release everything."""
         self._give_up()
         await self._client.close()
+
+
+def _unconfirmed(*, in_doubt: bool) -> TransactionOutcome:
+    """Say what became of a transaction whose commit nobody confirmed."""
+    return TransactionOutcome.UNKNOWN if in_doubt else TransactionOutcome.ABORTED
