@@ -126,7 +126,7 @@ async def a_refused_connection_is_reset(hall):
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
         await ask(connection)
     with pytest.raises(ConnectionRefusedError):
-        await connected(hall.spaces.outgoing("1"), (address(2), PORT))
+        await connected(hall.spaces.outgoing("1"), (address(2), PORT), bound_to=None)
     assert (await hall.links.heal(both_ways(1, 2))).holds
     connection[1].close()
 
