@@ -1,6 +1,6 @@
-"""How nodes of this machine are housed: as processes on loopback addresses, or in containers with addresses of their own.
+"""Where nodes live: as processes on loopback addresses or in namespaces, in containers, or on hosts of their own.
 
-Everything else about them is the same: files in the run's folder, relays in the harness, events, disks, clocks.
+Everything else about them is the same: relays in the harness, events, disks, clocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,15 +9,16 @@ from typing import Protocol
 
 from tribunal.clusters.api import Proof
 from tribunal.clusters.links.relays import Links
+from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.spec import ClusterSpec
 
 
 class NodeLife(Protocol):
     """One node, one life after another."""
 
-    pid: int | None
-    died: Callable[[str], None]
-    config: Path
+    @property
+    def pid(self) -> int | None:
+        """Id of its process, or of its last one."""
 
     @property
     def alive(self) -> bool:
@@ -42,24 +43,27 @@ class NodeLife(Protocol):
         """Let it go on; proven."""
 
 
-class Housing(Protocol):
+class HostEnvironment(Protocol):
     """Where the nodes of one cluster live."""
 
-    kind: str
-    mounts_while_running: bool  # whether a running node sees what is mounted meanwhile
-    place: str  # where the nodes live, in a few words for the run's header
+    @property
+    def mounts_while_running(self) -> bool:
+        """Whether a running node sees what is mounted meanwhile."""
+
+    @property
+    def place(self) -> str:
+        """Where the nodes live, in a few words for the run's header."""
 
     async def open(self, spec: ClusterSpec, directory: Path) -> Links:
         """Prepare addresses and open the relays."""
 
-    def node(self, node: int, role: str, config: Path, log: Path) -> NodeLife:
-        """Return a node that is not started yet."""
+    def node(
+        self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
+    ) -> NodeLife:
+        """Return a node that is not started yet; `on_exit` hears why it ended, unless it was asked to."""
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return where the node itself is to listen, as it sees it."""
-
-    def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
-        """Return a server of ZooKeeper that is not started yet (ZooKeeper mode)."""
 
     def bind_host(self, node: int) -> str:
         """Return the address a node calls from; empty: its only one."""

@@ -15,6 +15,8 @@ from replog.log import batch
 from replog.log.batch import CorruptBatch
 from replog.log.checkpoints import RECOVERY_POINTS, CorruptCheckpoint, parsed_lines
 from replog.types import METADATA_TOPIC
+from tribunal.clusters.api import Proof
+from tribunal.clusters.nodes.log_damage import log_ends
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 INDEXES: Final = (".index", ".timeindex", ".txnindex")  # of a segment; Kafka builds them anew where they are missing
@@ -40,6 +42,23 @@ def previous_broker_epoch(data: Path) -> int:
         return msgspec.json.decode((data / CLEAN_SHUTDOWN).read_bytes(), type=_CleanShutdown).broker_epoch
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return -1
+
+
+def power_fail(folder: Path) -> Proof:
+    """Take from the disk in a dead node's folder what Kafka does not claim to have flushed."""
+    data = folder / "data"
+    before = log_ends(data)
+    lost = lose_unflushed(data)
+    after = log_ends(data)
+    return Proof(
+        holds=all(after[name] <= end for name, end in before.items()),
+        facts={
+            "files_cut": lost.file_count,
+            "bytes_lost": lost.byte_count,
+            "log_end_offsets_before": before,
+            "log_end_offsets_after": after,
+        },
+    )
 
 
 def lose_unflushed(data: Path) -> Lost:

@@ -4,18 +4,17 @@ What Kafka does not understand of our settings is left out: replog's own names, 
 recovery (which Kafka does not have). What only costs memory or time in a small cluster is turned down.
 """
 
-import asyncio
 import base64
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.nodes.node_process import NodeProcess, start_process
+from tribunal.clusters.nodes.serving import answers
 
 # replog's names, or such as Kafka keeps elsewhere or does not have.
 OURS_ALONE: Final = (
@@ -36,45 +35,35 @@ HEAP: Final = "256m"
 JAVA: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 FORMAT_TIMEOUT_S: Final = 120
+SERVING_TIMEOUT_MS: Final = 90_000  # a JVM on a machine that has other things to do
 META_PROPERTIES: Final = "meta.properties"
 
 
-class KafkaProcess(NodeProcess):
-    """One life after another of one node: a JVM where replog's nodes are Python."""
+class KafkaProgram:
+    """A broker or a controller of Apache Kafka: a JVM where replog's nodes are Python."""
 
-    serving_timeout_ms = 90_000  # a JVM on a machine that has other things to do
+    serving_timeout_ms = SERVING_TIMEOUT_MS
     answer_wait_ms = 2_000
 
-    def __init__(
-        self,
-        node: int,
-        role: str,
-        config: Path,
-        log: Path,
-        endpoint: tuple[str, int],
-        jars: Path,
-        into: Callable[[], list[str]] = list,
-    ) -> None:
-        super().__init__(node, role, config, log, endpoint, into)
-        self.before_start: Callable[[], None] = lambda: None
+    def __init__(self, role: str, jars: Path) -> None:
+        self.title = f"Apache Kafka, {role}"
         self._jars = jars
 
-    @property
-    def title(self) -> str:
-        """What it is, for people."""
-        return f"node {self.node} (Apache Kafka, {self.role})"
+    def command(self, config: Path, *, python: str, java: str) -> list[str]:
+        """Return the command of a node."""
+        return java_command(java, self._jars, "kafka.Kafka", str(config.resolve()), heap=HEAP)
 
-    async def _begin(self) -> asyncio.subprocess.Process:
-        self.before_start()
-        words = java(self._jars, "kafka.Kafka", str(self.config.resolve()), heap=HEAP)
-        return await start_process(words, self.log, into=self._into(), environment=None)
+    def needed_folders(self, command: list[str]) -> list[str]:
+        """Return where the jars are."""
+        return [str(self._jars)]
+
+    async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
+        """Ask for its API versions."""
+        return await answers(endpoint, wait_ms=wait_ms)
 
 
-def java(jars: Path, *arguments: str, heap: str) -> list[str]:
-    """Return the command that runs one of Kafka's classes, its program by its whole path: the leash asks no PATH."""
-    program = shutil.which("java")
-    if program is None:
-        raise ClusterError("no `java` on the path (17 or newer is needed)")
+def java_command(program: str, jars: Path, *arguments: str, heap: str) -> list[str]:
+    """Return the command that runs one of Kafka's classes."""
     logging = f"-Dlog4j2.configurationFile={jars / 'log4j2.properties'}"
     return [program, "-Xms64m", f"-Xmx{heap}", *JAVA, logging, "-cp", f"{jars}/*", *arguments]
 
@@ -93,8 +82,12 @@ def _property(value: Any) -> str:
 
 def formatted_by_kafka(jars: Path, config: Path, cluster_id: str, *, elr: bool) -> None:
     """Let Kafka's own tool format the directory that a server.properties names; takes about two seconds."""
+    program = shutil.which("java")
+    if program is None:
+        raise ClusterError("no `java` on the path (17 or newer is needed)")
     feature = f"{ELR_FEATURE}={int(elr)}"
-    command = java(
+    command = java_command(
+        program,
         jars,
         "kafka.tools.StorageTool",
         "format",

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from tribunal.clusters.api import ClusterError, Unsettled
 from tribunal.clusters.links.addresses import candidate_ports
-from tribunal.clusters.nodes.node_process import dying_with_us, last_lines, node_environment, toml
+from tribunal.clusters.nodes.node_process import last_lines, node_environment, toml, with_parent
 
 NET: Final = "127.0.3."
 CONTROLLER_OFFSET: Final = 100
@@ -289,10 +289,9 @@ def _broker_ids(answer: bytes) -> list[int]:
 
 
 def _spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    leashed = dying_with_us(_with_path(command))
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own command, no shell
-            leashed,
+            with_parent(_with_path(command)),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -302,7 +301,7 @@ def _spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
 
 
 def _with_path(command: list[str]) -> list[str]:
-    """Return the command with its program's whole path: the leash asks no PATH."""
+    """Return the command with its program's whole path: `parent_death.py` searches no PATH."""
     return ["/usr/bin/env", *command]
 
 

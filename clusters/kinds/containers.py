@@ -16,28 +16,25 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof
+from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
-from tribunal.clusters.kinds.processes import CAPABILITIES, ProcessCluster, opened
-from tribunal.clusters.links.relays import Links, connected
+from tribunal.clusters.kinds.processes import CAPABILITIES
+from tribunal.clusters.links.relay import Side, Wires
+from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.mounts import below
-from tribunal.clusters.nodes.node_process import (
-    POLL_MS,
-    SERVING_TIMEOUT_MS,
-    SIGNAL_WAIT_MS,
-    answers,
-    last_lines,
-    process_exists,
-)
+from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
+from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.obstacles import Obstacle
-from tribunal.clusters.zookeeper import ensemble as zookeeper
+from tribunal.clusters.run_context import RunContext
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -60,9 +57,10 @@ ENTRY: Final = (
     "import os, sys\n"
     "log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)\n"
     "os.dup2(log, 1); os.dup2(log, 2)\n"
-    "os.execv(sys.executable, [sys.executable, '-m', 'replog', *sys.argv[2:]])\n"
+    "os.execvp(sys.argv[2], sys.argv[2:])\n"
 )
-SERVER_ENTRY: Final = 'exec "$@" >>"$0" 2>&1'
+# The same where this machine's folders hide the image's Python.
+SHELL_ENTRY: Final = 'exec "$@" >>"$0" 2>&1'
 
 
 class ContainerAddresses:
@@ -85,9 +83,13 @@ class ContainerAddresses:
         prefix, _, number = host.rpartition(".")
         return int(number) if prefix == self.prefix and int(number) <= LAST_NODE else CLIENTS
 
-    def relay_source(self, node: int) -> tuple[str, int] | None:
-        """Leave it to the system: it is the gateway."""
-        return None
+    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+        """Return where the node's relay listens."""
+        return [door_at(links, self.advertised(node))]
+
+    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+        """Connect from the address that the system chooses: the gateway."""
+        await connect_far(far, self.endpoint(target))
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from within the node's network namespace."""
@@ -114,14 +116,22 @@ def socket_in_namespace_of(pid: int) -> socket.socket:
 class NodeContainer:
     """One node's container, started again for each of its lives."""
 
-    def __init__(self, node: int, container: Any, log: Path, config: Path, endpoint: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        node: int,
+        program: NodeProgram,
+        container: Any,
+        log: Path,
+        endpoint: tuple[str, int],
+        on_exit: Callable[[str], None],
+    ) -> None:
         self.node = node
-        self.config = config
         self.pid: int | None = None
-        self.died: Callable[[str], None] = lambda _: None
+        self._program = program
         self._container = container
         self._log = log
         self._endpoint = endpoint
+        self._on_exit = on_exit
         self._started: int | None = None
         self._ending = False
         self._watch: asyncio.Task[None] | None = None
@@ -146,17 +156,16 @@ class NodeContainer:
         while self.alive:  # noqa: ASYNC110 - nobody tells us but the system's table of processes
             await asyncio.sleep(POLL_MS / 1000)
         if not self._ending:
-            self.died(f"node {self.node} (container) ended; its log {self._log} ends:\n{last_lines(self._log)}")
+            self._on_exit(f"node {self.node} (container) ended; its log {self._log} ends:\n{last_lines(self._log)}")
 
-    async def answers(self, *, wait_ms: int) -> bool:
-        """Tell whether it answers."""
-        return await answers(self._endpoint, wait_ms=wait_ms)
+    async def _answers(self, *, wait_ms: int) -> bool:
+        return await self._program.answers(self._endpoint, wait_ms=wait_ms)
 
     async def serving(self) -> None:
         """Wait until the node answers requests."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + SERVING_TIMEOUT_MS / 1000
-        while not await self.answers(wait_ms=500):
+        deadline = loop.time() + self._program.serving_timeout_ms / 1000
+        while not await self._answers(wait_ms=self._program.answer_wait_ms):
             if not self.alive or loop.time() > deadline:
                 state = "does not serve" if self.alive else "ended"
                 raise ClusterError(f"node {self.node} {state}; its log {self._log} ends:\n{last_lines(self._log)}")
@@ -169,7 +178,7 @@ class NodeContainer:
         if self.alive:
             await self._engine(self._container.kill)
         await self._ended()
-        gone, silent = not process_exists(pid), not await self.answers(wait_ms=100)
+        gone, silent = not process_exists(pid), not await self._answers(wait_ms=100)
         return Proof(holds=gone and silent, facts={"pid": pid, "process_gone": gone, "silent": silent})
 
     async def terminate(self, timeout_ms: int) -> bool:
@@ -206,7 +215,7 @@ class NodeContainer:
             await self._engine(self._container.pause)
         await asyncio.to_thread(self._container.reload)
         stopped = self._container.status == "paused"
-        silent = not await self.answers(wait_ms=100)
+        silent = not await self._answers(wait_ms=100)
         return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
 
     async def resume(self) -> Proof:
@@ -214,7 +223,7 @@ class NodeContainer:
         await self._engine(self._container.unpause)
         await asyncio.to_thread(self._container.reload)
         running = self._container.status == "running"
-        answered = await self.answers(wait_ms=SIGNAL_WAIT_MS)
+        answered = await self._answers(wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
     async def _engine(self, action: Callable[[], Any]) -> None:
@@ -227,18 +236,9 @@ class NodeContainer:
                 raise ClusterError(f"node {self.node}: the engine says: {problem.explanation}") from None
 
 
-class ZooKeeperContainer(NodeContainer):
-    """A server of ZooKeeper in a container."""
-
-    async def answers(self, *, wait_ms: int) -> bool:
-        """Tell whether it serves."""
-        return await zookeeper.is_ok(self._endpoint, wait_ms=wait_ms)
-
-
 class Containers:
-    """Houses nodes in containers."""
+    """Runs nodes in containers."""
 
-    kind = "containers"
     mounts_while_running = False  # what is mounted later does not reach a container
     place = "containers, link proxies on their network's gateway"
 
@@ -289,33 +289,32 @@ class Containers:
                 return prefix, network
         raise ClusterError(f"cannot make a network: {problem}")
 
-    def node(self, node: int, role: str, config: Path, log: Path) -> NodeContainer:
-        """Make a container that is not started yet."""
-        words = ["python3", "-c", ENTRY, str(log.resolve()), role, "--config", str(config.resolve())]
-        return self._container(node, config, log, words, {})
-
-    def _container(
-        self, node: int, config: Path, log: Path, words: list[str], shared: dict[str, dict[str, str]]
+    def node(
+        self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
     ) -> NodeContainer:
+        """Make a container that is not started yet; what it needs of this machine is bound in, read only."""
         from docker.types import EndpointConfig
 
         assert self._client is not None
         log.parent.mkdir(parents=True, exist_ok=True)
         config, log = config.resolve(), log.resolve()
-        host, _ = self._links.endpoint(node)
-        version = self._client.api.api_version
+        endpoint = self._links.endpoint(node)
+        command = program.command(config, python="python3", java=os.path.realpath(shutil.which("java") or "java"))
+        shared = program.needed_folders(command)
+        entry = ["sh", "-c", SHELL_ENTRY] if shared else ["python3", "-c", ENTRY]
+        volumes = {str(folder): {"bind": str(folder), "mode": "rw"} for folder in (config.parent, log.parent)}
         container = self._created(
-            words,
+            [*entry, str(log), *command],
             name=f"{named(self._directory)}-{node}",
             init=True,  # else what was killed stays a zombie
             network=self._network.name,
-            networking_config={self._network.name: EndpointConfig(version, ipv4_address=host)},
-            volumes={str(folder): {"bind": str(folder), "mode": "rw"} for folder in (config.parent, log.parent)}
-            | shared,
+            networking_config={
+                self._network.name: EndpointConfig(self._client.api.api_version, ipv4_address=endpoint[0])
+            },
+            volumes=volumes | {path: {"bind": path, "mode": "ro"} for path in shared},
             labels={LABEL: str(self._directory)},
         )
-        kind = ZooKeeperContainer if shared else NodeContainer
-        self._nodes[node] = kind(node, container, log, config, self._links.endpoint(node))
+        self._nodes[node] = NodeContainer(node, program, container, log, endpoint, on_exit)
         return self._nodes[node]
 
     def _created(self, words: list[str], **details: Any) -> Any:
@@ -326,12 +325,6 @@ class Containers:
             return self._client.containers.create(self._image, words, **details)
         except APIError as problem:
             raise ClusterError(f"cannot make container {details['name']}: {problem.explanation}") from None
-
-    def zookeeper(self, node: int, config: Path, log: Path) -> NodeContainer:
-        """Make a container of a ZooKeeper server: this machine's Java and jars, read only, in the nodes' image."""
-        words = zookeeper.command(config.resolve(), java=os.path.realpath(shutil.which("java") or "java"))
-        shared = {path: {"bind": path, "mode": "ro"} for path in zookeeper.mounts_for_java(words)}
-        return self._container(node, config, log, ["sh", "-c", SERVER_ENTRY, str(log.resolve()), *words], shared)
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return the container's own address."""
@@ -422,9 +415,14 @@ def lacking() -> dict[Capability, str]:
     return {} if os.geteuid() == 0 else {Capability.MOUNT_DISK: "mounting into containers takes root"}
 
 
-async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ProcessCluster:
+async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ComposedCluster:
     """Start a cluster of containers; whatever goes wrong, nothing of it stays."""
-    return await opened(ProcessCluster(spec, directory, clock, cluster_id, Containers()))
+    run, environment = RunContext(spec, directory, clock, cluster_id), Containers()
+    return await launched(
+        run,
+        environment,
+        lambda links: replog_cluster(run, environment, links, kind="containers", capabilities=CAPABILITIES),
+    )
 
 
 KIND: Final = Kind(

@@ -17,40 +17,41 @@ import io
 import shlex
 import socket
 import tarfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from tribunal import PACKAGE, ROOT
-from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof, Unsupported
-from tribunal.clusters.capabilities import Capability, ClockSkew, Damage, DiskTrouble
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Unsupported
+from tribunal.clusters.assembly import System, composed, launched, observed
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.host_environment import NodeLife
+from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.interpreter_base import PACKAGES
-from tribunal.clusters.kinds.processes import CAPABILITIES as OF_PROCESSES
-from tribunal.clusters.kinds.processes import ProcessCluster, opened
-from tribunal.clusters.links.relays import Links, connected
-from tribunal.clusters.nodes.node_events import EventFile
-from tribunal.clusters.nodes.node_process import toml
+from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
+from tribunal.clusters.kinds.processes import MOUNT_CAPABILITIES
+from tribunal.clusters.links.relay import Side, Wires
+from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
+from tribunal.clusters.nodes.node_events import EventFile, FileEvents
+from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.node_software import ReplogSoftware
+from tribunal.clusters.nodes.remote_files import RemoteFiles, RemoteHost
 from tribunal.clusters.nodes.remote_node import RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell, read_hosts
 from tribunal.clusters.obstacles import Obstacle
+from tribunal.clusters.run_context import RunContext
 
-CAPABILITIES: Final = OF_PROCESSES - {Capability.MOUNT_DISK, Capability.RECONFIGURE}
+CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_CAPABILITIES
 NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
 RECORD: Final = "ssh.json"
 CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
 NODE_PORT: Final = 29_092
 RELAY_PORT: Final = 30_000
 THREADS: Final = 64
-CLOCK_SAMPLES: Final = 7
 # (kazoo only where the mode is zookeeper.)
 NEEDED: Final = tuple(name for name in PACKAGES if name not in ("kazoo", "uvloop", "typing_extensions"))
-# Answers each line with its monotonic clock: the quickest answer says best how far the clocks are apart.
-CLOCK_PROGRAM: Final = "import sys,time\nfor _ in sys.stdin: print(time.monotonic_ns(),flush=True)"
 END_ALL: Final = "for f in pid tail.pid; do [ -s $f ] && kill -9 $(cat $f) 2>/dev/null; done; true"
 STILL: Final = (
     "for f in pid tail.pid; do [ -s $f ] && kill -0 $(cat $f) 2>/dev/null && echo process $(cat $f); done; true"
@@ -60,11 +61,11 @@ STILL: Final = (
 class SshAddresses:
     """Every node on its host's address, all relays on the harness's."""
 
-    def __init__(self, hosts: Hosts, port: int, shells: dict[int, Shell], aside: Callable[..., Any]) -> None:
+    def __init__(self, hosts: Hosts, port: int, shells: dict[int, Shell], in_thread: Callable[..., Any]) -> None:
         self._hosts = hosts
         self._port = port
         self._shells = shells
-        self._aside = aside
+        self._in_thread = in_thread
         self._nodes = {entry.address: entry.id for entry in hosts.node}
 
     def endpoint(self, node: int) -> tuple[str, int]:
@@ -79,23 +80,26 @@ class SshAddresses:
         """Return which node calls from this address."""
         return self._nodes.get(host, CLIENTS)
 
-    def relay_source(self, node: int) -> tuple[str, int] | None:
-        """Leave it to the system."""
-        return None
+    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+        """Return where the node's relay listens."""
+        return [door_at(links, self.advertised(node))]
+
+    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+        """Connect from the address that the system chooses."""
+        await connect_far(far, self.endpoint(target))
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own host, through its sshd."""
         if source != CLIENTS:
-            sock: socket.socket = await self._aside(self._shells[source].forwarded, endpoint)
+            sock: socket.socket = await self._in_thread(self._shells[source].forwarded, endpoint)
             sock.settimeout(0)
             return sock
         return await connected(socket.socket(), endpoint, bound_to=None)
 
 
 class OnHosts:
-    """Houses nodes on hosts."""
+    """Runs nodes on hosts."""
 
-    kind = "ssh"
     place = "hosts over ssh, link proxies in the harness"
     mounts_while_running = False
 
@@ -106,7 +110,7 @@ class OnHosts:
         self._run_name = ""
         self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "ssh")
 
-    async def aside(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Run what blocks in a thread: more of them than the loop's own executor has."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(call, *arguments))
 
@@ -121,11 +125,11 @@ class OnHosts:
         self._run_name = run_name(directory)
         write_record(directory, self.hosts)
         self.shells = {entry.id: Shell(entry) for entry in entries}
-        await asyncio.gather(*(self.aside(shell.open) for shell in self.shells.values()))
+        await asyncio.gather(*(self.in_thread(shell.open) for shell in self.shells.values()))
         code = _code()
-        await asyncio.gather(*(self.aside(self._furnish, node, code) for node in self.shells))
+        await asyncio.gather(*(self.in_thread(self._furnish, node, code) for node in self.shells))
         port = spec.base_port or NODE_PORT
-        addresses = SshAddresses(self.hosts, port, self.shells, self.aside)
+        addresses = SshAddresses(self.hosts, port, self.shells, self.in_thread)
         self._links = Links({node: RELAY_PORT + node for node in spec.node_ids}, addresses)
         try:
             await self._links.open()
@@ -145,18 +149,16 @@ class OnHosts:
             said = complaint.splitlines()[-1] if complaint else "older than 3.11"
             raise ClusterError(f"host {shell.entry.address} of node {node}: {python}: {said}; needs {needed}")
 
-    def node(self, node: int, role: str, config: Path, log: Path) -> NodeLife:
-        """Return a node that is not started yet."""
+    def node(
+        self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
+    ) -> RemoteNode:
+        """Return a node that is not started yet; its configuration and its log are on its host."""
         endpoint = self._links.endpoint(node)
-        return RemoteNode(node, role, config, self.shells[node], self.folder(node), endpoint, self.aside)
+        return RemoteNode(node, program, self.shells[node], self.folder(node), endpoint, on_exit, self.in_thread)
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return the host's own address."""
         return self._links.endpoint(node)
-
-    def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
-        """Refuse: servers of ZooKeeper are not brought to hosts."""
-        raise Unsupported(NO_ZOOKEEPER)
 
     def bind_host(self, node: int) -> str:
         """Return the address that the links know the node by."""
@@ -171,138 +173,8 @@ class OnHosts:
         await self._links.close()
         shells, self.shells = self.shells, {}
         reached = [shell for shell in shells.values() if shell.is_open]
-        await asyncio.gather(*(self.aside(_emptied, shell, self._run_name) for shell in reached))
+        await asyncio.gather(*(self.in_thread(_emptied, shell, self._run_name) for shell in reached))
         self._threads.shutdown(wait=True)
-
-
-class OffsetClock(RunClock):
-    """The run's clock, told the time by a host whose monotonic clock is another."""
-
-    def __init__(self, clock: RunClock, offset_ns: int) -> None:
-        self.start_ns = clock.start_ns
-        self.wall_start_ms = clock.wall_start_ms
-        self.offset_ns = offset_ns
-
-    def at_ns(self, node_ns: int) -> int:
-        """Return a reading of the host's monotonic clock as ns since the run began."""
-        return super().at_ns(node_ns - self.offset_ns)
-
-
-class SshCluster(ProcessCluster):
-    """A cluster whose files are elsewhere; see `tribunal.clusters.api.Cluster`."""
-
-    capabilities = CAPABILITIES
-    housing: OnHosts
-
-    def __init__(self, spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> None:
-        super().__init__(spec, directory, clock, cluster_id, OnHosts())
-        self._clock_offsets: dict[int, int] = {}
-        self._tails: list[asyncio.Future[Any]] = []
-
-    def clock_offset_ns(self, node: int) -> int:
-        """Return by how much a node's monotonic clock was ahead of ours at the start."""
-        return self._clock_offsets.get(node, 0)
-
-    def settings(self, node: int) -> dict[str, Any]:
-        """Return the node's configuration, its paths those of the host."""
-        folder = self.housing.folder(node)
-        return {
-            **super().settings(node),
-            "log.dirs": f"{folder}/data",
-            "tribunal.events.file": f"{folder}/events.jsonl",
-            "tribunal.undo.journal": f"{folder}/undo",
-            "tribunal.control.page": f"{folder}/control.page",
-            **self.spec.node_settings(),
-        }
-
-    async def _format_all(self) -> None:
-        """Put each node's configuration on its host, format there, follow its events."""
-        await asyncio.gather(*(self.housing.aside(self._set_up, node) for node in self.spec.node_ids))
-        for node in self.spec.node_ids:
-            path = self._event_files[node].path
-            self._event_files[node] = EventFile(node, path, OffsetClock(self.clock, self._clock_offsets[node]))
-            self._tails.append(asyncio.ensure_future(self.housing.aside(self._follow, node, path)))
-
-    def _set_up(self, node: int) -> None:
-        shell, folder = self.housing.shells[node], shlex.quote(self.housing.folder(node))
-        shell.run(f"cd {folder} && cat >node.toml && touch events.jsonl log", toml(self.settings(node)).encode())
-        shell.run(
-            f"cd {folder} && head -c 4096 /dev/zero >control.page && {self._python(node)} -m replog format --config node.toml"
-        )
-        self._clock_offsets[node] = clock_offset_ns(shell)
-
-    def _python(self, node: int) -> str:
-        return f"PYTHONPATH=code {shlex.quote(self.housing.shells[node].entry.python)}"
-
-    def _follow(self, node: int, path: Path) -> None:
-        folder = shlex.quote(self.housing.folder(node))
-        with path.open("ab", buffering=0) as file:
-            command = f"cd {folder} && echo $$ >tail.pid && exec tail -n +1 -F events.jsonl 2>/dev/null"
-            self.housing.shells[node].watched(command, file.write)
-
-    async def _on_host(self, node: int, verb: str, wanted: Any = None) -> Proof:
-        """Let the host do it to its own files."""
-        told = shlex.quote(msgspec.json.encode(wanted).decode())
-        command = f"cd {shlex.quote(self.housing.folder(node))} && {self._python(node)} -m tribunal.clusters.nodes.on_host {verb} . {told}"
-        return msgspec.json.decode(await self.housing.aside(self.housing.shells[node].run, command), type=Proof)
-
-    def _must_be_down(self, node: int) -> None:
-        if self._node(node).alive:
-            raise ClusterError(f"node {node} runs: kill it before its disk is touched")
-
-    async def wipe(self, node: int) -> Proof:
-        """Remove a dead node's log directory and format it again."""
-        self._must_be_down(node)
-        proof = await self._on_host(node, "wipe")
-        folder = shlex.quote(self.housing.folder(node))
-        command = f"cd {folder} && {self._python(node)} -m replog format --config node.toml"
-        await self.housing.aside(self.housing.shells[node].run, command)
-        return proof
-
-    async def power_fail(self, node: int) -> Proof:
-        """Kill -9, then take back from the disk what was not synced."""
-        gone = await self.kill(node)
-        lost = await self._on_host(node, "power_fail")
-        return Proof(holds=gone.holds and lost.holds, facts={**gone.facts, **lost.facts})
-
-    async def damage(self, node: int, damage: Damage) -> Proof:
-        """Damage the log files of a dead node."""
-        self._must_be_down(node)
-        return await self._on_host(node, "damage", damage)
-
-    async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
-        """Move a running node's clock."""
-        self._node(node)
-        return await self._on_host(node, "set_clock", skew)
-
-    async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
-        """Make a running node's disk misbehave."""
-        self._node(node)
-        return await self._on_host(node, "trouble_disk", trouble)
-
-    async def shut_down(self) -> None:
-        """End every node, and fetch what the brokers' disks hold."""
-        await super().shut_down()
-        reached = [node for node, shell in self.housing.shells.items() if shell.is_open]
-        await asyncio.gather(*(self.housing.aside(self._fetch, node) for node in reached))
-
-    def _fetch(self, node: int) -> None:
-        local = self.directory / "nodes" / str(node)
-        if (local / "fetched").exists():
-            return
-        shell, folder = self.housing.shells[node], shlex.quote(self.housing.folder(node))
-        code, content, _ = shell.tried(f"cd {folder} && tar -cf - data log")
-        if code == 0:
-            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-                archive.extractall(local, filter="data")
-            (self.directory / "logs").mkdir(exist_ok=True)
-            (local / "log").rename(self.directory / "logs" / f"{node}.log")
-            (local / "fetched").touch()
-
-    async def close(self) -> None:
-        """Leave nothing behind but files."""
-        await super().close()
-        await asyncio.gather(*self._tails, return_exceptions=True)
 
 
 def run_name(directory: Path) -> str:
@@ -320,24 +192,6 @@ def write_record(directory: Path, hosts: Hosts) -> None:
 def remote_folder(entry: HostEntry, name: str) -> str:
     """Return a node's folder on its host."""
     return f"{entry.directory}/{name}/{entry.id}"
-
-
-def clock_offset_ns(shell: Shell) -> int:
-    """Return by how much the host's monotonic clock is ahead of ours, by the quickest of a few answers."""
-    channel = shell.channel()
-    try:
-        channel.exec_command(f"{shlex.quote(shell.entry.python)} -u -c {shlex.quote(CLOCK_PROGRAM)}")
-        told = channel.makefile("r")
-        best = (1 << 62, 0)
-        for _ in range(CLOCK_SAMPLES):
-            asked_ns = time.monotonic_ns()
-            channel.sendall(b"\n")
-            theirs_ns = int(told.readline())
-            answered_ns = time.monotonic_ns()
-            best = min(best, (answered_ns - asked_ns, theirs_ns - (asked_ns + answered_ns) // 2))
-        return best[1]
-    finally:
-        channel.close()
 
 
 def _code() -> bytes:
@@ -412,11 +266,32 @@ def obstacles() -> list[Obstacle]:
     return []
 
 
-async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> SshCluster:
+def cluster_on_hosts(run: RunContext, environment: OnHosts, links: Links) -> ComposedCluster:
+    """Compose a cluster of replog's nodes whose files lie on hosts."""
+    software = ReplogSoftware(run, environment, links, environment.folder)
+    hosts = {
+        node: RemoteHost(shell, environment.folder(node), environment.in_thread)
+        for node, shell in environment.shells.items()
+    }
+    files = RemoteFiles(run, software, hosts, environment.in_thread)
+    events = {node: EventFile(node, files.event_file(node), partial(files.at_ns, node)) for node in hosts}
+    system = System(
+        software=software,
+        files=files,
+        events=FileEvents(events, run.clock.now_ns),
+        observation=observed(run, links),
+    )
+    return composed(run, environment, links, system, kind="ssh", capabilities=CAPABILITIES)
+
+
+async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ComposedCluster:
     """Start a cluster on hosts; whatever goes wrong, nothing of it stays running."""
     if missing := [obstacle for obstacle in obstacles() if "paramiko" in obstacle.reason]:
         raise ClusterError(f"{missing[0].reason}: {missing[0].remedy}")
-    return await opened(SshCluster(spec, directory, clock, cluster_id))
+    if reason := refused(spec):
+        raise Unsupported(reason)
+    run, environment = RunContext(spec, directory, clock, cluster_id), OnHosts()
+    return await launched(run, environment, lambda links: cluster_on_hosts(run, environment, links))
 
 
 KIND: Final = Kind(

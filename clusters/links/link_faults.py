@@ -1,6 +1,6 @@
 """What a cluster with relays can do to its links besides cutting them; shared by every kind that has relays.
 
-Each of them proves itself: a slow, lossy or narrow link by timed probes, a reset or a half-open connection by what
+Each fault proves itself: a slow, lossy or narrow link by timed probes, a reset or a half-open connection by what
 became of the sockets, a rule by the messages it met (which only the fault that set it can wait for).
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.api import CutMode, Link, Proof
+from tribunal.clusters.api import Link, Proof
 from tribunal.clusters.capabilities import Capability, FrameRule, RuleInForce, Shape
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.links.probing import Channel
@@ -39,17 +39,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkFaults:
-    """Hurts links through their relays."""
+    """Disturbs links through their relays."""
 
-    links: Links
-
-    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
-        """Cut links."""
-        return await self.links.cut(links, mode)
-
-    async def heal(self, links: Sequence[Link]) -> Proof:
-        """Undo cuts."""
-        return await self.links.heal(links)
+    def __init__(self, links: Links) -> None:
+        self.links = links
 
     # --- slow, lossy, narrow ---------------------------------------------------------------
 

@@ -41,23 +41,46 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return {"link": str(self.link), "sent": self.sent, "delivered": self.delivered, "answered": self.answered}
 
 
+class ProbeLanguage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a probed node understands.
+
+    request:   what is asked; its answer begins with its length.
+    greeting:  what is said first on a connection, and answered; empty: nothing.
+    padded:    whether a request can be made longer.
+    """
+
+    request: bytes
+    greeting: bytes
+    padded: bool
+
+
+KAFKA: Final = ProbeLanguage(request=PROBE_REQUEST, greeting=b"", padded=True)
+ZOOKEEPER: Final = ProbeLanguage(request=ZOOKEEPER_PING, greeting=ZOOKEEPER_HELLO, padded=False)
+
+
 class Channel:
     """A connection from a node's own address to another node's relay, kept open for probing."""
 
-    # What is asked; channels to ZooKeeper ask something else.
-    request = PROBE_REQUEST
-
-    def __init__(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, language: ProbeLanguage
+    ) -> None:
         self.link = link
         self.reader = reader
         self.writer = writer
+        self._language = language
+
+    async def greet(self) -> None:
+        """Say what has to be said first; `OSError` and the like when nobody answers."""
+        if self._language.greeting:
+            self._write(self._language.greeting)
+            await self._answer()
 
     async def ask(self, relay: Relay | None, count: int, wait_ms: int) -> ProbeAnswer:
         """Send probe packets; tell how many passed the relay and how many answers came back."""
         before = relay.near.delivered_bytes if relay else 0
         answered = 0
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            self._write(self.request * count)
+            self._write(self._language.request * count)
             await self.writer.drain()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
@@ -66,7 +89,7 @@ class Channel:
                         answered += 1
         after = relay.near.delivered_bytes if relay else 0
         return ProbeAnswer(
-            link=self.link, sent=count, delivered=(after - before) // len(self.request), answered=answered
+            link=self.link, sent=count, delivered=(after - before) // len(self._language.request), answered=answered
         )
 
     async def round_trip_ms(self, size: int, wait_ms: int) -> float | None:
@@ -88,7 +111,7 @@ class Channel:
         self.writer.write(data)
 
     def _of_size(self, size: int) -> bytes:
-        return padded_request(size)
+        return padded_request(size) if self._language.padded else self._language.request
 
     async def _answer(self) -> None:
         (length,) = struct.unpack(">i", await self.reader.readexactly(4))
@@ -97,17 +120,3 @@ class Channel:
     def close(self) -> None:
         """Hang up."""
         self.writer.transport.abort()
-
-
-class ZooKeeperChannel(Channel):
-    """A connection to a ZooKeeper server: a session is begun before the first probe, probes are pings."""
-
-    request = ZOOKEEPER_PING
-
-    async def greet(self) -> None:
-        """Begin a session; `OSError` and the like when nobody answers."""
-        self.writer.write(ZOOKEEPER_HELLO)
-        await self._answer()
-
-    def _of_size(self, size: int) -> bytes:
-        return self.request

@@ -1,7 +1,7 @@
 """One connection through a node's relay: two sockets, and what becomes of the bytes between them.
 
-Bytes read on one side are held while their link is cut, then cut into messages, which rules may stop, and put on a
-road (`send_queue.py`) that keeps order and, where the link is slow, time; what leaves the road is written to the other side.
+Bytes read on one side are held while their link is cut, then cut into messages, which rules may stop, and put into a
+queue (`send_queue.py`) that keeps order and, where the link is slow, time; what leaves the queue is written to the other side.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from tribunal.clusters.links.frames import (
     Head,
     Piece,
 )
-from tribunal.clusters.links.send_queue import Road
+from tribunal.clusters.links.send_queue import SendQueue
 
 HELD_BYTES_MAX: Final = 65_536  # a connection; then its sender's kernel has to keep them
-ROAD_BYTES_MAX: Final = 1 << 20  # the same for what a rule or a slow link keeps
+QUEUED_BYTES_MAX: Final = 1 << 20  # the same for what a rule or a slow link keeps
 
 
 class Traffic(msgspec.Struct):
@@ -75,7 +75,7 @@ class Side(asyncio.Protocol):
     def __init__(self, relay: "Relay", cutter: Cutter) -> None:
         self.relay = relay
         self.cutter = cutter
-        self.road = Road(self._due_s)
+        self.send_queue = SendQueue(self._due_s)
         self.transport: asyncio.Transport | None = None
         self.choked = False  # the socket on the other side takes no more for now
         self.ended = False
@@ -220,7 +220,7 @@ class Relay:
                 self._deliver(side, data)
             self._move(side)
             # The end of a stream travels like its bytes: behind those that waited, and not over a cut.
-            if side.ended and side.road.is_empty:
+            if side.ended and side.send_queue.is_empty:
                 (self.reset if side.failed else self.close)()
                 return
         if self.near.ended and self.far.ended and self._nothing_waits():
@@ -230,12 +230,12 @@ class Relay:
 
     def _nothing_waits(self) -> bool:
         """Tell whether no end of this connection is owed anything; what a dead sender sent still arrives."""
-        return all(side.road.is_empty or self.other(side).ended for side in (self.near, self.far))
+        return all(side.send_queue.is_empty or self.other(side).ended for side in (self.near, self.far))
 
     def _read_or_wait(self, side: Side) -> None:
         if side.transport is None or side.ended or side.transport.is_closing():
             return
-        full = sum(map(len, side.held)) >= HELD_BYTES_MAX or side.road.byte_count >= ROAD_BYTES_MAX
+        full = sum(map(len, side.held)) >= HELD_BYTES_MAX or side.send_queue.byte_count >= QUEUED_BYTES_MAX
         (side.transport.pause_reading if side.choked or full else side.transport.resume_reading)()
 
     async def _connect(self) -> None:
@@ -265,7 +265,7 @@ class Relay:
     def _deliver(self, side: Side, data: bytes) -> None:
         pieces = side.cutter.feed(bytes(data))
         rules = self.wires.rules
-        plain = not rules.in_force and side.road.is_empty and not self.wires.is_shaped(self.link(side))
+        plain = not rules.in_force and side.send_queue.is_empty and not self.wires.is_shaped(self.link(side))
         for piece in pieces:
             if piece.is_first:
                 if rules.in_force:
@@ -274,7 +274,7 @@ class Relay:
             if plain and piece.head.rule is None and not piece.head.swallowed:
                 self._write(side, piece.data)
             else:
-                side.road.put(piece)
+                side.send_queue.put(piece)
         self._move(side)
 
     def _decide(self, piece: Piece, rules: Rules) -> None:
@@ -284,16 +284,16 @@ class Relay:
             self.talk.questions.double(head.correlation_id)
 
     def _move(self, side: Side) -> None:
-        """Write what may leave the road now, and wake up for the rest; over a cut nothing leaves."""
-        if side.road.is_empty or self.mode(side) is not None or self.closed:
+        """Write what may leave the queue now, and wake up for the rest; over a cut nothing leaves."""
+        if side.send_queue.is_empty or self.mode(side) is not None or self.closed:
             return
         loop = asyncio.get_running_loop()
-        for data in side.road.leaving(loop.time()):
+        for data in side.send_queue.leaving(loop.time()):
             self._write(side, data)
         if side.wake is not None:
             side.wake.cancel()
             side.wake = None
-        due_s = side.road.next_due_s()
+        due_s = side.send_queue.next_due_s()
         if due_s is not None:
             side.wake = loop.call_at(due_s, self.settle)
         self._read_or_wait(side)
@@ -307,7 +307,7 @@ class Relay:
         """Let the other side's node forget the connection; this side's node is not told."""
         self.deserted = side
         for one in (self.near, self.far):
-            one.road.clear()
+            one.send_queue.clear()
             one.held.clear()
         self.other(side).abort()
 

@@ -14,7 +14,8 @@ the heal each connection that lost something. A new connection needs both direct
 Proof is by probe: a connection from the source's own address that is opened before the cut and asks the target
 for its API versions. What the relay did with these very bytes is counted, and the answer is read.
 
-Where nodes have addresses of their own (containers), `Addresses` says so; everything else is the same there.
+Where nodes have addresses of their own (containers, namespaces, hosts), `Addresses` says so; where a firewall stops packets
+below the relays, it is the `PacketFilter` (`packet_filter.py`); everything else is the same there.
 Links can also be made slow, lossy (by late retransmission: a stream loses nothing) or narrow, connections reset or
 forgotten by one end (`link_faults.py`), and single messages be delayed, held, dropped, doubled (`frame_rules.py`).
 """
@@ -23,24 +24,27 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link, Proof
 from tribunal.clusters.capabilities import RETRANSMISSION_MS, Fate, Shape
 from tribunal.clusters.frame_rules import Rules
 from tribunal.clusters.links.frames import Head
+from tribunal.clusters.links.packet_filter import NoPacketFilter, PacketFilter
 from tribunal.clusters.links.probing import (
     GREETING_MS,
+    KAFKA,
     PROBE_COUNT,
     PROBE_REQUEST,
     PROBE_WAIT_MS,
     SILENCE_MS,
+    ZOOKEEPER,
     Channel,
     ProbeAnswer,
-    ZooKeeperChannel,
 )
-from tribunal.clusters.links.relay import Relay, Side, Traffic
+from tribunal.clusters.links.relay import Relay, Side, Traffic, Wires
 
 __all__ = ["PROBE_REQUEST", "Links", "Traffic"]
 
@@ -66,6 +70,13 @@ def caller_of(host: str) -> int:
     return int(host.removeprefix(NODE_NET)) if host.startswith(NODE_NET) else CLIENTS
 
 
+class Door(NamedTuple):
+    """Where a node's relay listens, as `create_server` wants to be told, and who decides on what comes in there."""
+
+    wires: Wires
+    where: dict[str, Any]
+
+
 async def connected(sock: socket.socket, endpoint: tuple[str, int], *, bound_to: str | None) -> socket.socket:
     """Connect a socket; it is closed when that cannot be."""
     sock.settimeout(0)
@@ -80,7 +91,7 @@ async def connected(sock: socket.socket, endpoint: tuple[str, int], *, bound_to:
 
 
 class Addresses(Protocol):
-    """Where nodes and their relays live."""
+    """Where nodes and their relays live, and how they are reached."""
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where the node itself listens."""
@@ -91,8 +102,11 @@ class Addresses(Protocol):
     def caller(self, host: str) -> int:
         """Return which node calls from this address, CLIENTS for any other."""
 
-    def relay_source(self, node: int) -> tuple[str, int] | None:
-        """Return the address from which a node's relay calls it, None for the system's choice."""
+    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+        """Return where the node's relay listens; `OSError` when an address is taken."""
+
+    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+        """Connect the far side of a relay to its node; `OSError` when nobody listens there."""
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Open a connection as this node (or a client) would; `OSError` when it cannot be had."""
@@ -116,9 +130,13 @@ class LoopbackAddresses:
         """Return which node calls from this address."""
         return caller_of(host)
 
-    def relay_source(self, node: int) -> tuple[str, int] | None:
+    def doors(self, node: int, links: Wires) -> Iterable[Door]:
         """Return the relay's own address."""
-        return link_host(node), 0
+        return [door_at(links, self.advertised(node))]
+
+    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+        """Connect from the relay's own address."""
+        await connect_far(far, self.endpoint(target), source=(link_host(target), 0))
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own address."""
@@ -127,11 +145,27 @@ class LoopbackAddresses:
         )
 
 
+def door_at(wires: Wires, endpoint: tuple[str, int]) -> Door:
+    """Return a door at an address of this machine."""
+    return Door(wires, {"host": endpoint[0], "port": endpoint[1]})
+
+
+async def connect_far(far: Side, endpoint: tuple[str, int], *, source: tuple[str, int] | None = None) -> None:
+    """Connect the far side of a relay to an address; no source: the system's choice."""
+    host, port = endpoint
+    await asyncio.get_running_loop().create_connection(lambda: far, host, port, local_addr=source)
+
+
 class Links:
     """All relays of one cluster, and what hinders their links."""
 
-    def __init__(self, ports: dict[int, int], addresses: Addresses | None = None) -> None:
+    def __init__(
+        self, ports: dict[int, int], addresses: Addresses | None = None, packets: PacketFilter | None = None
+    ) -> None:
         self.ports = ports
+        self._packets: PacketFilter = NoPacketFilter() if packets is None else packets
+        self._stopped_packets: dict[str, int] = {}  # that the last cut was seen to stop
+        self._wires: dict[Wires, None] = {}  # of all doors
         self.addresses: Addresses = LoopbackAddresses(ports) if addresses is None else addresses
         self.cuts: dict[Link, CutMode] = {}
         self.rules = Rules()
@@ -192,23 +226,17 @@ class Links:
         loop = asyncio.get_running_loop()
         try:
             for node in self.ports:
-                for door in self.doors(node):
-                    server = await loop.create_server(lambda node=node: Relay(self, node).near, **door)  # type: ignore[misc]
+                for wires, where in self.addresses.doors(node, self):
+                    server = await loop.create_server(partial(near_side, wires, node), **where)
                     self._servers.append(server)
+                    self._wires[wires] = None
         except OSError:
             await self.close()
             raise
 
-    def doors(self, node: int) -> Iterable[dict[str, Any]]:
-        """Return where a node's relay listens, as `create_server` wants to be told."""
-        host, port = self.advertised(node)
-        yield {"host": host, "port": port}
-
     async def connect(self, caller: int, target: int, far: Side) -> None:
         """Connect a relay's far side to its node; `OSError` when nobody listens there."""
-        host, port = self.endpoint(target)
-        source = self.addresses.relay_source(target)
-        await asyncio.get_running_loop().create_connection(lambda: far, host, port, local_addr=source)
+        await self.addresses.connect_relay(caller, target, far)
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
@@ -225,7 +253,7 @@ class Links:
             if turn == CLOSING_TURNS:
                 for server in servers:
                     server.close()
-            for relay in list(self.relays):
+            for relay in [relay for wires in self._wires for relay in wires.relays]:
                 relay.reset()
             await asyncio.sleep(0)
 
@@ -262,12 +290,19 @@ class Links:
 
     async def sever(self, links: Sequence[Link], mode: CutMode) -> None:
         """Cut links, without a word of proof."""
-        self.cuts |= dict.fromkeys(links, mode)
-        self.settle(links)
+        if not self._packets.stops(mode):
+            self.cuts |= dict.fromkeys(links, mode)
+            self.settle(links)
+            return
+        await self._packets.cut(links, mode)
+        if mode is CutMode.RESET:
+            touched = frozenset(links)
+            for relay in [relay for relay in self.relays if relay.is_over(touched)]:
+                relay.reset()
 
     def is_hindered(self, link: Link) -> bool:
         """Tell whether what leaves the relay for this link does not arrive for now."""
-        return False  # here a cut keeps the bytes in front of the relay
+        return self._packets.is_cut(link)  # (A cut of the relay's own keeps the bytes in front of it.)
 
     def told(self, head: Head) -> None:
         """Tell whoever wants to know of a message, with its fate (docs/recording-format.md, requests)."""
@@ -282,25 +317,38 @@ class Links:
         self.on_message(head, fate)
 
     async def tally(self, links: Sequence[Link]) -> dict[str, int]:
-        """Return what cuts of these links have stopped: bytes here."""
-        return {str(link): self.traffic(link).stopped_bytes for link in links}
+        """Return what cuts of these links have stopped: packets, or bytes where the relay did it."""
+        filtered = [link for link in links if self._packets.is_cut(link)]
+        relayed = [link for link in links if link in self.cuts or link not in filtered]
+        packets = await self._packets.stopped(filtered)
+        return {**packets, **{str(link): self.traffic(link).stopped_bytes for link in relayed}}
 
     async def mend(self, links: Sequence[Link]) -> None:
         """Undo cuts, without a word of proof."""
+        await self._packets.mend(links)
         for link in links:
             self.cuts.pop(link, None)
         self.settle(links)
 
     async def stopped(self, links: Sequence[Link], answers: Sequence[ProbeAnswer]) -> dict[Link, bool]:
-        """Tell for each probe whether it met the cut that it should have met."""
-        return {
-            answer.link: answer.answered == 0 and (answer.delivered == 0 or answer.link not in self.cuts)
-            for answer in answers
-        }
+        """Tell for each probe whether it met the cut that it should have met: silence, and what the cut has counted."""
+        filtered = [link for link in links if self._packets.is_cut(link)]
+        self._stopped_packets = await self._packets.stopped(filtered)
+        found = {}
+        for answer in answers:
+            pair = (answer.link, Link(answer.link.target, answer.link.source))
+            if any(map(self._packets.is_cut, pair)):
+                met = any(self._stopped_packets.get(str(link), 0) for link in pair)
+            else:
+                met = answer.delivered == 0 or answer.link not in self.cuts
+            found[answer.link] = answer.answered == 0 and met
+        return found
 
     def witness(self) -> dict[str, object]:
         """Return who stops what is cut, and what that saw, for the proof."""
-        return {"by": "relay"}
+        if not self._stopped_packets:
+            return {"by": "relay"}
+        return {"by": self._packets.name, "stopped_packets": self._stopped_packets}
 
     async def heal(self, links: Sequence[Link]) -> Proof:
         """Undo cuts; the proof has fresh probes that are answered."""
@@ -336,17 +384,18 @@ class Links:
 
     async def set_shape(self, links: Sequence[Link], shape: Shape) -> None:
         """Make links slow, lossy or narrow, or as they were."""
+        relayed = await self._packets.shape(links, shape)
         for link in links:
             self._free_s.pop(link, None)
-            if shape == Shape():
+            if relayed == Shape():
                 self._shapes.pop(link, None)
             else:
-                self._shapes[link] = shape
+                self._shapes[link] = relayed
         self.settle(links)
 
     async def losses(self, links: Sequence[Link]) -> int:
-        """Return how many packets (here: pieces made late) the links have lost."""
-        return sum(self.traffic(link).retransmissions for link in links)
+        """Return how many packets (of the relay's: pieces made late) the links have lost."""
+        return await self._packets.lost() + sum(self.traffic(link).retransmissions for link in links)
 
     # --- probes ----------------------------------------------------------------------------
 
@@ -362,9 +411,7 @@ class Links:
         return found
 
     async def _channel(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Channel:
-        if link.target not in self.zookeeper_nodes:
-            return Channel(link, reader, writer)
-        channel = ZooKeeperChannel(link, reader, writer)
+        channel = Channel(link, reader, writer, ZOOKEEPER if link.target in self.zookeeper_nodes else KAFKA)
         try:
             async with asyncio.timeout(GREETING_MS / 1000):
                 await channel.greet()
@@ -400,3 +447,8 @@ class Links:
     def _relay(self, peer: tuple[str, int], target: int) -> Relay | None:
         """Return the relay of a connection from this address to a node."""
         return next((relay for relay in self.relays if relay.peer == peer and relay.target == target), None)
+
+
+def near_side(wires: Wires, node: int) -> Side:
+    """Return the near side of a fresh relay to a node."""
+    return Relay(wires, node).near

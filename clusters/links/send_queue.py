@@ -23,7 +23,7 @@ class Item:
         self.is_last = is_last
 
 
-class Road:
+class SendQueue:
     """The queue of one direction."""
 
     def __init__(self, due_s: Callable[[Head, int], float]) -> None:

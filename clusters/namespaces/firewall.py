@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tribunal.clusters.api import CutMode, Link
+from tribunal.clusters.capabilities import Shape
 from tribunal.clusters.namespaces.spaces import Namespaces
 
 TABLE: Final = "ip tribunal"
@@ -40,11 +41,14 @@ SETS: Final[Mapping[CutMode, str]] = {CutMode.HOLD: "held", CutMode.RESET: "refu
 
 
 class Firewall:
-    """The hub's rules."""
+    """The hub's rules; a `links.packet_filter.PacketFilter`."""
 
-    def __init__(self, spaces: Namespaces, address: Callable[[int], str]) -> None:
+    name = "nftables"
+
+    def __init__(self, spaces: Namespaces, address: Callable[[int], str], device: Callable[[int], str]) -> None:
         self._spaces = spaces
         self._address = address
+        self._device = device  # a node's link at the hub
         self._cuts: dict[Link, CutMode] = {}
         self._losses: dict[Link, float] = {}
         self._narrow: dict[int, dict[int, int]] = {}  # target -> source -> bytes per second
@@ -56,6 +60,10 @@ class Firewall:
 
     def _pair(self, link: Link) -> str:
         return f"{self._address(link.source)} . {self._address(link.target)}"
+
+    def stops(self, mode: CutMode) -> bool:
+        """Leave bytes that are to be lost for good to the relay: TCP would send them again."""
+        return mode is not CutMode.DROP
 
     async def cut(self, links: Iterable[Link], mode: CutMode) -> None:
         """Stop packets of these links from now on, all at one instant."""
@@ -91,6 +99,12 @@ class Firewall:
 
     # --- loss and bandwidth ------------------------------------------------------------------
 
+    async def shape(self, links: Sequence[Link], shape: Shape) -> Shape:
+        """Lose packets and hold to a bandwidth; delays are the relay's, which is precise to 1 ms."""
+        await self.set_loss(links, shape.loss)
+        await self.set_bandwidth(links, shape.bytes_per_s)
+        return Shape(delay_ms=shape.delay_ms, jitter_ms=shape.jitter_ms)
+
     async def set_loss(self, links: Iterable[Link], loss: float) -> None:
         """Lose this share of the links' packets; 0: none."""
         for link in links:
@@ -115,7 +129,7 @@ class Firewall:
             if "counter" in part
         )
 
-    async def set_bandwidth(self, links: Iterable[Link], bytes_per_s: int, device: Callable[[int], str]) -> None:
+    async def set_bandwidth(self, links: Iterable[Link], bytes_per_s: int) -> None:
         """Let the links carry so many bytes a second at most; 0: no bound."""
         touched = set()
         for link in links:
@@ -125,7 +139,7 @@ class Firewall:
             elif before.pop(link.source, None) is None:
                 continue
             touched.add(link.target)
-        lines = [line for target in sorted(touched) for line in self._classes(target, device(target))]
+        lines = [line for target in sorted(touched) for line in self._classes(target, self._device(target))]
         if lines:
             await self._spaces.run_aside(["tc", "-batch", "-"], stdin="\n".join(lines) + "\n")
 

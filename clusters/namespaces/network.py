@@ -13,24 +13,21 @@ through a side door, 127.0.1.N, which leads into the node's namespace past every
 
 import asyncio
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link
-from tribunal.clusters.capabilities import Shape
 from tribunal.clusters.frame_rules import Rules
-from tribunal.clusters.host_environment import NodeLife
 from tribunal.clusters.links.addresses import open_on_free_port
 from tribunal.clusters.links.frames import Head
-from tribunal.clusters.links.probing import ProbeAnswer
-from tribunal.clusters.links.relay import Relay, Side, Traffic
-from tribunal.clusters.links.relays import Links, LoopbackAddresses, connected, node_host
+from tribunal.clusters.links.relay import Relay, Side, Traffic, Wires
+from tribunal.clusters.links.relays import LINK_NET, Door, Links, LoopbackAddresses, connected, door_at, node_host
 from tribunal.clusters.namespaces.firewall import Firewall
 from tribunal.clusters.namespaces.spaces import Namespaces
 from tribunal.clusters.nodes.node_process import NodeProcess
+from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.clusters.zookeeper.ensemble import ZooKeeperProcess
 
 PLACE: Final = "processes in network namespaces"
 NET: Final = "10.213.0."
@@ -68,31 +65,55 @@ def lay_out(spaces: Namespaces, nodes: Sequence[int]) -> None:
     spaces.run(["sh", "-c", FORWARD], stdin="".join(at_hub))
 
 
-class NamespaceAddresses(LoopbackAddresses):
+class NamespaceAddresses:
     """Addresses as on loopback, each namespace with a loopback of its own."""
 
     def __init__(self, ports: dict[int, int], spaces: Namespaces) -> None:
-        super().__init__(ports)
+        self._loopback = LoopbackAddresses(ports)
+        self._ports = ports
         self._spaces = spaces
+        self._side_doors = SideDoors(self)
 
-    def relay_source(self, node: int) -> tuple[str, int] | None:
-        """Leave it to the system: a namespace has one address."""
-        return None
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return the node's side door, which leads the harness into its namespace."""
+        return self._loopback.endpoint(node)
+
+    def advertised(self, node: int) -> tuple[str, int]:
+        """Return where the node's relay listens, in every namespace and outside."""
+        return self._loopback.advertised(node)
+
+    def caller(self, host: str) -> int:
+        """Return which node calls from this address."""
+        return self._loopback.caller(host)
+
+    def doors(self, node: int, links: Wires) -> Iterator[Door]:
+        """Return where a node's relay listens, outside and in each namespace, and the node's side door."""
+        yield from self._loopback.doors(node, links)
+        for caller in self._ports:
+            yield Door(links, {"sock": self._spaces.listener(str(caller), *self.advertised(node))})
+        yield door_at(self._side_doors, self.endpoint(node))
+
+    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+        """Connect from the caller's namespace, over the hub."""
+        sock = await connected(
+            self._spaces.outgoing(str(caller)), (address(target), self._ports[target]), bound_to=None
+        )
+        await asyncio.get_running_loop().create_connection(lambda: far, sock=sock)
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own namespace; clients are outside."""
         if source == CLIENTS:
-            return await super().connect_as(source, endpoint)
+            return await self._loopback.connect_as(source, endpoint)
         return await connected(self._spaces.outgoing(str(source)), endpoint, bound_to=node_host(source))
 
 
 class SideDoors:
     """Ways into the namespaces that no fault touches, for the harness alone (a `relay.Wires` that hinders nothing)."""
 
-    def __init__(self, links: "NamespaceLinks") -> None:
+    def __init__(self, addresses: NamespaceAddresses) -> None:
         self.rules = Rules()
         self.relays: dict[Relay, None] = {}
-        self._links = links
+        self._addresses = addresses
         self._traffic = Traffic()
 
     def cut_mode(self, link: Link) -> CutMode | None:
@@ -120,120 +141,25 @@ class SideDoors:
 
     async def connect(self, caller: int, target: int, far: Side) -> None:
         """Connect from within the node's own namespace."""
-        await self._links.connect_from(target, target, far)
+        await self._addresses.connect_relay(target, target, far)
 
 
-class NamespaceLinks(Links):
-    """Links whose packets the kernel carries, and stops."""
-
-    def __init__(self, ports: dict[int, int], spaces: Namespaces, firewall: Firewall) -> None:
-        super().__init__(ports, NamespaceAddresses(ports, spaces))
-        self._spaces = spaces
-        self._firewall = firewall
-        self._doors = SideDoors(self)
-        self._seen: dict[str, int] = {}  # packets that the last cut was seen to stop
-
-    async def open(self) -> None:
-        """Listen for all nodes, in every namespace and outside, and open the side doors."""
-        await super().open()
-        loop = asyncio.get_running_loop()
-        try:
-            for node in self.ports:
-                host, port = self.endpoint(node)
-                server = await loop.create_server(lambda node=node: Relay(self._doors, node).near, host, port)  # type: ignore[misc]
-                self._servers.append(server)
-        except OSError:
-            await self.close()
-            raise
-
-    def doors(self, node: int) -> Iterable[dict[str, Any]]:
-        """Return where a node's relay listens: outside, and in each namespace."""
-        yield from super().doors(node)
-        for caller in self.ports:
-            yield {"sock": self._spaces.listener(str(caller), *self.advertised(node))}
-
-    async def connect(self, caller: int, target: int, far: Side) -> None:
-        """Connect a relay's far side to its node, from the caller's namespace over the hub."""
-        await self.connect_from(caller, target, far)
-
-    async def connect_from(self, space: int, target: int, far: Side) -> None:
-        """Connect to a node from this namespace."""
-        sock = await connected(self._spaces.outgoing(str(space)), (address(target), self.ports[target]), bound_to=None)
-        await asyncio.get_running_loop().create_connection(lambda: far, sock=sock)
-
-    async def close(self) -> None:
-        """Stop listening and end every connection."""
-        await super().close()
-        for relay in list(self._doors.relays):
-            relay.reset()
-
-    # --- cuts ------------------------------------------------------------------------------
-
-    async def sever(self, links: Sequence[Link], mode: CutMode) -> None:
-        """Stop packets; bytes that are to be lost for good are the relay's: TCP would send them again."""
-        if mode is CutMode.DROP:
-            await super().sever(links, mode)
-            return
-        await self._firewall.cut(links, mode)
-        if mode is CutMode.RESET:
-            touched = frozenset(links)
-            for relay in list(self.relays):
-                if relay.is_over(touched):
-                    relay.reset()
-
-    async def tally(self, links: Sequence[Link]) -> dict[str, int]:
-        """Return what cuts of these links have stopped: packets, or bytes where the relay did it."""
-        packets = await self._firewall.stopped([link for link in links if self._firewall.is_cut(link)])
-        return {**packets, **(await super().tally([link for link in links if link in self.cuts]))}
-
-    async def mend(self, links: Sequence[Link]) -> None:
-        """Undo cuts of both kinds."""
-        await self._firewall.mend(links)
-        await super().mend([link for link in links if link in self.cuts])
-
-    async def stopped(self, links: Sequence[Link], answers: Sequence[ProbeAnswer]) -> dict[Link, bool]:
-        """Tell for each probe whether it was silenced, and the firewall has seen packets of that pair."""
-        by_kernel = [link for link in links if self._firewall.is_cut(link)]
-        self._seen = await self._firewall.stopped(by_kernel)
-        found = await super().stopped(links, [answer for answer in answers if not self._is_kernels(answer.link)])
-        for answer in answers:
-            if self._is_kernels(answer.link):
-                pair = (answer.link, Link(answer.link.target, answer.link.source))
-                found[answer.link] = answer.answered == 0 and any(self._seen.get(str(link), 0) for link in pair)
-        return found
-
-    def _is_kernels(self, link: Link) -> bool:
-        return any(map(self._firewall.is_cut, (link, Link(link.target, link.source))))
-
-    def witness(self) -> dict[str, object]:
-        """Return the packets that the firewall has stopped."""
-        return {"by": "nftables", "stopped_packets": self._seen} if self._seen else {"by": "relay"}
-
-    def is_hindered(self, link: Link) -> bool:
-        """Tell whether what leaves the relay for this link does not arrive for now."""
-        return self._firewall.is_cut(link) or super().is_hindered(link)
-
-    # --- shapes ----------------------------------------------------------------------------
-
-    async def set_shape(self, links: Sequence[Link], shape: Shape) -> None:
-        """Delay in the relay, which is precise to 1 ms; lose packets and hold to a bandwidth in the kernel."""
-        await super().set_shape(links, Shape(delay_ms=shape.delay_ms, jitter_ms=shape.jitter_ms))
-        await self._firewall.set_loss(links, shape.loss)
-        await self._firewall.set_bandwidth(links, shape.bytes_per_s, device)
-
-    async def losses(self, links: Sequence[Link]) -> int:
-        """Return how many packets were lost."""
-        return await self._firewall.lost()
+def namespace_links(ports: dict[int, int], spaces: Namespaces, firewall: Firewall) -> Links:
+    """Return links whose packets the kernel carries, and stops."""
+    return Links(ports, NamespaceAddresses(ports, spaces), firewall)
 
 
 class InNamespaces:
-    """Houses nodes as processes in namespaces."""
+    """Runs nodes as processes in namespaces.
 
-    kind = "processes"
-    place = PLACE
+    routes_choose_source:  for nodes that cannot bind their outgoing side: the kernel gives it the node's own address.
+    """
+
     mounts_while_running = True
 
-    def __init__(self) -> None:
+    def __init__(self, place: str = PLACE, *, routes_choose_source: bool = False) -> None:
+        self.place = place
+        self._routes_choose_source = routes_choose_source
         self._spaces: Namespaces | None = None
         self._links = Links({})
 
@@ -249,22 +175,20 @@ class InNamespaces:
         spaces = self._spaces = Namespaces(directory)
         spaces.open()
         lay_out(spaces, [*spec.node_ids, CLIENTS])
-        firewall = Firewall(spaces, address)
+        firewall = Firewall(spaces, address, device)
         firewall.open()
-        self._links = await open_on_free_port(spec, lambda ports: NamespaceLinks(ports, spaces, firewall))
+        self._links = await open_on_free_port(spec, lambda ports: namespace_links(ports, spaces, firewall))
+        if self._routes_choose_source:
+            for node in spec.node_ids:
+                spaces.run(source_route(node), name=str(node))
         return self._links
 
-    def node(self, node: int, role: str, config: Path, log: Path) -> NodeLife:
+    def node(
+        self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
+    ) -> NodeProcess:
         """Return a process that is not started yet."""
-        return NodeProcess(
-            node, role, config, log, self._links.endpoint(node), into=lambda: self.spaces.command(str(node))
-        )
-
-    def zookeeper(self, node: int, config: Path, log: Path) -> NodeLife:
-        """Return a server of ZooKeeper that is not started yet."""
-        return ZooKeeperProcess(
-            node, "zookeeper", config, log, self._links.endpoint(node), into=lambda: self.spaces.command(str(node))
-        )
+        endpoint = self._links.endpoint(node)
+        return NodeProcess(node, program, config, log, endpoint, on_exit, lambda: self.spaces.command(str(node)))
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return where the node is to listen."""
@@ -283,3 +207,8 @@ class InNamespaces:
         await self._links.close()
         if self._spaces is not None:
             await asyncio.to_thread(self._spaces.close)
+
+
+def source_route(node: int) -> list[str]:
+    """Return the command by which the kernel of a node's namespace calls relays from the node's own address."""
+    return ["ip", "route", "add", "local", f"{LINK_NET}0/24", *("dev", "lo", "src", node_host(node), "table", "local")]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.nodes.node_process import PARENT_DEATH
+from tribunal.clusters.nodes.node_process import with_parent
 from tribunal.clusters.obstacles import Obstacle
 
 KEEPER: Final = Path(__file__).with_name("keeper.py")
@@ -99,11 +99,10 @@ class Namespaces:
     def open(self) -> None:
         """Start the keeper; blocks for some 40 ms."""
         self._talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        python = [sys.executable, "-I", "-S"]
         with theirs:
             self._keeper = subprocess.Popen(  # noqa: S603 - our own program
-                [*python, str(PARENT_DEATH), str(os.getpid()), _where(self._unshared[0]), *self._unshared[1:],
-                 *python, str(KEEPER), str(theirs.fileno()), f"{self._run_dir}{os.sep}"],
+                with_parent([_where(self._unshared[0]), *self._unshared[1:], sys.executable, "-I", "-S", str(KEEPER),
+                             str(theirs.fileno()), f"{self._run_dir}{os.sep}"]),
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, start_new_session=True, env=environment(),
             )  # fmt: skip

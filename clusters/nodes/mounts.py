@@ -44,7 +44,8 @@ TRY: Final = "f={folder}/data/tribunal-probe; head -c 8192 /dev/zero >$f && rm -
 class MountedDisks:
     """The disks of one cluster's nodes."""
 
-    def __init__(self, run: Runner, folder: Callable[[int], Path]) -> None:
+    def __init__(self, run: Runner, folder: Callable[[int], Path], *, while_running: bool) -> None:
+        self.while_running = while_running  # whether a running node sees what is mounted meanwhile
         self._run = run
         self._folder = folder
         self._small: set[int] = set()

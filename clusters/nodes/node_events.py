@@ -1,12 +1,12 @@
-"""The event files of nodes: JSON lines that grow while nodes live, read as far as they are whole."""
+"""What nodes tell of their lives in their event files, JSON lines that grow while they live; and what the harness saw of them."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from tribunal.clusters.api import NodeEvent
-from tribunal.clusters.clock import RunClock
 
 NOT_FIELDS: Final = ("event", "node", "node_ns")
 
@@ -14,10 +14,10 @@ NOT_FIELDS: Final = ("event", "node", "node_ns")
 class EventFile:
     """Reads one node's event file from where it stopped the last time."""
 
-    def __init__(self, node: int, path: Path, clock: RunClock) -> None:
+    def __init__(self, node: int, path: Path, at_ns: Callable[[int], int]) -> None:
         self.node = node
         self.path = path
-        self._clock = clock
+        self._at_ns = at_ns  # the run's time of a reading of the node's monotonic clock
         self._position = 0
 
     def drain(self) -> list[NodeEvent]:
@@ -46,6 +46,59 @@ class EventFile:
             node=about if isinstance(about, int) else self.node,
             name=name,
             node_ns=node_ns,
-            at_ns=self._clock.at_ns(node_ns),
+            at_ns=self._at_ns(node_ns),
             fields={key: value for key, value in fields.items() if key not in NOT_FIELDS},
         )
+
+
+class NodeEvents(Protocol):
+    """Gathers what nodes told, and what the harness did to them, until somebody takes it."""
+
+    def starting(self, node: int) -> None:
+        """Take note that a node is about to be started."""
+
+    def stopped(self, node: int) -> None:
+        """Take note that a node ended in good order, as it was asked to."""
+
+    def killed(self, node: int, pid: object) -> None:
+        """Take note that a node was killed."""
+
+    def exited(self, node: int, reason: str) -> None:
+        """Take note that a node ended without being asked to."""
+
+    def drain(self) -> list[NodeEvent]:
+        """Return what came since the last call, by time."""
+
+
+class FileEvents:
+    """Events of nodes that tell themselves, in their files, when they start and stop."""
+
+    def __init__(self, files: Mapping[int, EventFile], now_ns: Callable[[], int]) -> None:
+        self._files = files
+        self._now_ns = now_ns
+        self._seen: list[NodeEvent] = []
+
+    def starting(self, node: int) -> None:
+        """Leave it to the node."""
+
+    def stopped(self, node: int) -> None:
+        """Leave it to the node."""
+
+    def killed(self, node: int, pid: object) -> None:
+        """Take note that a node was killed."""
+        self._seen.append(seen_by_harness(node, "killed", self._now_ns(), pid=pid))
+
+    def exited(self, node: int, reason: str) -> None:
+        """Take note that a node ended without being asked to."""
+        self._seen.append(seen_by_harness(node, "exit", self._now_ns(), reason=reason))
+
+    def drain(self) -> list[NodeEvent]:
+        """Return what nodes told, and what was seen of their lives, since the last call."""
+        seen, self._seen = self._seen, []
+        told = [event for file in self._files.values() for event in file.drain()]
+        return sorted(seen + told, key=lambda event: event.at_ns)
+
+
+def seen_by_harness(node: int, name: str, at_ns: int, **fields: object) -> NodeEvent:
+    """Return an event that no node has told."""
+    return NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields)

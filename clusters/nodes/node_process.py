@@ -1,4 +1,4 @@
-"""One node as a process of this machine: started on a leash, watched, hurt by signals, proven dead or alive.
+"""One node as a process of this machine: started so that it ends with the harness, watched, hurt by signals, proven dead or alive.
 
 The node's process has a session of its own, so that Ctrl-C reaches the harness alone, and dies with the harness
 (`parent_death.py`). Whoever ends a node says so before: a process that ends unasked is a failure of the node, and
@@ -8,8 +8,8 @@ what its log said last is the first thing one wants to read.
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
-import struct
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError, Proof
-from tribunal.clusters.links.relays import PROBE_REQUEST
+from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.serving import refuses
 
 PARENT_DEATH: Final = Path(__file__).with_name("parent_death.py")
-SERVING_TIMEOUT_MS: Final = 40_000  # a busy machine takes its time
 EXIT_TIMEOUT_MS: Final = 10_000
 POLL_MS: Final = 15
 LOG_LINES: Final = 12
@@ -28,28 +28,26 @@ SIGNAL_WAIT_MS: Final = 2_000
 
 
 class NodeProcess:
-    """One life after another of one node."""
-
-    serving_timeout_ms = SERVING_TIMEOUT_MS
-    answer_wait_ms = 500
+    """One life after another of one node; `on_exit` hears the reason of an end that nobody asked for."""
 
     def __init__(
         self,
         node: int,
-        role: str,
+        program: NodeProgram,
         config: Path,
         log: Path,
         endpoint: tuple[str, int],
-        into: Callable[[], list[str]] = list,  # words in front of its command, that lead it where it lives
+        on_exit: Callable[[str], None],
+        prefix: Callable[[], Sequence[str]] = tuple,  # words in front of its command: where it runs, with what priority
     ) -> None:
         self.node = node
-        self.role = role
-        self.config = config
-        self.log = log
-        self.endpoint = endpoint
         self.pid: int | None = None
-        self.died: Callable[[str], None] = lambda _: None
-        self._into = into
+        self._program = program
+        self._config = config
+        self._log = log
+        self._endpoint = endpoint
+        self._on_exit = on_exit
+        self._prefix = prefix
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self._ending = False
@@ -59,47 +57,37 @@ class NodeProcess:
         """Whether the process exists and was not reaped."""
         return self._process is not None and self._process.returncode is None
 
-    @property
-    def title(self) -> str:
-        """What it is, for people."""
-        return f"node {self.node} ({self.role})"
-
     async def spawn(self) -> None:
         """Start the process; it may not serve yet."""
         assert not self.alive, f"node {self.node} runs already"
         self._ending = False
-        self._process = await self._begin()
+        java = shutil.which("java") or "java"
+        command = await asyncio.to_thread(self._program.command, self._config, python=sys.executable, java=java)
+        self._process = await start_with_parent([*self._prefix(), *with_parent(command)], self._log)
         self.pid = self._process.pid
         self._watch = asyncio.create_task(self._wait_for_end(self._process), name=f"watch node {self.node}")
-
-    async def _begin(self) -> asyncio.subprocess.Process:
-        words = [sys.executable, "-m", "replog", self.role, "--config", str(self.config)]
-        return await start_process(words, self.log, into=self._into(), environment=node_environment())
-
-    async def answers(self, *, wait_ms: int) -> bool:
-        """Tell whether it answers."""
-        return await answers(self.endpoint, wait_ms=wait_ms)
 
     async def _wait_for_end(self, process: asyncio.subprocess.Process) -> None:
         code = await process.wait()
         if not self._ending:
-            self.died(self.obituary(code))
+            self._on_exit(self._exit_reason(code))
 
-    def obituary(self, code: int | None) -> str:
+    def _exit_reason(self, code: int | None) -> str:
         """Say how the process ended and what its log said last."""
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-        return f"{self.title} ended with {how}; its log {self.log} ends:\n{last_lines(self.log)}"
+        return f"node {self.node} ({self._program.title}) ended with {how}; its log {self._log} ends:\n{last_lines(self._log)}"
 
     async def serving(self) -> None:
         """Wait until the node answers requests; `ClusterError` with its last log lines if it does not."""
-        deadline = asyncio.get_running_loop().time() + self.serving_timeout_ms / 1000
-        while not await self.answers(wait_ms=self.answer_wait_ms):
+        program = self._program
+        deadline = asyncio.get_running_loop().time() + program.serving_timeout_ms / 1000
+        while not await program.answers(self._endpoint, wait_ms=program.answer_wait_ms):
             if self._process is None or self._process.returncode is not None:
-                raise ClusterError(self.obituary(self._process.returncode if self._process else None))
+                raise ClusterError(self._exit_reason(self._process.returncode if self._process else None))
             if asyncio.get_running_loop().time() > deadline:
                 raise ClusterError(
-                    f"{self.title} does not serve after {self.serving_timeout_ms} ms; "
-                    f"its log {self.log} ends:\n{last_lines(self.log)}"
+                    f"node {self.node} ({program.title}) does not serve after {program.serving_timeout_ms} ms; "
+                    f"its log {self._log} ends:\n{last_lines(self._log)}"
                 )
             await asyncio.sleep(POLL_MS / 1000)
 
@@ -111,8 +99,8 @@ class NodeProcess:
             assert self._process is not None
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-        await self.ended()
-        gone, refused = not process_exists(pid), await refuses(self.endpoint)
+        await self._ended()
+        gone, refused = not process_exists(pid), await refuses(self._endpoint)
         return Proof(holds=gone and refused, facts={"pid": pid, "process_gone": gone, "port_refused": refused})
 
     async def terminate(self, timeout_ms: int) -> bool:
@@ -122,13 +110,12 @@ class NodeProcess:
             assert self._process is not None
             self._process.terminate()
         try:
-            await asyncio.wait_for(self.ended(), timeout_ms / 1000)
+            await asyncio.wait_for(self._ended(), timeout_ms / 1000)
         except TimeoutError:
             return False
         return True
 
-    async def ended(self) -> None:
-        """Wait until the process was reaped."""
+    async def _ended(self) -> None:
         if self._process is not None:
             await self._process.wait()
         if self._watch is not None:
@@ -138,14 +125,14 @@ class NodeProcess:
         """Stop the process; prove that it is stopped and answers nobody."""
         self._signal(signal.SIGSTOP)
         stopped = await self._reaches(stopped=True)
-        silent = not await self.answers(wait_ms=100)
+        silent = not await self._program.answers(self._endpoint, wait_ms=100)
         return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
 
     async def resume(self) -> Proof:
         """Let the process go on; prove that it answers again."""
         self._signal(signal.SIGCONT)
         running = await self._reaches(stopped=False)
-        answered = await self.answers(wait_ms=SIGNAL_WAIT_MS)
+        answered = await self._program.answers(self._endpoint, wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
     def _signal(self, number: signal.Signals) -> None:
@@ -162,27 +149,21 @@ class NodeProcess:
         return False
 
 
-def dying_with_us(words: Sequence[str]) -> list[str]:
-    """Return the command that runs these words as a process that dies with this one."""
-    return [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *words]
+def with_parent(command: Sequence[str]) -> list[str]:
+    """Return the command that is the same but ends with this process; its program is given by its whole path."""
+    return [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *command]
 
 
-async def start_process(
-    words: Sequence[str], log: Path, *, into: Sequence[str], environment: dict[str, str] | None
-) -> asyncio.subprocess.Process:
-    """Start a program that dies with us, in a session of its own, its output appended to the log.
-
-    environment:  None for our own.
-    """
+async def start_with_parent(command: Sequence[str], log: Path) -> asyncio.subprocess.Process:
+    """Start a command of `with_parent` in a session of its own, its output appended to the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
-            *into,
-            *dying_with_us(words),
+            *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=environment,
+            env=node_environment(),
             start_new_session=True,
         )
 
@@ -194,42 +175,6 @@ def node_environment() -> dict[str, str]:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "tribunal", "bytecode")
         environment.setdefault("PYTHONPYCACHEPREFIX", str(cache))
     return environment
-
-
-async def answers(endpoint: tuple[str, int], *, wait_ms: int) -> bool:
-    """Tell whether somebody answers ApiVersions there."""
-    writer = None
-    try:
-        async with asyncio.timeout(wait_ms / 1000):
-            reader, writer = await asyncio.open_connection(*endpoint)
-            if writer.transport.is_closing():  # reset already; uvloop would call a write a RuntimeError
-                return False
-            writer.write(PROBE_REQUEST)
-            (length,) = struct.unpack(">i", await reader.readexactly(4))
-            await reader.readexactly(length)
-            return True
-    except (OSError, TimeoutError, asyncio.IncompleteReadError):
-        return False
-    finally:
-        if writer is not None:
-            writer.transport.abort()
-
-
-async def refuses(endpoint: tuple[str, int]) -> bool:
-    """Tell whether a connection there is refused, or reset at once by a door that leads to nobody."""
-    writer = None
-    try:
-        async with asyncio.timeout(1):
-            reader, writer = await asyncio.open_connection(*endpoint)
-            await reader.read(1)
-    except (ConnectionRefusedError, ConnectionResetError):
-        return True
-    except (OSError, TimeoutError):
-        return False
-    finally:
-        if writer is not None:
-            writer.transport.abort()
-    return False
 
 
 def process_exists(pid: int | None) -> bool:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tribunal.clusters.api import ClusterError, Proof
-from tribunal.clusters.nodes.node_process import POLL_MS, SERVING_TIMEOUT_MS, SIGNAL_WAIT_MS, answers, refuses
+from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS
+from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.nodes.ssh_hosts import Shell
 
 InThread = Callable[..., Awaitable[Any]]  # runs what blocks; has a thread for each node's whole life
@@ -18,60 +20,65 @@ START: Final = (
 WATCH: Final = "while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"
 STATE: Final = "sed 's/.*) //' /proc/{pid}/stat | cut -c1"
 LOG_LINES: Final = 12
+CONFIG: Final = Path("node.toml")  # in the node's folder
 
 
 class RemoteNode:
     """One life after another of one node."""
 
     def __init__(
-        self, node: int, role: str, config: Path, shell: Shell, folder: str, endpoint: tuple[str, int], aside: InThread
+        self,
+        node: int,
+        program: NodeProgram,
+        shell: Shell,
+        folder: str,
+        endpoint: tuple[str, int],
+        on_exit: Callable[[str], None],
+        in_thread: InThread,
     ) -> None:
         self.node = node
-        self.role = role
-        self.config = config
         self.pid: int | None = None
-        self.died: Callable[[str], None] = lambda _: None
         self.alive = False
+        self._program = program
         self._shell = shell
         self._folder = folder
         self._endpoint = endpoint
-        self._aside = aside
+        self._on_exit = on_exit
+        self._in_thread = in_thread
         self._ending = False
         self._watch: asyncio.Task[None] | None = None
 
     async def _run(self, command: str) -> str:
-        said: bytes = await self._aside(self._shell.run, f"cd {shlex.quote(self._folder)} && {command}")
+        said: bytes = await self._in_thread(self._shell.run, f"cd {shlex.quote(self._folder)} && {command}")
         return said.decode(errors="replace").strip()
 
     async def spawn(self) -> None:
         """Start the daemon."""
         assert not self.alive, f"node {self.node} runs already"
         self._ending = False
-        python = shlex.quote(self._shell.entry.python)
-        inner = (
-            f"echo $$ >pid; PYTHONPATH=code PYTHONUNBUFFERED=1 exec {python} -m replog {self.role} --config node.toml"
-        )
+        command = shlex.join(self._program.command(CONFIG, python=self._shell.entry.python, java="java"))
+        inner = f"echo $$ >pid; PYTHONPATH=code PYTHONUNBUFFERED=1 exec {command}"
         self.pid = int(await self._run(START.format(inner=shlex.quote(inner))))
         self.alive = True
         self._watch = asyncio.create_task(self._wait_for_end(), name=f"watch node {self.node}")
 
     async def _wait_for_end(self) -> None:
-        hung_up = await self._aside(self._shell.watched, WATCH.format(pid=self.pid))
+        hung_up = await self._in_thread(self._shell.watched, WATCH.format(pid=self.pid))
         self.alive = False
         if not self._ending:
             how = "the host has hung up" if hung_up else f"ended; its log ends:\n{await self._last_lines()}"
-            self.died(f"node {self.node} ({self.role}) on {self._shell.entry.address} {how}")
+            self._on_exit(f"node {self.node} ({self._program.title}) on {self._shell.entry.address} {how}")
 
     async def _last_lines(self) -> str:
         return "\n".join(f"    {line}" for line in (await self._run(f"tail -n {LOG_LINES} log")).splitlines())
 
     async def serving(self) -> None:
         """Wait until the node answers; `ClusterError` with its last log lines if it does not."""
-        deadline = asyncio.get_running_loop().time() + SERVING_TIMEOUT_MS / 1000
-        while not await answers(self._endpoint, wait_ms=500):
+        deadline = asyncio.get_running_loop().time() + self._program.serving_timeout_ms / 1000
+        while not await self._program.answers(self._endpoint, wait_ms=self._program.answer_wait_ms):
             if not self.alive or asyncio.get_running_loop().time() > deadline:
                 state = "does not serve" if self.alive else "ended"
-                where = f"node {self.node} ({self.role}) on {self._shell.entry.address}"
+                where = f"node {self.node} ({self._program.title}) on {self._shell.entry.address}"
                 raise ClusterError(f"{where} {state}; its log ends:\n{await self._last_lines()}")
             await asyncio.sleep(POLL_MS / 1000)
 
@@ -103,13 +110,13 @@ class RemoteNode:
     async def pause(self) -> Proof:
         """SIGSTOP."""
         stopped = await self._signalled("STOP", "Tt")
-        silent = not await answers(self._endpoint, wait_ms=100)
+        silent = not await self._program.answers(self._endpoint, wait_ms=100)
         return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
 
     async def resume(self) -> Proof:
         """SIGCONT."""
         running = await self._signalled("CONT", "RSD")
-        answered = await answers(self._endpoint, wait_ms=SIGNAL_WAIT_MS)
+        answered = await self._program.answers(self._endpoint, wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
     async def _signalled(self, signal: str, states: str) -> bool:

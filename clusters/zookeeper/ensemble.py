@@ -6,7 +6,6 @@ followed by an observer that reaches the servers themselves, so that no cut blin
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -25,7 +24,7 @@ from replog.zookeeper.operations import (
 )
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.maven_jars import NoJars
-from tribunal.clusters.nodes.node_process import NodeProcess, start_process
+from tribunal.clusters.nodes.node_program import SERVING_TIMEOUT_MS
 from tribunal.clusters.zookeeper.jars import class_path
 from tribunal.clusters.zookeeper.znode_view import ZnodeView
 
@@ -80,7 +79,7 @@ def command(config: Path, *, java: str = "java") -> list[str]:
         raise ClusterError(str(problem)) from None
 
 
-def mounts_for_java(words: list[str]) -> list[str]:
+def folders_of_java(words: list[str]) -> list[str]:
     """Return this machine's folders that a server's command needs elsewhere: Java, its libraries, the jars."""
     jars = words[words.index("-cp") + 1].split(":")[0]
     wanted = ["/usr", "/etc/alternatives", *sorted(map(str, Path("/etc").glob("java-*"))), jars]
@@ -108,17 +107,24 @@ async def _four_letters(endpoint: tuple[str, int], word: bytes, wait_ms: int) ->
             writer.transport.abort()
 
 
-class ZooKeeperProcess(NodeProcess):
-    """A server as a process of this machine, on a leash."""
+class ZooKeeperProgram:
+    """A server of the ensemble."""
 
-    async def _begin(self) -> asyncio.subprocess.Process:
-        java = shutil.which("java") or "java"
-        words = await asyncio.to_thread(command, self.config, java=java)
-        return await start_process(words, self.log, into=self._into(), environment=None)
+    title = "zookeeper"
+    serving_timeout_ms = SERVING_TIMEOUT_MS
+    answer_wait_ms = 500
 
-    async def answers(self, *, wait_ms: int) -> bool:
+    def command(self, config: Path, *, python: str, java: str) -> list[str]:
+        """Return the command that is a server."""
+        return command(config, java=java)
+
+    def needed_folders(self, command: list[str]) -> list[str]:
+        """Return where Java, its libraries and the jars are."""
+        return folders_of_java(command)
+
+    async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
         """Tell whether it serves."""
-        return await is_ok(self.endpoint, wait_ms=wait_ms)
+        return await is_ok(endpoint, wait_ms=wait_ms)
 
 
 class ZnodeObserver:
@@ -134,6 +140,7 @@ class ZnodeObserver:
         self._known: dict[str, Stat] = {}
         self._parents: dict[str, list[str]] = {}
         self._task: asyncio.Task[None] | None = None
+        self.overtaken = ""  # never: znodes hold the state itself, not its history
 
     def start(self) -> None:
         """Follow from now on."""

@@ -14,11 +14,11 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from tribunal.harness.check import check
 
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, classes
 from tribunal.checkers.calibration.case import Case
 from tribunal.checkers.calibration.rows import table_of
+from tribunal.checkers.judge.verdict import check
 from tribunal.results.copies import copied
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.store import Recording, recording_hash
@@ -216,14 +216,11 @@ def _is_there(found: Finding, injection: Injection) -> bool:
 def said(found: Finding) -> str:
     """Say a finding in a few words: severity, what, where, and the event that excused it."""
     rule = f" by {found.rule}" if found.severity == "permitted" else ""
-    election = found.detail.get("election")
+    election = found.detail.election
     event = ""
-    if isinstance(election, dict):
-        at_ns = election.get("at_ns")
-        at = "" if at_ns is None else f" at {at_ns / 1e9:.3f} s"
-        event = (
-            f" ({election.get('how')} election of {election.get('leader')}, epoch {election.get('leader_epoch')},{at})"
-        )
+    if election is not None:
+        at = "" if election.at_ns is None else f" at {election.at_ns / 1e9:.3f} s"
+        event = f" ({election.how} election of {election.leader}, epoch {election.leader_epoch},{at})"
     return f"{found.severity}{rule} {found.property_name}/{found.kind} {found.place}{event}"
 
 

@@ -1,7 +1,7 @@
 """From a plan to a verdict in one go: the run on its event loop, then the judge, then the report.
 
 Ctrl-C and SIGTERM end the run at the next await: nodes are killed, the recording is closed. A second one ends the
-harness on the spot; nodes die with it (they are on a leash).
+harness on the spot; nodes die with it (each asks the kernel for that).
 """
 
 import asyncio

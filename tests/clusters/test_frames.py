@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tribunal.clusters.capabilities import Fate, FrameRule
 from tribunal.clusters.frame_rules import Questions, Rules
 from tribunal.clusters.links.frames import REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, Conversation, Cutter
-from tribunal.clusters.links.send_queue import Road
+from tribunal.clusters.links.send_queue import SendQueue
 
 FETCH, PRODUCE = 1, 0
 
@@ -96,69 +96,69 @@ def nothing_moves():
     """Leave it to the test to look who may leave."""
 
 
-def on_the_road(rules, *messages, delay_s=0.0):
-    """Put messages on a road under these rules; return the road."""
-    road = Road(lambda head, size: delay_s)
+def queued(rules, *messages, delay_s=0.0):
+    """Put messages into a send queue under these rules; return the queue."""
+    queue = SendQueue(lambda head, size: delay_s)
     cutter = Cutter(Conversation(1, 2).request, REQUEST_HEAD_BYTES)
     for message in messages:
         for piece in cutter.feed(message):
             if piece.is_first:
                 piece.head.decide(rules, nothing_moves)
-            road.put(piece)
-    return road
+            queue.put(piece)
+    return queue
 
 
 def test_a_dropped_message_is_missing_and_its_neighbours_are_not():
     rules = under(FrameRule(fate=Fate.DROPPED, api=FETCH))
 
-    road = on_the_road(rules, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rules, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
 
-    assert b"".join(road.leaving(0.0)) == request(PRODUCE, 1) + request(PRODUCE, 3)
+    assert b"".join(queue.leaving(0.0)) == request(PRODUCE, 1) + request(PRODUCE, 3)
 
 
 def test_a_doubled_message_comes_twice():
     rules = under(FrameRule(fate=Fate.DUPLICATED, api=FETCH))
 
-    road = on_the_road(rules, request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rules, request(FETCH, 2), request(PRODUCE, 3))
 
-    assert b"".join(road.leaving(0.0)) == request(FETCH, 2) * 2 + request(PRODUCE, 3)
+    assert b"".join(queue.leaving(0.0)) == request(FETCH, 2) * 2 + request(PRODUCE, 3)
 
 
 def test_what_is_behind_a_held_message_waits_with_it():
     rules = Rules()
     rule = rules.add(FrameRule(fate=Fate.HELD, api=FETCH))
-    road = on_the_road(rules, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rules, request(PRODUCE, 1), request(FETCH, 2), request(PRODUCE, 3))
 
-    assert road.leaving(0.0) == [request(PRODUCE, 1)]
+    assert queue.leaving(0.0) == [request(PRODUCE, 1)]
     assert rule.open_gates() == 1
-    assert road.leaving(0.0) == [request(FETCH, 2), request(PRODUCE, 3)]
-    assert road.is_empty
+    assert queue.leaving(0.0) == [request(FETCH, 2), request(PRODUCE, 3)]
+    assert queue.is_empty
 
 
 def test_what_may_be_overtaken_is():
     rules = Rules()
     rule = rules.add(FrameRule(fate=Fate.HELD, api=FETCH, overtaking=True))
-    road = on_the_road(rules, request(FETCH, 2), request(PRODUCE, 3))
+    queue = queued(rules, request(FETCH, 2), request(PRODUCE, 3))
 
-    assert road.leaving(0.0) == [request(PRODUCE, 3)]
-    assert not road.is_empty
+    assert queue.leaving(0.0) == [request(PRODUCE, 3)]
+    assert not queue.is_empty
     rule.open_gates()
-    assert road.leaving(0.0) == [request(FETCH, 2)]
+    assert queue.leaving(0.0) == [request(FETCH, 2)]
 
 
 def test_nothing_leaves_before_its_time():
-    road = on_the_road(under(FrameRule(fate=Fate.DROPPED, api=99)), request(FETCH, 1), delay_s=5.0)
+    queue = queued(under(FrameRule(fate=Fate.DROPPED, api=99)), request(FETCH, 1), delay_s=5.0)
 
-    assert road.leaving(4.9) == []
-    assert road.next_due_s() == 5.0
-    assert road.leaving(5.0) == [request(FETCH, 1)]
+    assert queue.leaving(4.9) == []
+    assert queue.next_due_s() == 5.0
+    assert queue.leaving(5.0) == [request(FETCH, 1)]
 
 
 def test_a_road_can_be_lost():
-    road = on_the_road(under(FrameRule(fate=Fate.HELD)), request(FETCH, 1))
+    queue = queued(under(FrameRule(fate=Fate.HELD)), request(FETCH, 1))
 
-    assert road.clear() == len(request(FETCH, 1))
-    assert road.is_empty
+    assert queue.clear() == len(request(FETCH, 1))
+    assert queue.is_empty
 
 
 @pytest.mark.parametrize(("its_time_came", "released"), [(False, 1), (True, 0)])

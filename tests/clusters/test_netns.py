@@ -15,19 +15,18 @@ from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, L
 from tribunal.clusters.capabilities import Shape
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import processes
-from tribunal.clusters.links.relays import connected
 from tribunal.clusters.namespaces import spaces as namespaces
 from tribunal.clusters.namespaces.firewall import Firewall
-from tribunal.clusters.namespaces.network import NamespaceLinks, address, lay_out
+from tribunal.clusters.namespaces.network import address, connected, device, lay_out, namespace_links
 from tribunal.clusters.namespaces.spaces import Namespaces, way_in
 from tribunal.clusters.nodes.leftovers import node_processes
 
 ROOT = Path(__file__).parents[2]
-HOUSED = not isinstance(way_in(), str)
+IN_NAMESPACES = not isinstance(way_in(), str)
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(60),
-    pytest.mark.skipif(not HOUSED, reason=str(way_in()) if not HOUSED else "there are namespaces"),
+    pytest.mark.skipif(not IN_NAMESPACES, reason=str(way_in()) if not IN_NAMESPACES else "there are namespaces"),
 ]
 PORT = 11_000 + os.getpid() % 1000
 
@@ -45,9 +44,9 @@ class Hall:
     async def __aenter__(self):
         self.spaces.open()
         lay_out(self.spaces, [1, 2, CLIENTS])
-        self.firewall = Firewall(self.spaces, address)
+        self.firewall = Firewall(self.spaces, address, device)
         self.firewall.open()
-        self.links = NamespaceLinks({1: PORT, 2: PORT}, self.spaces, self.firewall)
+        self.links = namespace_links({1: PORT, 2: PORT}, self.spaces, self.firewall)
         await self.links.open()
         for node in (1, 2):
             sock = self.spaces.listener(str(node), address(node), PORT)
@@ -194,8 +193,10 @@ def test_in_namespaces(story, tmp_path):
 
 
 def test_the_choice_can_be_forced():
-    assert processes.housing_for(ClusterSpec(isolation="proxies")).place == "processes, link proxies on loopback"
-    assert processes.housing_for(ClusterSpec()).place == "processes in network namespaces"
+    assert (
+        processes.host_environment_for(ClusterSpec(isolation="proxies")).place == "processes, link proxies on loopback"
+    )
+    assert processes.host_environment_for(ClusterSpec()).place == "processes in network namespaces"
     assert processes.places() == "processes in network namespaces"
 
 

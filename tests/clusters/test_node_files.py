@@ -1,4 +1,4 @@
-"""What nodes leave in files, read while they write and after they died; and the leash they are on."""
+"""What nodes leave in files, read while they write and after they died; and that they end with their harness."""
 
 import asyncio
 import json
@@ -15,18 +15,19 @@ import pytest
 from replog.log import batch
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.kinds.processes import directory_id
 from tribunal.clusters.links.addresses import free_port, taken_address
 from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.nodes.final_logs import log_bytes, log_entries
 from tribunal.clusters.nodes.node_events import EventFile
-from tribunal.clusters.nodes.node_process import PARENT_DEATH, is_stopped, last_lines, process_exists, refuses, toml
+from tribunal.clusters.nodes.node_files import directory_id
+from tribunal.clusters.nodes.node_process import PARENT_DEATH, is_stopped, last_lines, process_exists, toml
+from tribunal.clusters.nodes.serving import refuses
 
 
 def test_events_come_whole_and_once(tmp_path):
     clock = RunClock()
     path = tmp_path / "events.jsonl"
-    events = EventFile(2, path, clock)
+    events = EventFile(2, path, clock.at_ns)
     line = json.dumps({"event": "registered", "node_ns": clock.start_ns + 5, "node": 2, "broker_epoch": 9})
 
     assert events.drain() == []
@@ -43,7 +44,7 @@ def test_a_torn_event_is_passed_over(tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_text('{"event": "star\n{"event": "stop", "node_ns": 1}\n')
 
-    assert [event.name for event in EventFile(1, path, RunClock()).drain()] == ["stop"]
+    assert [event.name for event in EventFile(1, path, RunClock().at_ns).drain()] == ["stop"]
 
 
 def a_log(folder, *batches):
@@ -162,5 +163,5 @@ def test_a_node_dies_with_its_harness():
     os.close(watched)
 
 
-def test_the_leash_is_a_file_of_its_own():
+def test_the_program_that_ties_a_node_to_its_harness_is_a_file_of_its_own():
     assert Path(PARENT_DEATH).is_file()

@@ -4,6 +4,7 @@ import asyncio
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -12,10 +13,14 @@ from pathlib import Path
 import pytest
 
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link, TopicPartition, until
+from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.kinds.processes import Loopback, ProcessCluster, launch
+from tribunal.clusters.kinds.processes import CAPABILITIES, launch
 from tribunal.clusters.links.relays import node_host
-from tribunal.clusters.nodes.node_process import process_exists, refuses
+from tribunal.clusters.loopback import Loopback
+from tribunal.clusters.nodes.node_process import process_exists
+from tribunal.clusters.nodes.serving import refuses
+from tribunal.clusters.run_context import RunContext
 from tribunal.harness.catalog import faults
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -137,24 +142,18 @@ def test_a_node_that_dies_unasked_is_a_failure(tmp_path):
 def test_a_node_that_dies_at_start_shows_its_last_lines(tmp_path):
     """(Its address is taken by somebody who came between the check and the start.)"""
 
-    squatters = []
+    spec = ClusterSpec(controllers=1)
+    run, environment = RunContext(spec, tmp_path, RunClock(), CLUSTER_ID), Loopback()
+    squatter = socket.socket()
 
-    class Squatted(Loopback):
-        async def open(self, spec, directory):
-            links = await super().open(spec, directory)
-            squatter = await asyncio.start_server(lambda _, writer: writer.close(), node_host(1), links.ports[1])
-            squatters.append(squatter)
-            return links
+    def squatted(links):
+        squatter.bind((node_host(1), links.ports[1]))
+        squatter.listen()
+        return replog_cluster(run, environment, links, kind="processes", capabilities=CAPABILITIES)
 
     async def story():
-        cluster = ProcessCluster(ClusterSpec(controllers=1), tmp_path, RunClock(), CLUSTER_ID, Squatted())
-        try:
-            with pytest.raises(ClusterError, match=r"node 1 \(broker\).*\n(.*\n)*.*is taken"):
-                await cluster.open()
-        finally:
-            await cluster.close()
-            squatters[0].close()
-            await asyncio.sleep(0.01)
+        with squatter, pytest.raises(ClusterError, match=r"node 1 \(broker\).*\n(.*\n)*.*is taken"):
+            await launched(run, environment, squatted)
 
     asyncio.run(story())
 
@@ -205,6 +204,7 @@ def test_clients_can_be_cut_from_a_broker_that_stays_in_service(tmp_path):
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
+from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds.processes import launch
 from tribunal.clusters.spec import ClusterSpec

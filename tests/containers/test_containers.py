@@ -97,7 +97,7 @@ def test_a_node_is_reached_from_its_own_address(living):
 def test_a_killed_harness_leaves_containers_that_a_sweep_removes(tmp_path):
     program = (
         "import asyncio, sys, pathlib\n"
-        "from tribunal.clusters import containers\n"
+        "from tribunal.clusters.kinds import containers\n"
         "from tribunal.clusters.clock import RunClock\n"
         "from tribunal.clusters.spec import ClusterSpec\n"
         "async def main():\n"

@@ -27,8 +27,9 @@ from replog.log.batch import batches
 from tests.e2e.kafka_command import QUICK_START, jars_or_skip
 from tribunal.clusters.api import CLIENTS, Link
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.kafka.side_by_side import java
-from tribunal.clusters.kinds.processes import ProcessCluster, launch
+from tribunal.clusters.kinds.processes import launch
 from tribunal.clusters.spec import ClusterSpec
 
 with warnings.catch_warnings():
@@ -331,7 +332,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.runner = asyncio.Runner()
         spec = ClusterSpec(controllers=1, settings={"replica.fetch.wait.max.ms": 100})
-        self.cluster: ProcessCluster = self.runner.run(launch(spec, folder, RunClock(), CLUSTER_ID))
+        self.cluster: ComposedCluster = self.runner.run(launch(spec, folder, RunClock(), CLUSTER_ID))
         self.bootstrap: str = self.cluster.clients.bootstrap
         self.cuts = 0
 

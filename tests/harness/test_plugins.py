@@ -1,5 +1,6 @@
 """Plugins: what ships is what is listed; a user's own and an installed distribution's are found; what cannot be used is one clear line."""
 
+import asyncio
 import json
 import re
 import sys
@@ -11,10 +12,12 @@ import tribunal.clusters.kinds
 import tribunal.nemesis.faults
 import tribunal.workloads.kinds
 from tribunal.clusters.capabilities import PROTOCOLS, Capability, FaultTarget
-from tribunal.clusters.kinds.apache_kafka import KafkaCluster
-from tribunal.clusters.kinds.processes import ProcessCluster
-from tribunal.clusters.kinds.ssh import SshCluster
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.composed_cluster import ComposedCluster
+from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
+from tribunal.clusters.links.relays import Links
 from tribunal.clusters.simulated.cluster import SimulatedCluster
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import all_clusters, faults, listing
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.main import exit_code
@@ -93,25 +96,47 @@ def test_a_faults_name_is_its_modules():
 def test_every_capability_has_a_protocol_and_every_kind_the_methods_that_it_claims():
     assert set(PROTOCOLS) == set(Capability)
     claimed = {
-        ProcessCluster: "processes",
-        SshCluster: "ssh",
-        KafkaCluster: "apache-kafka",
-        SimulatedCluster: "simulated",
+        "processes": ComposedCluster,
+        "containers": ComposedCluster,
+        "ssh": ComposedCluster,
+        "apache-kafka": ComposedCluster,
+        "simulated": SimulatedCluster,
     }
     looked_at = {name for name in dir(FaultTarget) if not name.startswith("_")}
-    for cluster, kind in claimed.items():
-        assert all_clusters()[kind].capabilities == cluster.capabilities
-        for capability in cluster.capabilities:
+    assert all_clusters()["simulated"].capabilities == SimulatedCluster.capabilities
+    for kind, cluster in claimed.items():
+        for capability in all_clusters()[kind].capabilities:
             wanted = {name for name in dir(PROTOCOLS[capability]) if not name.startswith("_")} - looked_at
             assert capability.value in wanted
             assert all(callable(getattr(cluster, name)) for name in wanted), f"{kind}: {capability}"
 
 
+@pytest.mark.parametrize(
+    "kind", [processes, containers, ssh, apache_kafka], ids=["processes", "containers", "ssh", "apache-kafka"]
+)
+def test_a_composed_cluster_claims_what_its_kind_claims(kind, monkeypatch, tmp_path):
+    async def compose_alone(run, environment, compose):
+        return compose(Links(dict.fromkeys(run.spec.node_ids, 1)))
+
+    def claimed(*_, capabilities, **__):
+        return capabilities
+
+    monkeypatch.setattr(kind, "launched", compose_alone)
+    monkeypatch.setattr(kind, "composed", claimed, raising=False)  # which of the two a kind composes with
+    monkeypatch.setattr(kind, "replog_cluster", claimed, raising=False)
+    monkeypatch.setattr(kind, "obstacles", list)
+    monkeypatch.setattr(kind, "kafka_jars", lambda: tmp_path, raising=False)
+
+    launching = kind.launch(ClusterSpec(), tmp_path, RunClock(), "tribunalPluginsQQQQQQQ")
+
+    assert asyncio.run(launching) == kind.KIND.capabilities
+
+
 def test_the_walk_to_a_new_capability_names_the_files_that_one_is_named_in():
     walk = (ROOT / "docs" / "contributing" / "a-new-fault.md").read_text()
     listed = set(re.findall(r"^\| `([\w/.]+)` \|", walk, re.MULTILINE)) - {"nemesis/faults/jam.py"}
-    differing = {f"clusters/kinds/{kind}.py" for kind in ("apache_kafka", "containers", "ssh")}  # from what they share
-    shared = {"clusters/links/link_faults.py"}  # what of `ProcessCluster` is about links
+    differing = {f"clusters/kinds/{kind}.py" for kind in ("apache_kafka", "containers")}  # from what they share
+    shared = {"clusters/links/link_faults.py"}  # which of them relays give
 
     naming = set()
     for room in ("clusters", "harness", "workloads", "results", "checkers"):
@@ -119,9 +144,10 @@ def test_the_walk_to_a_new_capability_names_the_files_that_one_is_named_in():
             if re.search(r"\bCapability\.[A-Z]|\bCan[A-Z]\w+\(FaultTarget", path.read_text()):
                 naming.add(str(path.relative_to(ROOT)))
 
-    assert len(listed) == 3
+    assert len(listed) == 4
     assert all((ROOT / path).is_file() for path in listed)
-    assert naming == listed - {"clusters/simulated/capabilities.py"} | differing | shared  # (there: the methods alone)
+    methods_alone = {"clusters/composed_cluster.py", "clusters/simulated/capabilities.py"}
+    assert naming == listed - methods_alone | differing | shared
 
 
 @pytest.mark.parametrize(("package", "text", "kind", "_"), SORTS)

@@ -18,11 +18,6 @@ BOTH = [Link(1, 2), Link(2, 1)]
 FETCH, PRODUCE = 1, 0
 
 
-class Faults(LinkFaults):
-    def __init__(self, links):
-        self.links = links
-
-
 class Node:
     """Answers every request with its correlation id, and remembers which came."""
 
@@ -44,7 +39,7 @@ class Node:
 @asynccontextmanager
 async def two_nodes():
     port = next(PORTS)
-    faults = Faults(Links({1: port, 2: port}))
+    faults = LinkFaults(Links({1: port, 2: port}))
     await faults.links.open()
     nodes = {node: Node() for node in (1, 2)}
     servers = [await asyncio.start_server(nodes[node].serve, node_host(node), port) for node in nodes]

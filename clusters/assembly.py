@@ -1,0 +1,163 @@
+"""How a cluster is put together: the parts that all kinds share, around those that a kind's module gives.
+
+A kind of cluster says where its nodes live (`HostEnvironment`) and what runs there (`System`). The relays are opened
+first, because every other part needs to know the addresses.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from tribunal.clusters.api import ClusterState, TopicPartition
+from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.clients.administration import Administration
+from tribunal.clusters.clients.confluent import ConfluentClients
+from tribunal.clusters.clients.list_offsets import Leader, Leaders
+from tribunal.clusters.clients.membership import Membership
+from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts
+from tribunal.clusters.host_environment import HostEnvironment
+from tribunal.clusters.links.link_faults import LinkFaults
+from tribunal.clusters.links.relays import Links
+from tribunal.clusters.links.requests import RequestLog
+from tribunal.clusters.metadata import MetadataObserver, MetadataView
+from tribunal.clusters.nodes import on_host
+from tribunal.clusters.nodes.mounts import MountedDisks
+from tribunal.clusters.nodes.node_events import EventFile, FileEvents, NodeEvents
+from tribunal.clusters.nodes.node_exits import NodeExits
+from tribunal.clusters.nodes.node_files import LocalFiles, NodeFiles
+from tribunal.clusters.nodes.node_software import NodeSoftware, ReplogSoftware, replog_nodes
+from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.zookeeper.ensemble import ZnodeObserver
+from tribunal.clusters.zookeeper.znode_view import ZnodeView
+
+Compose = Callable[[Links], ComposedCluster]
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """Who follows the committed metadata, and what is known of them."""
+
+    state: ClusterState
+    observer: Observer
+    metadata: MetadataSource
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """The system whose nodes make up a cluster: its software, its files, what is seen of it."""
+
+    software: NodeSoftware
+    files: NodeFiles
+    events: NodeEvents
+    observation: Observation
+
+
+async def launched(run: RunContext, environment: HostEnvironment, compose: Compose) -> ComposedCluster:
+    """Open the environment, compose a cluster there and bring it up; whatever goes wrong, nothing of it stays."""
+    try:
+        cluster = compose(await environment.open(run.spec, run.directory))
+    except BaseException:
+        await asyncio.shield(environment.close())
+        raise
+    try:
+        await cluster.bring_up()
+    except BaseException:
+        await asyncio.shield(cluster.close())
+        raise
+    return cluster
+
+
+def replog_cluster(
+    run: RunContext, environment: HostEnvironment, links: Links, *, kind: str, capabilities: frozenset[Capability]
+) -> ComposedCluster:
+    """Compose a cluster of replog's nodes whose files lie in the run's folder."""
+    nodes = replog_nodes(run.spec)
+    software = ReplogSoftware(run, environment, links, lambda node: str(run.folder(node).resolve()))
+    files = {node: EventFile(node, run.folder(node) / "events.jsonl", run.clock.at_ns) for node in nodes}
+    system = System(
+        software=software,
+        files=LocalFiles(run, software, lambda folder: on_host.power_fail(folder, None), controlled=nodes),
+        events=FileEvents(files, run.clock.now_ns),
+        observation=observed(run, links),
+    )
+    return composed(run, environment, links, system, kind=kind, capabilities=capabilities)
+
+
+def observed(run: RunContext, links: Links) -> Observation:
+    """Observe the controllers' metadata log, or the ensemble's znodes."""
+    state = ClusterState()
+    endpoints = {node: links.endpoint(node) for node in run.spec.controller_ids}
+    if run.spec.is_zookeeper_mode:
+        znodes = ZnodeView(state, run.clock.now_ns)
+        connect = ",".join(f"{host}:{port}" for host, port in endpoints.values())
+        return Observation(state=state, observer=ZnodeObserver(znodes, connect), metadata=znodes)
+    view = MetadataView(state, run.clock.wall_start_ms)
+    return Observation(state=state, observer=MetadataObserver(view, endpoints, run.cluster_id), metadata=view)
+
+
+def composed(
+    run: RunContext,
+    environment: HostEnvironment,
+    links: Links,
+    system: System,
+    *,
+    kind: str,
+    capabilities: frozenset[Capability],
+) -> ComposedCluster:
+    """Compose a cluster of a system's nodes in this environment."""
+    spec, state = run.spec, system.observation.state
+    exits = NodeExits(system.events)
+    requests = RequestLog(run.clock.now_ns)
+    links.on_message = requests.note
+    if spec.is_zookeeper_mode:
+        links.zookeeper_nodes = frozenset(spec.controller_ids)
+    nodes = {
+        node: environment.node(
+            node,
+            system.software.program(node),
+            system.software.config(node),
+            run.log_file(node),
+            partial(exits.note, node),
+        )
+        for node in spec.node_ids
+    }
+    administration = Administration(lambda: [links.endpoint(broker) for broker in spec.broker_ids])
+    parts = Parts(
+        kind=kind,
+        capabilities=capabilities,
+        environment=environment,
+        software=system.software,
+        nodes=nodes,
+        files=system.files,
+        mounts=MountedDisks(
+            environment.mounting,
+            lambda node: run.folder(node).resolve(),
+            while_running=environment.mounts_while_running,
+        ),
+        events=system.events,
+        exits=exits,
+        links=links,
+        link_faults=LinkFaults(links),
+        requests=requests,
+        state=state,
+        observer=system.observation.observer,
+        metadata=system.observation.metadata,
+        clients=ConfluentClients(
+            [links.advertised(broker) for broker in spec.broker_ids], committed_leaders(state, links)
+        ),
+        administration=administration,
+        membership=Membership(administration),
+    )
+    return ComposedCluster(run, parts)
+
+
+def committed_leaders(state: ClusterState, links: Links) -> Leaders:
+    """Return what finds a partition's committed leader, and where it is reached."""
+
+    def leader(partition: TopicPartition) -> Leader | None:
+        known = state.partitions.get(partition)
+        if known is None or known.leader < 0:
+            return None
+        return Leader(known.leader, links.advertised(known.leader), known.leader_epoch)
+
+    return leader

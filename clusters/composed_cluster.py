@@ -1,0 +1,336 @@
+"""A cluster as the harness sees it, composed of parts: what a kind of cluster does differently, it does by another part.
+
+`assembly.py` puts the parts together. The cluster itself only knows in which order they are used: a disk is touched while
+its node is down, the observer stops before the nodes do, and nothing is left behind however it ends.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from tribunal.clusters.api import (
+    ClientFactory,
+    ClusterError,
+    ClusterState,
+    CutMode,
+    Link,
+    LogEntry,
+    MetadataEntry,
+    NodeEvent,
+    Proof,
+    RequestSeen,
+    TopicPartition,
+    until,
+)
+from tribunal.clusters.capabilities import Capability, ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
+from tribunal.clusters.clients.administration import Administration
+from tribunal.clusters.clients.membership import Membership
+from tribunal.clusters.frame_rules import Rule
+from tribunal.clusters.host_environment import HostEnvironment, NodeLife
+from tribunal.clusters.links.link_faults import LinkFaults
+from tribunal.clusters.links.relays import Links
+from tribunal.clusters.links.requests import RequestLog
+from tribunal.clusters.nodes.final_logs import log_entries
+from tribunal.clusters.nodes.mounts import MountedDisks
+from tribunal.clusters.nodes.node_events import NodeEvents
+from tribunal.clusters.nodes.node_exits import NodeExits
+from tribunal.clusters.nodes.node_files import NodeFiles
+from tribunal.clusters.nodes.node_software import NodeSoftware
+from tribunal.clusters.run_context import RunContext
+
+
+class Observer(Protocol):
+    """Follows the cluster's committed metadata past all faults, into a `ClusterState`."""
+
+    @property
+    def overtaken(self) -> str:
+        """What it missed; empty: nothing."""
+
+    def start(self) -> None:
+        """Follow from now on."""
+
+    async def stop(self) -> None:
+        """Stop following; what was seen stays."""
+
+
+class MetadataSource(Protocol):
+    """Where committed metadata records are gathered."""
+
+    def drain(self) -> list[MetadataEntry]:
+        """Hand over what came since the last call."""
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cluster is composed of."""
+
+    kind: str
+    capabilities: frozenset[Capability]
+    environment: HostEnvironment
+    software: NodeSoftware
+    nodes: Mapping[int, NodeLife]
+    files: NodeFiles
+    mounts: MountedDisks
+    events: NodeEvents
+    exits: NodeExits
+    links: Links
+    link_faults: LinkFaults
+    requests: RequestLog
+    state: ClusterState
+    observer: Observer
+    metadata: MetadataSource
+    clients: ClientFactory
+    administration: Administration
+    membership: Membership
+
+
+class ComposedCluster:
+    """A cluster of real nodes; see `tribunal.clusters.api.Cluster` and `tribunal.clusters.capabilities`."""
+
+    def __init__(self, run: RunContext, parts: Parts) -> None:
+        self.kind = parts.kind
+        self.place = parts.environment.place
+        self.capabilities = parts.capabilities
+        self.spec = run.spec
+        self.state = parts.state
+        self.clients = parts.clients
+        self.nodes = parts.nodes
+        self.links = parts.links
+        self._run = run
+        self._parts = parts
+
+    def now_ns(self) -> int:
+        """Return the run's clock."""
+        return self._run.clock.now_ns()
+
+    # --- begin and end ---------------------------------------------------------------------
+
+    async def bring_up(self) -> None:
+        """Start every node, the relays being open; return when every broker is unfenced."""
+        order = self._parts.software.boot_order
+        await self._parts.files.prepare()
+        for nodes in order.before_observer:
+            await self._start_together(nodes)
+        self._parts.observer.start()
+        for nodes in order.after_observer:
+            await self._start_together(nodes)
+        what = "all brokers registered and unfenced"
+        await until(lambda: self.state.whole(self.spec), timeout_ms=order.whole_timeout_ms, what=what, cluster=self)
+
+    async def _start_together(self, nodes: Sequence[int]) -> None:
+        await asyncio.gather(*map(self._spawn, nodes))
+        await asyncio.gather(*(self.nodes[node].serving() for node in nodes))
+
+    async def _spawn(self, node: int) -> None:
+        self._parts.events.starting(node)
+        await self.nodes[node].spawn()
+
+    async def shut_down(self) -> None:
+        """End every node at once: what they wrote is in the page cache, so the files are whole."""
+        await self._parts.observer.stop()
+        await asyncio.gather(*(node.kill() for node in self.nodes.values()))
+        await self._parts.mounts.close()
+        await self._parts.files.fetch()
+
+    async def close(self) -> None:
+        """Leave nothing behind but files."""
+        try:
+            await self.shut_down()
+        finally:
+            await self._parts.environment.close()
+            await self._parts.files.close()
+
+    # --- nodes -----------------------------------------------------------------------------
+
+    def _node(self, node: int) -> NodeLife:
+        try:
+            return self.nodes[node]
+        except KeyError:
+            raise ClusterError(f"there is no node {node}; nodes are {sorted(self.nodes)}") from None
+
+    def _must_be_down(self, node: int) -> None:
+        if self._node(node).alive:
+            raise ClusterError(f"node {node} runs: kill it before its disk is touched")
+
+    async def start(self, node: int) -> None:
+        """Start a node that is down; return when it serves."""
+        life = self._node(node)
+        await self._spawn(node)
+        await life.serving()
+
+    async def stop(self, node: int) -> None:
+        """Ask a node to end in good order."""
+        timeout_ms = self._parts.software.stop_timeout_ms
+        if not await self._node(node).terminate(timeout_ms):
+            raise ClusterError(f"node {node} does not end within {timeout_ms} ms of SIGTERM")
+        self._parts.events.stopped(node)
+
+    async def kill(self, node: int) -> Proof:
+        """Kill -9."""
+        proof = await self._node(node).kill()
+        self._parts.events.killed(node, proof.facts["pid"])
+        return proof
+
+    async def pause(self, node: int) -> Proof:
+        """SIGSTOP."""
+        return await self._node(node).pause()
+
+    async def resume(self, node: int) -> Proof:
+        """SIGCONT."""
+        return await self._node(node).resume()
+
+    def alive(self, node: int) -> bool:
+        """Tell whether the node's process exists."""
+        return self._node(node).alive
+
+    def excuse(self, node: int, why: str | None) -> None:
+        """Expect (or no longer expect) the node to end by itself."""
+        self._parts.exits.excuse(node, why)
+
+    # --- disks and clocks ------------------------------------------------------------------
+
+    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+        """Give a node that is down other settings; they hold for its later lives."""
+        self._node(node)
+        await self._parts.files.reconfigure(node, settings)
+
+    async def wipe(self, node: int) -> Proof:
+        """Remove a dead node's log directory and format it again: a new disk."""
+        self._must_be_down(node)
+        return await self._parts.files.wipe(node)
+
+    async def power_fail(self, node: int) -> Proof:
+        """Kill -9, then take back from the disk what was not synced."""
+        gone = await self.kill(node)
+        lost = await self._parts.files.power_fail(node)
+        return Proof(holds=gone.holds and lost.holds, facts={**gone.facts, **lost.facts})
+
+    async def damage(self, node: int, damage: Damage) -> Proof:
+        """Damage the log files of a dead node."""
+        self._must_be_down(node)
+        return await self._parts.files.damage(node, damage)
+
+    async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
+        """Move a running node's clock."""
+        self._node(node)
+        return await self._parts.files.set_clock(node, skew)
+
+    async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
+        """Make a running node's disk misbehave."""
+        self._node(node)
+        return await self._parts.files.trouble_disk(node, trouble)
+
+    async def mount_disk(self, node: int, writes: Literal["full", "read-only"]) -> Proof:
+        """Let the kernel refuse a node's writes."""
+        mounts = self._parts.mounts
+        if writes == "read-only" and mounts.while_running:
+            return await mounts.freeze(node)
+        await self.kill(node)
+        if writes == "read-only":
+            proof = await mounts.freeze(node)
+            await self._spawn(node)  # it will not get far
+            return proof
+        await mounts.move(node)
+        await self.start(node)
+        return await mounts.fill(node)
+
+    async def mend_mount(self, node: int) -> Proof:
+        """Give a dead node its old disk back."""
+        return await self._parts.mounts.mend(node)
+
+    # --- links -----------------------------------------------------------------------------
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Cut links."""
+        return await self.links.cut(links, mode)
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Undo cuts."""
+        return await self.links.heal(links)
+
+    async def shape(self, links: Sequence[Link], shape: Shape) -> Proof:
+        """Make links slow, lossy or narrow, or as they were."""
+        return await self._parts.link_faults.shape(links, shape)
+
+    async def reset(self, links: Sequence[Link]) -> Proof:
+        """Reset the connections there are, once."""
+        return await self._parts.link_faults.reset(links)
+
+    async def half_open(self, links: Sequence[Link]) -> Proof:
+        """Let each link's target forget its connections while the source goes on believing in them."""
+        return await self._parts.link_faults.half_open(links)
+
+    async def close_half_open(self, links: Sequence[Link]) -> Proof:
+        """Tell the believers."""
+        return await self._parts.link_faults.close_half_open(links)
+
+    def add_rule(self, rule: FrameRule) -> Rule:
+        """Ask this rule about every message from now on."""
+        return self._parts.link_faults.add_rule(rule)
+
+    def release(self, rule: RuleInForce) -> int:
+        """Let go on what the rule holds now."""
+        return self._parts.link_faults.release(rule)
+
+    def remove_rule(self, rule: RuleInForce) -> int:
+        """Ask it no more, and let go on what it holds."""
+        return self._parts.link_faults.remove_rule(rule)
+
+    # --- administration --------------------------------------------------------------------
+
+    async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
+        """Ask for these replicas."""
+        await self._parts.administration.reassign(partition, replicas)
+
+    async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
+        """Set one of a topic's settings."""
+        await self._parts.administration.set_topic_config(topic, name, value)
+
+    async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
+        """Give each partition's lead to its first replica."""
+        await self._parts.administration.elect_preferred(partitions)
+
+    async def unregister(self, node: int) -> None:
+        """Let the controllers forget a broker."""
+        await self._parts.membership.unregister(node)
+
+    async def voters(self) -> list[int]:
+        """Return who votes."""
+        return await self._parts.membership.voters()
+
+    async def remove_voter(self, node: int) -> None:
+        """Take a controller's vote."""
+        await self._parts.membership.remove_voter(node)
+
+    async def add_voter(self, node: int) -> None:
+        """Give an observing controller a vote."""
+        await self._parts.membership.add_voter(node, self.links.advertised(node))
+
+    # --- what was seen ---------------------------------------------------------------------
+
+    def failures(self) -> list[str]:
+        """Return what went wrong with nodes that nobody hurt."""
+        overtaken = self._parts.observer.overtaken
+        return [*self._parts.exits.failures, *([overtaken] if overtaken else [])]
+
+    def drain_events(self) -> list[NodeEvent]:
+        """Return what nodes told, and what was seen of their lives, since the last call."""
+        return self._parts.events.drain()
+
+    def drain_metadata(self) -> list[MetadataEntry]:
+        """Return committed metadata records since the last call."""
+        return self._parts.metadata.drain()
+
+    def drain_requests(self) -> list[RequestSeen]:
+        """Return the messages between nodes that the relays saw since the last call."""
+        return self._parts.requests.drain()
+
+    def clock_offset_ns(self, node: int) -> int:
+        """Return by how much a node's monotonic clock was ahead of ours at the start."""
+        return self._parts.files.clock_offset_ns(node)
+
+    def final_logs(self) -> Iterator[LogEntry]:
+        """Read every replica's log."""
+        for node in self.spec.broker_ids:
+            yield from log_entries(node, self._run.data_dir(node))

@@ -1,0 +1,91 @@
+"""What is seen of the lives of Apache Kafka's nodes, which write no event files.
+
+Starts and ends are the harness's own doing. Registrations are read off the committed metadata; how a broker's former life
+ended is not in them (KIP-966), so it is read, before each start, off the file that the broker itself will read.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tribunal.clusters.api import MetadataEntry, NodeEvent
+from tribunal.clusters.kafka.disk import previous_broker_epoch
+from tribunal.clusters.metadata import MetadataView
+from tribunal.clusters.nodes.node_events import seen_by_harness
+
+REGISTRATION = "RegisterBrokerRecord"
+
+
+class KafkaEvents:
+    """Events as the harness sees them; whoever takes the metadata takes them here."""
+
+    def __init__(self, view: MetadataView, data_dir: Callable[[int], Path], now_ns: Callable[[], int]) -> None:
+        self._view = view
+        self._data_dir = data_dir
+        self._now_ns = now_ns
+        self._lives: dict[int, list[tuple[int, int]]] = {}  # node -> when each began, and how the one before ended
+        self._seen: list[NodeEvent] = []
+        self._entries: list[MetadataEntry] = []
+
+    def starting(self, node: int) -> None:
+        """Take note of a start, and of how the life before it ended."""
+        self._lives.setdefault(node, []).append((self._now_ns(), previous_broker_epoch(self._data_dir(node))))
+        self._note(node, "start")
+
+    def stopped(self, node: int) -> None:
+        """Take note of an orderly end."""
+        self._note(node, "stop")
+
+    def killed(self, node: int, pid: object) -> None:
+        """Take note that a node was killed."""
+        self._note(node, "killed", pid=pid)
+
+    def exited(self, node: int, reason: str) -> None:
+        """Take note that a node ended without being asked to."""
+        self._note(node, "exit", reason=reason)
+
+    def _note(self, node: int, name: str, **fields: object) -> None:
+        self._seen.append(seen_by_harness(node, name, self._now_ns(), **fields))
+
+    def drain(self) -> list[NodeEvent]:
+        """Return what was seen of nodes' lives since the last call."""
+        self._read_metadata()
+        seen, self._seen = self._seen, []
+        return sorted(seen, key=lambda event: event.at_ns)
+
+    def drain_metadata(self) -> list[MetadataEntry]:
+        """Return committed metadata records since the last call."""
+        self._read_metadata()
+        taken, self._entries = self._entries, []
+        return taken
+
+    def _read_metadata(self) -> None:
+        for entry in self._view.drain():
+            self._entries.append(entry)
+            if entry.record_type == REGISTRATION:
+                self._on_registered(entry)
+
+    def _on_registered(self, entry: MetadataEntry) -> None:
+        """Say what the broker said of its former life: the metadata log does not keep it (KIP-966)."""
+        node = entry.body["broker_id"]
+        former = [previous for began_ns, previous in self._lives.get(node, []) if began_ns <= entry.at_ns]
+        self._seen.append(
+            seen_by_harness(
+                node,
+                "registered",
+                entry.at_ns,
+                broker_epoch=entry.body["broker_epoch"],
+                incarnation=entry.body["incarnation_id"],
+                previous_broker_epoch=former[-1] if former else None,
+            )
+        )
+
+
+class KafkaMetadata:
+    """The metadata records of the same reading."""
+
+    def __init__(self, events: KafkaEvents) -> None:
+        self._events = events
+
+    def drain(self) -> list[MetadataEntry]:
+        """Return committed metadata records since the last call."""
+        return self._events.drain_metadata()

@@ -1,0 +1,86 @@
+"""Apache Kafka as what is installed on a cluster's nodes: server.properties, directories formatted by Kafka's own tool."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from replog.host.world import RealEntropy
+from tribunal.clusters.host_environment import HostEnvironment
+from tribunal.clusters.kafka.node import FRUGAL, KafkaProgram, copy_formatted, formatted_by_kafka, properties
+from tribunal.clusters.links.relays import Links
+from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.node_software import BootOrder, role
+from tribunal.clusters.run_context import RunContext
+
+UP_TIMEOUT_MS: Final = 120_000
+STOP_TIMEOUT_MS: Final = 40_000
+ELR: Final = "eligible.leader.replicas.enable"
+
+
+class KafkaSoftware:
+    """Brokers and controllers of Apache Kafka, from plain jars."""
+
+    stop_timeout_ms = STOP_TIMEOUT_MS
+
+    def __init__(self, run: RunContext, environment: HostEnvironment, links: Links, jars: Path) -> None:
+        self._run = run
+        self._environment = environment
+        self._links = links
+        self._jars = jars
+        self._entropy = RealEntropy()
+
+    @property
+    def boot_order(self) -> BootOrder:
+        """Let the observer begin before there is anything to miss."""
+        return BootOrder(after_observer=(self._run.spec.node_ids,), whole_timeout_ms=UP_TIMEOUT_MS)
+
+    def program(self, node: int) -> NodeProgram:
+        """Return what the node runs."""
+        return KafkaProgram(role(self._run.spec, node), self._jars)
+
+    def config(self, node: int) -> Path:
+        """Return server.properties."""
+        return self._run.folder(node) / "server.properties"
+
+    def configure(self, node: int, changes: Mapping[str, Any]) -> None:
+        """Write the node's configuration, with these settings different."""
+        self._run.folder(node).mkdir(parents=True, exist_ok=True)
+        self.config(node).write_text(properties({**self._settings(node), **changes}))
+
+    def _settings(self, node: int) -> dict[str, Any]:
+        """Return the node's whole configuration, by Kafka's names."""
+        spec, links = self._run.spec, self._links
+        host, port = self._environment.listener(node)
+        link, link_port = links.advertised(node)
+        voters = ((voter, *links.advertised(voter)) for voter in spec.controller_ids)
+        listener = "PLAINTEXT" if role(spec, node) == "broker" else "CONTROLLER"
+        own: dict[str, Any] = {
+            "process.roles": role(spec, node),
+            "node.id": node,
+            "listeners": f"{listener}://{host}:{port}",
+            "advertised.listeners": f"{listener}://{link}:{link_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.voters": ",".join(f"{voter}@{host}:{port}" for voter, host, port in voters),
+            "log.dirs": self._run.data_dir(node).resolve(),
+        }
+        if role(spec, node) == "broker":
+            own["inter.broker.listener.name"] = "PLAINTEXT"
+        return {**FRUGAL, **own, **spec.node_settings()}
+
+    @property
+    def _template(self) -> Path:
+        return self._run.folder(self._run.spec.node_ids[0]).resolve() / "formatted"
+
+    async def prepare_format(self) -> None:
+        """Let Kafka format one directory; every node's is a copy."""
+        first = self._run.spec.node_ids[0]
+        config = self._template.with_name("format.properties")
+        config.write_text(properties(self._settings(first) | {"log.dirs": self._template}))
+        elr = bool(self._run.spec.node_settings().get(ELR, True))
+        await asyncio.to_thread(formatted_by_kafka, self._jars, config, self._run.cluster_id, elr=elr)
+
+    def format(self, node: int) -> None:
+        """Copy the formatted directory."""
+        copy_formatted(self._template, self._run.data_dir(node), node, self._entropy.uuid())

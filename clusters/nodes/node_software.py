@@ -1,0 +1,167 @@
+"""What is installed on a cluster's nodes: which program each one runs, its configuration, its formatted log directory."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from replog.config import ConfigError, load
+from replog.host.world import RealDisk, RealEntropy
+from replog.node.directories.meta_properties import ForeignDirectory, format_directories
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.host_environment import HostEnvironment
+from tribunal.clusters.links.relays import Links
+from tribunal.clusters.nodes.node_process import toml
+from tribunal.clusters.nodes.node_program import NodeProgram, ReplogProgram
+from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.zookeeper import ensemble as zookeeper
+from tribunal.clusters.zookeeper.ensemble import ZooKeeperProgram
+
+REGISTERED_TIMEOUT_MS: Final = 40_000
+STOP_TIMEOUT_MS: Final = 8_000
+
+
+class BootOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """In which order a cluster comes up: the nodes of one tuple together, the next when all of them serve.
+
+    whole_timeout_ms:  from then on until every broker is registered and unfenced.
+    """
+
+    before_observer: tuple[tuple[int, ...], ...] = ()
+    after_observer: tuple[tuple[int, ...], ...] = ()
+    whole_timeout_ms: int = REGISTERED_TIMEOUT_MS
+
+
+class NodeSoftware(Protocol):
+    """What runs on the nodes of one cluster."""
+
+    @property
+    def boot_order(self) -> BootOrder:
+        """In which order its nodes come up."""
+
+    @property
+    def stop_timeout_ms(self) -> int:
+        """How long an orderly end may take."""
+
+    def program(self, node: int) -> NodeProgram:
+        """Return what the node runs."""
+
+    def config(self, node: int) -> Path:
+        """Return the node's configuration file on this machine."""
+
+    def configure(self, node: int, changes: Mapping[str, Any]) -> None:
+        """Write the node's configuration, with these settings different."""
+
+    async def prepare_format(self) -> None:
+        """Do what formatting needs once."""
+
+    def format(self, node: int) -> None:
+        """Format the node's log directory, on this machine's disk."""
+
+
+class ReplogSoftware:
+    """replog, with a real ZooKeeper beside it in ZooKeeper mode.
+
+    folder_of:  a node's folder as the node sees it.
+    """
+
+    stop_timeout_ms = STOP_TIMEOUT_MS
+
+    def __init__(
+        self, run: RunContext, environment: HostEnvironment, links: Links, folder_of: Callable[[int], str]
+    ) -> None:
+        self._run = run
+        self._environment = environment
+        self._links = links
+        self._folder_of = folder_of
+
+    @property
+    def boot_order(self) -> BootOrder:
+        """Let the observer begin before there is anything to miss; a ZooKeeper has to serve before it is observed."""
+        spec = self._run.spec
+        if spec.is_zookeeper_mode:
+            return BootOrder(before_observer=(spec.controller_ids, spec.broker_ids))
+        return BootOrder(after_observer=(spec.node_ids,))
+
+    def program(self, node: int) -> NodeProgram:
+        """Return what the node runs."""
+        return ZooKeeperProgram() if is_zookeeper(self._run.spec, node) else ReplogProgram(role(self._run.spec, node))
+
+    def config(self, node: int) -> Path:
+        """Return node.toml, or a ZooKeeper server's zoo.cfg."""
+        return self._run.folder(node) / ("zoo.cfg" if is_zookeeper(self._run.spec, node) else "node.toml")
+
+    def configure(self, node: int, changes: Mapping[str, Any]) -> None:
+        """Write the node's configuration, with these settings different."""
+        spec = self._run.spec
+        self._run.folder(node).mkdir(parents=True, exist_ok=True)
+        if is_zookeeper(spec, node):
+            endpoints = {server: self._environment.listener(server) for server in spec.controller_ids}
+            zookeeper.configure(self._run.folder(node), node, endpoints)
+        else:
+            self.config(node).write_text(toml({**self._settings(node), **changes}))
+
+    def _settings(self, node: int) -> dict[str, Any]:
+        """Return the node's whole configuration, by Kafka's names."""
+        host, port = self._environment.listener(node)
+        link, link_port = self._links.advertised(node)
+        folder = self._folder_of(node)
+        return {
+            **self._source_of_metadata(node),
+            "node.id": node,
+            "cluster.id": self._run.cluster_id,
+            "listeners": f"{host}:{port}",
+            "advertised.listeners": f"{link}:{link_port}",
+            "log.dirs": f"{folder}/data",
+            "tribunal.bind.host": self._environment.bind_host(node),
+            "tribunal.events.file": f"{folder}/events.jsonl",
+            "tribunal.undo.journal": f"{folder}/undo",
+            "tribunal.control.page": f"{folder}/control.page",
+            "tribunal.mutants": list(self._run.spec.mutants),
+            **self._run.spec.node_settings(),
+        }
+
+    def _source_of_metadata(self, node: int) -> dict[str, Any]:
+        """Return where a node learns what the cluster is."""
+        spec = self._run.spec
+        servers = [(server, *self._links.advertised(server)) for server in spec.controller_ids]
+        if spec.is_zookeeper_mode:
+            return {"zookeeper.connect": ",".join(f"{host}:{port}" for _, host, port in servers)}
+        return {
+            "process.roles": role(spec, node),
+            "controller.quorum.voters": ",".join(f"{server}@{host}:{port}" for server, host, port in servers),
+        }
+
+    async def prepare_format(self) -> None:
+        """Need nothing."""
+
+    def format(self, node: int) -> None:
+        """Prepare the node's log directory as `python -m replog format` does."""
+        if is_zookeeper(self._run.spec, node):
+            return
+        path = self.config(node)
+        disk = RealDisk()
+        try:
+            config = load(path.read_bytes(), str(path))
+            format_directories(disk, config, RealEntropy().uuid, ignore_formatted=False)
+        except (ConfigError, ForeignDirectory) as problem:
+            raise ClusterError(f"node {node}: {problem}") from None
+        finally:
+            disk.close()
+
+
+def role(spec: ClusterSpec, node: int) -> str:
+    """Return broker or controller."""
+    return "controller" if node in spec.controller_ids else "broker"
+
+
+def is_zookeeper(spec: ClusterSpec, node: int) -> bool:
+    """Tell whether a node is a server of the ensemble."""
+    return spec.is_zookeeper_mode and node in spec.controller_ids
+
+
+def replog_nodes(spec: ClusterSpec) -> tuple[int, ...]:
+    """Return the nodes that run replog: all but the servers of an ensemble."""
+    return tuple(node for node in spec.node_ids if not is_zookeeper(spec, node))
