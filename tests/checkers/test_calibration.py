@@ -7,7 +7,6 @@ a class that is listed and seen fails here.
 from pathlib import Path
 
 import pytest
-from tribunal.harness.check import check
 
 from tests.checkers.recorded import Run
 from tribunal.checkers.calibration.api import classes
@@ -18,6 +17,7 @@ from tribunal.checkers.calibration.rows import (
     table_of,
     typed,
 )
+from tribunal.checkers.judge.verdict import check
 from tribunal.harness.campaign.calibrate import Figure, Measure, Options, copy_with, fallen, injections, measure
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.plan import made
