@@ -3,6 +3,7 @@
 import asyncio
 import errno
 
+import msgspec
 import pytest
 
 from tribunal.harness.catalog import scenario_file
@@ -20,7 +21,8 @@ def test_a_run_that_a_bug_ends_keeps_what_was_recorded(tmp_path, monkeypatch):
         await asyncio.sleep(0.1)
         raise ZeroDivisionError("a bug of a workload")
 
-    monkeypatch.setattr(produce_consume, "run", broken)
+    workloads = {"produce-consume": msgspec.structs.replace(produce_consume.WORKLOAD, run=broken)}
+    monkeypatch.setattr("tribunal.harness.run.all_workloads", lambda: workloads)
     plan = made(load(scenario_file("produce-consume"), {}), seed=1, cluster="simulated", time_ms=1000, mutants=())
 
     with pytest.raises(ZeroDivisionError):

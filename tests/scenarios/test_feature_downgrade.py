@@ -19,7 +19,7 @@ from tests.scenarios.three_brokers import (
 )
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 
-ELR, METADATA = "eligible.leader.plane.replicas.version", "metadata.version"
+ELR, METADATA = "eligible.leader.replicas.version", "metadata.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
