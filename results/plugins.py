@@ -151,7 +151,8 @@ def _own(seam: Seam, own: Path) -> Iterator[Found]:
             raise BadPlugin(
                 f"plugin {origin}: it exports no {seam.attributes[0]}; what plugins share begins with an underscore"
             )
-        yield Found(name=path.stem, module=module, value=getattr(module, attribute), origin=origin)
+        name = path.stem.replace("-", "_")  # the same name to who types it
+        yield Found(name=name, module=module, value=getattr(module, attribute), origin=origin)
 
 
 def importable(own: Path | None = None) -> None:

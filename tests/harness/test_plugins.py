@@ -250,6 +250,18 @@ def test_nothing_is_called_as_what_ships(folder, capsys, package, text, kind, sh
     assert f"{shipped!r} already, of tribunal itself: give it another name" in line
 
 
+@pytest.mark.parametrize("others", [pytest.param((), id="what ships"), pytest.param(("my_own",), id="one's own")])
+def test_a_hyphen_in_a_files_name_makes_no_other_name(folder, capsys, others):
+    """Both are `slow-fsync`, or `my-own`, to who names them: one of them would be passed over."""
+    hyphenated = "my-own" if others else "slow-fsync"
+    for name in (*others, hyphenated):
+        own(folder, f"nemesis/{name}.py", "from tribunal.nemesis.faults.kill import FAULT\n")
+
+    line = said(capsys, "list", "faults")
+
+    assert f"there is a fault {hyphenated!r} already" in line
+
+
 def test_no_scenario_is_called_as_one_that_ships(folder, capsys):
     own(folder, "scenarios/bank.yaml", "scenario: bank\n")
 
