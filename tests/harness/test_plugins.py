@@ -174,6 +174,19 @@ def test_what_plugins_share_begins_with_an_underscore(folder):
     assert not [name for name in faults() if "shared" in name]
 
 
+def test_a_plugin_may_be_a_package(folder):
+    own(
+        folder,
+        "nemesis/jam/__init__.py",
+        '"""Of two files."""\n\nfrom tribunal_plugins.nemesis.jam.inner import FAULT\n',
+    )
+    own(folder, "nemesis/jam/inner.py", "from tribunal.nemesis.faults.kill import FAULT\n")
+    own(folder, "nemesis/_shared/__init__.py", "")
+
+    assert listing("faults")["jam"] == "Of two files."
+    assert not {"inner", "shared"} & set(faults())
+
+
 def test_another_working_directory_has_other_plugins(folder, monkeypatch):
     own(folder, "nemesis/mine.py", '"""Mine."""\nfrom tribunal.nemesis.faults.kill import FAULT\n')
     own(folder / "other", "nemesis/mine.py", '"""Another."""\nfrom tribunal.nemesis.faults.stop import FAULT\n')
