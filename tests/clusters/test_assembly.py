@@ -17,7 +17,7 @@ from tribunal.clusters.nodes.node_program import ReplogProgram
 from tribunal.clusters.run_context import RunContext
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-TURNS = 5  # of the event loop that a start takes
+TURNS = 50  # of the event loop that a start takes: more than closing has before it kills
 
 
 class Life:
