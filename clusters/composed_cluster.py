@@ -119,7 +119,10 @@ class ComposedCluster:
         await until(lambda: self.state.whole(self.spec), timeout_ms=order.whole_timeout_ms, what=what, cluster=self)
 
     async def _start_together(self, nodes: Sequence[int]) -> None:
-        await asyncio.gather(*map(self._spawn, nodes))
+        # Until none is on its way any more, also when one cannot be started: whoever closes finds all that were.
+        begun = await asyncio.gather(*map(self._spawn, nodes), return_exceptions=True)
+        if problem := next((one for one in begun if one is not None), None):
+            raise problem
         await asyncio.gather(*(self.nodes[node].serving() for node in nodes))
 
     async def _spawn(self, node: int) -> None:

@@ -118,10 +118,15 @@ def scenario_file(name: str) -> Path:
 
 def one_of(what: str, name: str, known: Mapping[str, Thing]) -> Thing:
     """Return the thing of this name."""
-    found = known.get(name.replace("_", "-"))
-    if found is None:
+    return known[known_name(what, name, known)]
+
+
+def known_name(what: str, name: str, known: Iterable[str]) -> str:
+    """Return a name as it is known, with hyphens: plans, recordings and journals have no other."""
+    hyphenated = name.replace("_", "-")
+    if hyphenated not in known:
         raise nearest(what, name, known)
-    return found
+    return hyphenated
 
 
 def listing(kind: str) -> dict[str, str]:

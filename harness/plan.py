@@ -15,7 +15,7 @@ import msgspec
 from tribunal.clusters.api import Kind
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import affordable
-from tribunal.harness.catalog import all_clusters, all_workloads, faults, nearest, one_of
+from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, nearest, one_of
 from tribunal.harness.scenario import BadScenario, Scenario, Step, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
@@ -78,7 +78,8 @@ def chance(seed: int, purpose: str) -> Random:
 
 def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mutants: tuple[str, ...]) -> Plan:
     """Make all choices."""
-    kind = one_of("cluster", cluster, all_clusters())
+    cluster = known_name("cluster", cluster, all_clusters())
+    kind = all_clusters()[cluster]
     must_be_possible((step.kind for step in scenario.steps), _with_mutants(scenario.spec, mutants), cluster)
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
@@ -167,7 +168,7 @@ def _rounds(scenario: Scenario, seed: int, time_ms: int, partitions: int) -> tup
 
 def _with_seed(step: Step, random: Random) -> dict[str, Any]:
     """Return a step's options, with a seed drawn for a fault that has chances of its own and was given none."""
-    options = faults()[step.kind.replace("_", "-")].options
+    options = faults()[step.kind].options
     wanted = "seed" in options.__struct_fields__ and "seed" not in step.options
     return {**step.options, "seed": random.randrange(1 << 31)} if wanted else step.options
 

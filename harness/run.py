@@ -261,7 +261,7 @@ class Run:
                 self._record_missed(planned, str(problem))
             return
         role = "controller" if node in self.plan.spec.controller_ids else "broker"
-        aimed = faults()[planned.kind].planned(node, planned.options)
+        aimed = one_of("fault", planned.kind, faults()).planned(node, planned.options)
         planned_ns, started_ms = self.clock.now_ns(), self._faults_ms()
         entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=planned_ns)
         if self._journal is not None:

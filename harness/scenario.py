@@ -28,7 +28,7 @@ import yaml
 
 from replog.config import DEFINITIONS, ConfigError
 from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec
-from tribunal.harness.catalog import all_workloads, faults, nearest, one_of
+from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
 from tribunal.workloads.api import LoadOptions
 
@@ -229,9 +229,9 @@ def cluster_spec(given: Any) -> ClusterSpec:
 def workload_of(given: Any) -> tuple[str, LoadOptions]:
     """Check the `workload` part: a name, or a mapping with `name` and its options."""
     options = {"name": given} if isinstance(given, str) else dict(given)
-    name = str(options.pop("name", ""))
-    workload = one_of("workload", name, all_workloads())
-    chosen: LoadOptions = _converted(f"workload {name}", options, workload.options)
+    known = all_workloads()
+    name = known_name("workload", str(options.pop("name", "")), known)
+    chosen: LoadOptions = _converted(f"workload {name}", options, known[name].options)
     return name, chosen
 
 
@@ -242,13 +242,14 @@ def step(number: int, given: Any, spec: ClusterSpec, partitions: int) -> Step:
     kind, target = next(iter(given.items()))
     rest = {key: value for key, value in given.items() if key not in (kind, "for", "after", "meanwhile")}
     try:
-        fault = one_of("fault", str(kind), faults())
+        known = faults()
+        name = known_name("fault", str(kind), known)
         meanwhile = given.get("meanwhile", False)
         if not isinstance(meanwhile, bool) or (meanwhile and number == 1):
             raise BadScenario("meanwhile is true or false, and the first step has none before it")
-        _converted(str(kind), rest, fault.options)
+        _converted(name, rest, known[name].options)
         return Step(
-            kind=str(kind),
+            kind=name,
             target=parse(target, spec, partitions),
             lasts=duration(given.get("for", "1x session"), spec),
             after=duration(given.get("after", "300ms"), spec),

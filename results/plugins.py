@@ -5,8 +5,8 @@ docstring's first line says what it is. It is found
 
 - in the package of what ships,
 - by an entry point of an installed distribution: `[project.entry-points."tribunal.faults"] jam = "my_chaos.jam"`,
-- in `tribunal_plugins/`: `tribunal_plugins/nemesis/jam.py` is the fault `jam`. It is imported as `tribunal_plugins.nemesis.jam`,
-  so what plugins share lies beside them, in a module whose name begins with an underscore.
+- in `tribunal_plugins/`: `tribunal_plugins/nemesis/jam.py` (or a package `jam`) is the fault `jam`. It is imported as
+  `tribunal_plugins.nemesis.jam`, so what plugins share lies beside them, in a module whose name begins with an underscore.
 
 What cannot be loaded, or has the name of something else, is refused in one line that names the file and the reason: a plan
 never means another fault than its author's because a file was passed over.
@@ -141,7 +141,9 @@ def _words(entry: EntryPoint) -> str:
 def _own(seam: Seam, own: Path) -> Iterator[Found]:
     """Return what lies in the user's folder."""
     importable(own)
-    for path in sorted((own / seam.folder).glob("*.py")):
+    folder = own / seam.folder
+    packages = (file.parent for file in folder.glob("*/__init__.py"))
+    for path in sorted((*folder.glob("*.py"), *packages)):
         if path.stem.startswith("_"):
             continue
         origin = str(FOLDER / seam.folder / path.name)
@@ -151,7 +153,8 @@ def _own(seam: Seam, own: Path) -> Iterator[Found]:
             raise BadPlugin(
                 f"plugin {origin}: it exports no {seam.attributes[0]}; what plugins share begins with an underscore"
             )
-        yield Found(name=path.stem, module=module, value=getattr(module, attribute), origin=origin)
+        name = path.stem.replace("-", "_")  # the same name to who types it
+        yield Found(name=name, module=module, value=getattr(module, attribute), origin=origin)
 
 
 def importable(own: Path | None = None) -> None:

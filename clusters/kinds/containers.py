@@ -296,7 +296,9 @@ class Containers:
         from docker.types import EndpointConfig
 
         assert self._client is not None
-        log.parent.mkdir(parents=True, exist_ok=True)
+        # An engine makes a folder that is missing, as root: this user could write nothing there.
+        for folder in (config.parent, log.parent):
+            folder.mkdir(parents=True, exist_ok=True)
         config, log = config.resolve(), log.resolve()
         endpoint = self._links.endpoint(node)
         command = program.command(config, python="python3", java=os.path.realpath(shutil.which("java") or "java"))

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.harness.catalog import all_clusters, one_of
+from tribunal.harness.catalog import all_clusters, known_name
 from tribunal.harness.plan import Plan, must_be_possible, read_plan
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.signature import Signature, texts
@@ -113,8 +113,8 @@ def plan_of(run: Path) -> Path:
 
 def on_kind(plan: Plan, cluster: str) -> Plan:
     """Return the plan for another kind of cluster; `BadScenario` when that kind cannot do it, before anything starts."""
-    kind = one_of("cluster", cluster, all_clusters())
-    if kind.is_simulated:
+    cluster = known_name("cluster", cluster, all_clusters())
+    if all_clusters()[cluster].is_simulated:
         raise BadScenario("a simulated run is confirmed on real nodes: --cluster processes, containers, ssh")
     must_be_possible((planned.kind for planned in plan.faults), plan.spec, cluster)
     return msgspec.structs.replace(plan, cluster=cluster)

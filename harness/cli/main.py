@@ -31,7 +31,7 @@ from tribunal.harness.cli.safety import clean, doctor, heal
 from tribunal.harness.cli.screen import one_screen
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
-from tribunal.harness.plan import Plan, made, read_plan, read_schedule
+from tribunal.harness.plan import Plan, made, must_be_possible, read_plan, read_schedule
 from tribunal.harness.scenario import BadScenario, duration, load
 from tribunal.results.plugins import BadPlugin
 from tribunal.results.recording import DamagedRecording
@@ -163,6 +163,7 @@ def _plan(
     if scenario is None:
         again = read_plan(plan) if plan is not None else read_schedule(schedule or Path())
         spec = msgspec.structs.replace(again.spec, mutants=switched_on or again.spec.mutants)
+        must_be_possible((planned.kind for planned in again.faults), spec, again.cluster)
         return msgspec.structs.replace(again, spec=spec)
     wanted = load(scenario_file(scenario), _overrides(settings))
     time_ms = None

@@ -8,6 +8,7 @@ import msgspec
 
 from tribunal.clusters.api import PartitionState, TopicPartition
 from tribunal.clusters.capabilities import CanReassign, CanUnregister
+from tribunal.clusters.spec import KRAFT
 from tribunal.nemesis.api import (
     AsyncGenerator,
     Effect,
@@ -82,4 +83,4 @@ async def _placed(cluster: RemovalTarget, wanted: Placement) -> Proof:
     return Proof(holds=proof.holds and bool(wanted), facts={**proof.facts, "partitions": len(wanted)})
 
 
-FAULT: Final = Fault(options=Options, inject=inject)
+FAULT: Final = Fault(options=Options, inject=inject, modes=(KRAFT,))

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.capabilities import CanChangeVoters
+from tribunal.clusters.spec import KRAFT
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault, Proof, all_back, joined
 from tribunal.nemesis.votes import give_vote, voting
 
@@ -26,4 +27,4 @@ async def inject(cluster: CanChangeVoters, node: int, options: Options) -> Async
     effect.heal = joined(Proof(holds=voted.holds, facts=voted.facts), "service", await all_back(cluster))
 
 
-FAULT: Final = Fault(options=Options, inject=inject)
+FAULT: Final = Fault(options=Options, inject=inject, modes=(KRAFT,))

@@ -9,9 +9,11 @@ import pytest
 
 from tribunal.clusters.images import build
 from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
 from tribunal.harness.doctor import examined
-from tribunal.harness.plan import refusal
+from tribunal.harness.plan import must_be_possible, refusal
+from tribunal.harness.scenario import BadScenario
 
 
 def test_a_fault_that_a_kind_cannot_do_at_all_is_refused():
@@ -33,6 +35,15 @@ def test_a_fault_of_zookeeper_mode_works_on_no_kind_without_that_mode(fault, kin
 
     assert {kind for kind, reason in health.refused.items() if "ZooKeeper mode" in reason} == kinds
     assert "simulated" in health.works_on
+
+
+@pytest.mark.parametrize("fault", ["remove-voter", "remove-broker"])
+def test_a_fault_of_kraft_mode_is_refused_in_zookeeper_mode(fault):
+    """A ZooKeeper mode has no voters, and forgets a broker whose session has ended by itself."""
+    with pytest.raises(BadScenario, match=f"fault {fault} hurts what only KRaft mode has: --mode kraft"):
+        must_be_possible([fault], ClusterSpec(mode="zookeeper"), "processes")
+
+    must_be_possible([fault], ClusterSpec(), "processes")
 
 
 def test_runs_of_one_name_in_two_folders_share_no_container(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.screen import again, one_screen
-from tribunal.harness.plan import made
+from tribunal.harness.plan import ExecutedFault, encoded, made
 from tribunal.harness.scenario import load
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
@@ -66,6 +66,34 @@ def test_a_file_that_is_no_yaml_is_64_and_one_line(command, content, line, tmp_p
     said = capsys.readouterr().err
     assert (code, said.count("\n")) == (64, 1)
     assert line in said
+
+
+@pytest.mark.parametrize(
+    ("cluster", "fault", "line"),
+    [
+        pytest.param("processes", "kil", "unknown fault 'kil'; did you mean kill", id="no such fault"),
+        pytest.param("apache-kafka", "clock-jump", "apache-kafka cannot set_clock", id="not on this kind"),
+        pytest.param("processes", "late-leave", "hurts what only ZooKeeper mode has", id="not in this mode"),
+        pytest.param("proceses", "kill", "did you mean processes", id="no such kind"),
+    ],
+)
+@pytest.mark.parametrize("again_by", ["--plan", "--schedule"])
+def test_a_plan_that_cannot_be_run_again_is_64_before_anything_starts(again_by, cluster, fault, line, tmp_path, capsys):
+    planned = made(load(scenario_file("produce-consume"), {}), seed=1, cluster="processes", time_ms=None, mutants=())
+    faults = (msgspec.structs.replace(planned.faults[0], kind=fault, options={}),)
+    (tmp_path / "plan.json").write_bytes(encoded(msgspec.structs.replace(planned, cluster=cluster, faults=faults)))
+    executed = ExecutedFault(
+        index=0, kind=fault, planned_target="broker 1", resolved=1, role="broker", options={}, started_ms=0, lasted_ms=1
+    )
+    (tmp_path / "schedule.jsonl").write_bytes(msgspec.json.encode(executed) + b"\n")
+    file = {"--plan": "plan.json", "--schedule": "schedule.jsonl"}[again_by]
+
+    code = exit_code(["run", again_by, str(tmp_path / file), "--out", str(tmp_path / "runs")])
+
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (64, 1)
+    assert line in said
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("command", ["report", "explain", "bundle"])

@@ -174,6 +174,19 @@ def test_what_plugins_share_begins_with_an_underscore(folder):
     assert not [name for name in faults() if "shared" in name]
 
 
+def test_a_plugin_may_be_a_package(folder):
+    own(
+        folder,
+        "nemesis/jam/__init__.py",
+        '"""Of two files."""\n\nfrom tribunal_plugins.nemesis.jam.inner import FAULT\n',
+    )
+    own(folder, "nemesis/jam/inner.py", "from tribunal.nemesis.faults.kill import FAULT\n")
+    own(folder, "nemesis/_shared/__init__.py", "")
+
+    assert listing("faults")["jam"] == "Of two files."
+    assert not {"inner", "shared"} & set(faults())
+
+
 def test_another_working_directory_has_other_plugins(folder, monkeypatch):
     own(folder, "nemesis/mine.py", '"""Mine."""\nfrom tribunal.nemesis.faults.kill import FAULT\n')
     own(folder / "other", "nemesis/mine.py", '"""Another."""\nfrom tribunal.nemesis.faults.stop import FAULT\n')
@@ -248,6 +261,18 @@ def test_nothing_is_called_as_what_ships(folder, capsys, package, text, kind, sh
 
     assert f"tribunal_plugins/{package}/{shipped}.py: there is a" in line
     assert f"{shipped!r} already, of tribunal itself: give it another name" in line
+
+
+@pytest.mark.parametrize("others", [pytest.param((), id="what ships"), pytest.param(("my_own",), id="one's own")])
+def test_a_hyphen_in_a_files_name_makes_no_other_name(folder, capsys, others):
+    """Both are `slow-fsync`, or `my-own`, to who names them: one of them would be passed over."""
+    hyphenated = "my-own" if others else "slow-fsync"
+    for name in (*others, hyphenated):
+        own(folder, f"nemesis/{name}.py", "from tribunal.nemesis.faults.kill import FAULT\n")
+
+    line = said(capsys, "list", "faults")
+
+    assert f"there is a fault {hyphenated!r} already" in line
 
 
 def test_no_scenario_is_called_as_one_that_ships(folder, capsys):

@@ -4,6 +4,7 @@ import pytest
 
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import SCENARIOS, Unknown, scenario_file
+from tribunal.harness.plan import made
 from tribunal.harness.scenario import LINES_MAX, BadScenario, Duration, duration, load
 
 MINIMAL = """\
@@ -104,6 +105,17 @@ def test_settings_override_the_file(tmp_path):
     assert scenario.workload_options["rate"] == 50
     assert scenario.time_ms == 10_000
     assert scenario.spec.timeout_ms("broker.session.timeout.ms") == 1_000
+
+
+@pytest.mark.parametrize("workload", ["produce_consume", "{name: produce_consume, rate: 50}"])
+def test_names_written_with_underscores_become_those_that_are_known(tmp_path, workload):
+    """Whoever runs a plan looks up its names as they are written there."""
+    text = MINIMAL.replace("kill:", "power_loss:").replace("produce-consume", workload)
+
+    plan = made(loaded(tmp_path, text), seed=1, cluster="apache_kafka", time_ms=None, mutants=())
+
+    assert {fault.kind for fault in plan.faults} == {"power-loss"}
+    assert (plan.workload, plan.cluster) == ("produce-consume", "apache-kafka")
 
 
 def test_an_unknown_scenario_names_near_ones():
