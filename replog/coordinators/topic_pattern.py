@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 POSITIONS_MAX: Final = 5_000
 LENGTH_MAX: Final = 1_000
+NESTING_MAX: Final = 100  # far from the depth of Python's stack, which is not the same wherever a pattern is compiled
 
 Parsed = Any  # what Python's parser returns: it has no types
 
@@ -37,6 +38,7 @@ class TopicPattern:
         if len(pattern) > LENGTH_MAX:
             raise BadPattern(f"longer than {LENGTH_MAX} characters")
         self._steps: list[Step] = []
+        self._depth = 0
         try:
             parsed = parser.parse(pattern)
         except (re.error, OverflowError, RecursionError) as problem:
@@ -84,8 +86,12 @@ class TopicPattern:
         return self._add(Step("go", targets=targets))
 
     def _sequence(self, parsed: Parsed) -> None:
+        self._depth += 1
+        if self._depth > NESTING_MAX:
+            raise BadPattern("nested too deeply")
         for kind, argument in parsed:
             self._element(kind, argument)
+        self._depth -= 1
 
     def _element(self, kind: Parsed, argument: Parsed) -> None:
         if kind in (op.LITERAL, op.NOT_LITERAL, op.ANY):
