@@ -1,9 +1,10 @@
 """Regular expressions over topic names, matched in linear time (KIP-848: the server resolves SubscribedTopicRegex).
 
-A pattern comes from a client and must not be able to hang a coordinator, so there is no backtracking: the parsed
-expression becomes a set of positions that all move on at once, as in RE2, the syntax of which clients are told to use.
-What needs backtracking (references to groups, looking around) is refused, as are patterns that unfold to too much.
-Python's parser is used for the syntax; RE2's rarer classes (`[[:alpha:]]`, Unicode properties) are refused or unknown to it.
+Over transactional ids, too (ListTransactions). A pattern comes from a client and must not be able to hang a coordinator,
+so there is no backtracking: the parsed expression becomes a set of positions that all move on at once, as in RE2, the
+syntax of which clients are told to use. What needs backtracking (references to groups, looking around) is refused, as
+are patterns that unfold to too much. Python's parser is used for the syntax; RE2's rarer classes (`[[:alpha:]]`, Unicode
+properties) are refused or unknown to it.
 """
 
 import re

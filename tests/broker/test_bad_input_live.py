@@ -248,7 +248,7 @@ def test_garbage_behind_a_request_costs_its_sender_the_connection_and_nobody_els
         assert unforeseen == []
         assert await broker.offset(-2) == (Error.NONE, 1, -1)
         async with asyncio.timeout(10):
-            while (await broker.client.refresh(["later"])).topics[0].error_code is not Error.NONE:
+            while (await broker.client.refresh(["later"])).topics[0].error_code is not Error.NONE:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     on_broker(tmp_path, scenario)
