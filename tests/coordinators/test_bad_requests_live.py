@@ -367,3 +367,27 @@ def test_a_pattern_of_transactional_ids_neither_ends_a_broker_nor_hangs_it(tmp_p
         assert found == {None: {"x", "y", long_id}, "x|y": {"x", "y"}, "(a+)+": set()}
 
     on_broker(tmp_path, story)
+
+
+@pytest.mark.timeout(120)
+def test_nobody_but_a_coordinator_writes_to_its_topic(tmp_path: Path) -> None:
+    """A transaction's record in `__transaction_state` would end every broker that reads it to coordinate."""
+
+    async def story(scene: Scene) -> None:
+        async def ends() -> list[int]:
+            return [(await scene.client.list_offsets(topic, 0, -1)).offset for topic in internal]
+
+        internal = ("__consumer_offsets", "__transaction_state")
+        before = await ends()
+        record, now_ms = [NewRecord(b"key", b"value")], ClientWorld().clock.wall_ms()
+        of_nobody = build(record, timestamp_ms=now_ms)
+        of_x = build(record, timestamp_ms=now_ms, producer=(*scene.heir, 0), attributes=TRANSACTIONAL)
+        told = []
+        for topic in internal:
+            told.append(await scene.client.produce(topic, 0, of_nobody, acks=-1))
+            told.append(await scene.client.produce(topic, 0, of_x, acks=-1, transactional_id="x"))
+
+        assert [None if answer is None else answer.error_code for answer in told] == [Error.INVALID_TOPIC_EXCEPTION] * 4
+        assert await ends() == before
+
+    on_broker(tmp_path, story)
