@@ -34,7 +34,7 @@ class CoordinatorLink:
 
     async def ask(self, body: msgspec.Struct) -> Any:
         """Ask once. `Unreachable`: surely not asked; `ConnectionLost`: nobody knows."""
-        node = self._node or await self._find()
+        node = await self._find() if self._node is None else self._node
         try:
             answer = await self._client.ask(api_of(body), body, node=node)
         except NO_ANSWER:

@@ -29,6 +29,7 @@ from replog.types import NodeId
 
 REQUIRED: Final = ("node.id", "cluster.id", "listeners", "log.dirs")
 KRAFT_REQUIRED: Final = ("process.roles", "controller.quorum.voters")
+NEEDED_IN_LISTS: Final = {"log.dirs": "directory", "group.consumer.assignors": "assignor"}
 ROLES: Final = frozenset({"broker", "controller"})
 
 Area = TypeVar("Area", bound=msgspec.Struct)
@@ -104,8 +105,9 @@ def checked(settings: Mapping[str, object]) -> dict[str, Value]:
     values = {name: definition.checked(settings[name]) for name, definition in definitions.items()}
     if not is_zookeeper_mode:
         _check_roles(as_text(values["process.roles"]))
-    if not values["log.dirs"]:
-        raise ConfigError("'log.dirs' names no directory")
+    for name, what in NEEDED_IN_LISTS.items():
+        if not values.get(name, True):
+            raise ConfigError(f"{name!r} names no {what}")
     _check_cluster_id(as_text(values["cluster.id"]))
     return values
 

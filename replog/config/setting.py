@@ -145,7 +145,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"{name!r} must not be negative: {value}")
         elif value < lowest:
             raise ConfigError(f"{name!r} must be at least {lowest}: {value}")
-        elif value > highest:
+        elif not value <= highest:  # what is no number is not below it either
             raise ConfigError(f"{name!r} must be at most {highest}: {value}")
 
 

@@ -1,9 +1,10 @@
 """Regular expressions over topic names, matched in linear time (KIP-848: the server resolves SubscribedTopicRegex).
 
-A pattern comes from a client and must not be able to hang a coordinator, so there is no backtracking: the parsed
-expression becomes a set of positions that all move on at once, as in RE2, the syntax of which clients are told to use.
-What needs backtracking (references to groups, looking around) is refused, as are patterns that unfold to too much.
-Python's parser is used for the syntax; RE2's rarer classes (`[[:alpha:]]`, Unicode properties) are refused or unknown to it.
+Over transactional ids, too (ListTransactions). A pattern comes from a client and must not be able to hang a coordinator,
+so there is no backtracking: the parsed expression becomes a set of positions that all move on at once, as in RE2, the
+syntax of which clients are told to use. What needs backtracking (references to groups, looking around) is refused, as
+are patterns that unfold to too much. Python's parser is used for the syntax; RE2's rarer classes (`[[:alpha:]]`, Unicode
+properties) are refused or unknown to it.
 """
 
 import re
@@ -13,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 POSITIONS_MAX: Final = 5_000
 LENGTH_MAX: Final = 1_000
+NESTING_MAX: Final = 100  # far from the depth of Python's stack, which is not the same wherever a pattern is compiled
 
 Parsed = Any  # what Python's parser returns: it has no types
 
@@ -37,6 +39,7 @@ class TopicPattern:
         if len(pattern) > LENGTH_MAX:
             raise BadPattern(f"longer than {LENGTH_MAX} characters")
         self._steps: list[Step] = []
+        self._depth = 0
         try:
             parsed = parser.parse(pattern)
         except (re.error, OverflowError, RecursionError) as problem:
@@ -84,8 +87,12 @@ class TopicPattern:
         return self._add(Step("go", targets=targets))
 
     def _sequence(self, parsed: Parsed) -> None:
+        self._depth += 1
+        if self._depth > NESTING_MAX:
+            raise BadPattern("nested too deeply")
         for kind, argument in parsed:
             self._element(kind, argument)
+        self._depth -= 1
 
     def _element(self, kind: Parsed, argument: Parsed) -> None:
         if kind in (op.LITERAL, op.NOT_LITERAL, op.ANY):

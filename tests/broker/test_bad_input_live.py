@@ -21,6 +21,7 @@ from replog.types import ZERO_UUID
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
 from replog.wire.messages import create_topics as ct
+from replog.wire.messages import delete_records as dr
 from replog.wire.messages import list_offsets as lo
 from replog.wire.messages import offset_for_leader_epoch as oe
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -224,6 +225,31 @@ def test_what_is_no_request_costs_its_sender_the_connection(tmp_path: Path) -> N
         assert await broker.shout(torn) == b""
 
         assert await broker.produce(batch(b"still there")) is Error.NONE
+
+    on_broker(tmp_path, scenario)
+
+
+def test_garbage_behind_a_request_costs_its_sender_the_connection_and_nobody_else_anything(tmp_path: Path) -> None:
+    """In one piece of bytes: the connection ends before what takes the broker longer has begun."""
+    wanted = ct.CreatableTopic(name="later", num_partitions=1, replication_factor=1)
+    creation = ct.CreateTopicsRequest(topics=[wanted], timeout_ms=5000)
+    first = dr.DeleteRecordsTopic(name="t", partitions=[dr.DeleteRecordsPartition(partition_index=0, offset=1)])
+    deletion = dr.DeleteRecordsRequest(topics=[first], timeout_ms=5000)
+    garbage = struct.pack(">ihhi", 20, 99, 0, 0) + bytes(12)
+
+    async def scenario(broker: Broker) -> None:
+        unforeseen: list[dict[str, Any]] = []  # each of them would end the node
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unforeseen.append(context))
+
+        assert await broker.shout(encode_request(Api.CREATE_TOPICS, 7, 1, "x", creation) + garbage) == b""
+        assert await broker.shout(encode_request(Api.DELETE_RECORDS, 2, 1, "x", deletion) + garbage) == b""
+        assert await broker.produce(batch(b"still there")) is Error.NONE
+
+        assert unforeseen == []
+        assert await broker.offset(-2) == (Error.NONE, 1, -1)
+        async with asyncio.timeout(10):
+            while (await broker.client.refresh(["later"])).topics[0].error_code is not Error.NONE:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
     on_broker(tmp_path, scenario)
 

@@ -112,3 +112,21 @@ def test_flush_ms_makes_durable_without_anyone_waiting():
 
     assert trial.lost() == []
     assert max(trial.cluster.volatile) < 50
+
+
+def test_a_shorter_flush_ms_is_obeyed_for_records_that_wait_already():
+    async def scenario(cluster):
+        operator = cluster.clients.operator("operator")
+        await operator.set_topic_config("produce-consume", "flush.ms", "50")
+        await operator.close()
+        await asyncio.sleep(5)
+        cluster.volatile = [
+            replica.partition.log.log_end_offset - replica.partition.log.flushed_offset
+            for node in cluster.spec.broker_ids
+            for replica in cluster.nodes[node].shell.plane.replicas
+        ]
+
+    trial = Trial(4, synced_spec(**{"log.flush.interval.ms": 600_000})).run(scenario)
+
+    assert trial.lost() == []
+    assert max(trial.cluster.volatile) < 20

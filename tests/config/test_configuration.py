@@ -1,6 +1,7 @@
 """A node's settings: what a file may say, what is refused, and that `docs/configuration.md` says the same."""
 
 import importlib.util
+import math
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,16 @@ def test_a_file_may_nest_names_or_quote_them() -> None:
         pytest.param({"num.partitions": 1 << 31}, "'num.partitions' must be at most 2147483647: 2147483648", id="int"),
         pytest.param({"log.roll.ms": 1 << 63}, "'log.roll.ms' must be at most 9223372036854775807", id="long"),
         pytest.param({"log.cleaner.min.cleanable.ratio": 1.5}, "must be at most 1.0: 1.5", id="ratio"),
+        pytest.param({"log.cleaner.min.cleanable.ratio": math.nan}, "must be at most 1.0: nan", id="no number"),
         pytest.param({"leader.recovery": "no"}, "'leader.recovery' is 'no'; use 'on' or 'off'", id="choice"),
         pytest.param({"log.cleanup.policy": "delete,keep"}, "'log.cleanup.policy' is 'keep'", id="choice in a list"),
         pytest.param({"process.roles": "broker,boss"}, "'process.roles' is 'broker,boss'; use broker", id="role"),
         pytest.param({"process.roles": ""}, "'process.roles' is ''; use broker", id="no role"),
         pytest.param({"cluster.id": ""}, "'cluster.id' must have 1 to 64 characters", id="cluster id"),
         pytest.param({"log.dirs": " ,"}, "'log.dirs' names no directory", id="no directory"),
+        pytest.param(
+            {"group.consumer.assignors": []}, "'group.consumer.assignors' names no assignor", id="no assignor"
+        ),
         pytest.param({"listeners": "9092"}, "'listeners': '9092' is not host:port", id="address"),
         pytest.param({"controller.quorum.voters": "a:1"}, "'a:1' is not id@host:port", id="voter"),
     ],

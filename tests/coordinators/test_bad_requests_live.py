@@ -29,6 +29,7 @@ from replog.wire.messages import init_producer_id as ip
 from replog.wire.messages import join_group as jg
 from replog.wire.messages import leave_group as lg
 from replog.wire.messages import list_offsets as lo
+from replog.wire.messages import list_transactions as lt
 from replog.wire.messages import offset_commit as oc
 from replog.wire.messages import offset_delete as od
 from replog.wire.messages import offset_fetch as of
@@ -348,3 +349,45 @@ def test_each_is_told_its_error_and_changes_nothing_and_leaves_a_line(tmp_path: 
     on_broker(tmp_path, story)
 
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.timeout(120)
+def test_a_pattern_of_transactional_ids_neither_ends_a_broker_nor_hangs_it(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        for pattern in ("(", "a{4294967295}", "(" * 400 + ")" * 400):
+            refused = await scene.ask(lt.ListTransactionsRequest(transactional_id_pattern=pattern))
+            assert refused.error_code is Error.INVALID_REGULAR_EXPRESSION, pattern[:10]
+
+        long_id = "a" * 60 + "!"
+        await scene.ask(ip.InitProducerIdRequest(transactional_id=long_id, transaction_timeout_ms=60_000))
+        found = {}
+        for pattern in (None, "x|y", "(a+)+"):
+            listed = await scene.ask(lt.ListTransactionsRequest(transactional_id_pattern=pattern))
+            found[pattern] = {state.transactional_id for state in listed.transaction_states}
+        assert found == {None: {"x", "y", long_id}, "x|y": {"x", "y"}, "(a+)+": set()}
+
+    on_broker(tmp_path, story)
+
+
+@pytest.mark.timeout(120)
+def test_nobody_but_a_coordinator_writes_to_its_topic(tmp_path: Path) -> None:
+    """A transaction's record in `__transaction_state` would end every broker that reads it to coordinate."""
+
+    async def story(scene: Scene) -> None:
+        async def ends() -> list[int]:
+            return [(await scene.client.list_offsets(topic, 0, -1)).offset for topic in internal]
+
+        internal = ("__consumer_offsets", "__transaction_state")
+        before = await ends()
+        record, now_ms = [NewRecord(b"key", b"value")], ClientWorld().clock.wall_ms()
+        of_nobody = build(record, timestamp_ms=now_ms)
+        of_x = build(record, timestamp_ms=now_ms, producer=(*scene.heir, 0), attributes=TRANSACTIONAL)
+        told = []
+        for topic in internal:
+            told.append(await scene.client.produce(topic, 0, of_nobody, acks=-1))
+            told.append(await scene.client.produce(topic, 0, of_x, acks=-1, transactional_id="x"))
+
+        assert [None if answer is None else answer.error_code for answer in told] == [Error.INVALID_TOPIC_EXCEPTION] * 4
+        assert await ends() == before
+
+    on_broker(tmp_path, story)

@@ -170,11 +170,32 @@ def test_patterns_match_as_python_has_it(parts: list[str], name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"(a)\1", "(?=a)a", "(?i)a", "a{1,5}{1,5}(", "((a{99}){99}){99}", "(?:(?:){9999}){9999}", "x" * 2000]
+    "pattern",
+    [
+        *(r"(a)\1", "(?=a)a", "(?i)a", "a{1,5}{1,5}(", "((a{99}){99}){99}", "(?:(?:){9999}){9999}", "x" * 2000),
+        "(" * 300 + "a" + ")*" * 300,
+    ],
 )
 def test_patterns_that_cannot_be_matched_in_one_pass_are_refused(pattern: str) -> None:
     with pytest.raises(BadPattern):
         TopicPattern(pattern)
+
+
+def test_what_is_accepted_once_is_accepted_deep_in_the_stack_too() -> None:
+    """A pattern is checked when a member names it, and compiled again whenever topics change, also elsewhere."""
+
+    def accepts(pattern: str, depth: int) -> bool:
+        if depth:
+            return accepts(pattern, depth - 1)
+        try:
+            TopicPattern(pattern)
+        except BadPattern:
+            return False
+        return True
+
+    for nesting in range(10, 200, 10):
+        pattern = "(" * nesting + "a" + ")*" * nesting
+        assert accepts(pattern, 300) == accepts(pattern, 0), nesting
 
 
 def test_a_pattern_made_to_hang_does_not() -> None:

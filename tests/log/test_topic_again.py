@@ -1,6 +1,7 @@
 """Checkpoints know logs by name: what one says of a topic that is gone must not be taken for its successor's."""
 
 import asyncio
+import errno
 import random
 from types import SimpleNamespace
 from typing import Any
@@ -143,3 +144,16 @@ def test_a_log_of_which_nobody_can_tell_whose_it_is_takes_its_directory_offline(
 
     assert list(directories.offline) == ["/data/a"]
     assert "partition.metadata is damaged" in directories.offline["/data/a"]
+
+
+def test_a_disk_that_fails_under_a_log_that_nobody_wants_any_more_takes_only_its_directory() -> None:
+    disk = formatted("/data/a", "/data/b")
+
+    async def story() -> LogDirectories:
+        directories = await opened(disk, "/data/a", "/data/b")
+        await directories.prepare([NewLog(NAME, LATTER, None)])
+        disk.break_below("/data/a", errno.EIO)
+        directories.drop_prepared(NAME)
+        return directories
+
+    assert list(asyncio.run(story()).offline) == ["/data/a"]

@@ -8,6 +8,7 @@ import pytest
 
 from replog.client.client import LATEST, Client, Unreachable
 from replog.client.connection import ConnectionLost
+from replog.client.coordinator import GROUP, CoordinatorLink
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
@@ -16,6 +17,8 @@ from replog.types import NodeId
 from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from replog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from replog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from replog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from replog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -48,6 +51,7 @@ class Cluster:
     def __init__(self) -> None:
         self.ports: dict[int, int] = {}
         self.leader = 2
+        self.coordinator = 1  # of all groups
         self.silent: int | None = None  # takes requests and never answers
         self.asked: list[tuple[int, Api]] = []
 
@@ -74,6 +78,11 @@ class Cluster:
             case Api.CREATE_TOPICS:
                 made = CreatableTopicResult(name=request.body.topics[0].name)
                 request.reply(CreateTopicsResponse(topics=[made]))
+            case Api.FIND_COORDINATOR:
+                found = [Coordinator(key=key, node_id=self.coordinator) for key in request.body.coordinator_keys]
+                request.reply(FindCoordinatorResponse(coordinators=found))
+            case Api.HEARTBEAT:
+                request.reply(HeartbeatResponse())
             case _:
                 request.close("not asked here")
 
@@ -200,3 +209,18 @@ def _describe():
     from replog.wire.messages.describe_cluster import DescribeClusterRequest
 
     return DescribeClusterRequest()
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_coordinator_is_looked_for_once(node: int):
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        cluster.ports[node] = cluster.ports[1]
+        cluster.coordinator = node
+        link = CoordinatorLink(client, "g", GROUP)
+        for _ in range(3):
+            await link.ask(HeartbeatRequest(group_id="g"))
+
+        apis = [api for _, api in cluster.asked]
+        assert (apis.count(Api.FIND_COORDINATOR), apis.count(Api.HEARTBEAT)) == (1, 3)
+
+    on_cluster(scenario)

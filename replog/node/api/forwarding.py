@@ -52,12 +52,12 @@ class Forwarding:
 
     def _pass_on(self, handlers: Handlers, exchange: Exchange[Q, R]) -> None:
         def handle(request: ServerRequest[Q, R]) -> None:
-            self.tasks.start(self._forward(exchange, request))
+            # With its body: should the connection end before the task begins, the request lets go of it.
+            self.tasks.start(self._forward(exchange, request, request.body))
 
         handlers.on(exchange, handle)
 
-    async def _forward(self, exchange: Exchange[Q, R], request: ServerRequest[Q, R]) -> None:
-        body = request.body
+    async def _forward(self, exchange: Exchange[Q, R], request: ServerRequest[Q, R], body: Q) -> None:
         patience_ms = max(1, getattr(body, "timeout_ms", PATIENCE_MS))
         deadline_ms = self.world.clock.now_ms() + patience_ms
         request.reply(await self._answer(exchange, body, request.version, deadline_ms))

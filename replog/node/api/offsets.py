@@ -107,10 +107,14 @@ class OffsetsApi:
 
     def delete_records(self, request: ServerRequest[dr.DeleteRecordsRequest, dr.DeleteRecordsResponse]) -> None:
         """Raise log starts; answer when all live replicas have followed, or time is over (SPEC 3.9.6)."""
-        self.tasks.start(self._delete_records(request))
+        # With its body: should the connection end before the task begins, the request lets go of it.
+        self.tasks.start(self._delete_records(request, request.body))
 
-    async def _delete_records(self, request: ServerRequest[dr.DeleteRecordsRequest, dr.DeleteRecordsResponse]) -> None:
-        body = request.body
+    async def _delete_records(
+        self,
+        request: ServerRequest[dr.DeleteRecordsRequest, dr.DeleteRecordsResponse],
+        body: dr.DeleteRecordsRequest,
+    ) -> None:
         deadline_ms = self.clock.now_ms() + body.timeout_ms
         wanted = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
         errors = [self._delete(topic, partition.partition_index, partition.offset) for topic, partition in wanted]

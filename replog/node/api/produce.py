@@ -10,6 +10,7 @@ from typing import Final
 
 from replog.broker.purgatory import DelayedProduce, ProduceResult
 from replog.broker.verification import Guard
+from replog.controller.describe import INTERNAL_TOPICS
 from replog.errors import Error
 from replog.log.batch import header_at
 from replog.log.log import Appended
@@ -68,7 +69,9 @@ class ProduceApi:
             hosted = self._hosted(topic, version)
             for data in topic.partition_data:
                 replica = hosted.get(data.index)
-                if replica is not None and data.records is not None and replica.partition.leadership is not None:
+                if replica is None or replica.name.topic in INTERNAL_TOPICS:
+                    continue
+                if data.records is not None and replica.partition.leadership is not None:
                     wanted = replica.partition.unverified(data.records)
                     if wanted is not None:
                         found.append(
@@ -149,6 +152,9 @@ class ProduceApi:
         guard: Guard | None,
     ) -> ProduceResult:
         """Append to one partition; the result has no error yet when it has to wait for the high watermark."""
+        if replica.name.topic in INTERNAL_TOPICS:
+            # As Kafka: whoever coordinates reads all that is there as its predecessors' writes.
+            return ProduceResult(topic, data.index, Error.INVALID_TOPIC_EXCEPTION)
         if data.records is None or not len(data.records):
             return ProduceResult(topic, data.index, Error.INVALID_RECORD)
         partition = replica.partition

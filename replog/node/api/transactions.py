@@ -1,6 +1,5 @@
 """Requests of transactional producers and of those who look after them, on their way to the coordinators."""
 
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -8,6 +7,7 @@ import msgspec
 
 from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.placement import OFFSETS_TOPIC
+from replog.coordinators.topic_pattern import BadPattern, TopicPattern
 from replog.coordinators.transaction import State
 from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, TransactionCoordinator, added
 from replog.errors import Error
@@ -192,8 +192,8 @@ class TransactionApi:
             request.reply(lt.ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
             return
         try:
-            pattern = re.compile(body.transactional_id_pattern) if body.transactional_id_pattern else None
-        except re.error:
+            pattern = TopicPattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+        except BadPattern:
             request.reply(lt.ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION))
             return
         known = {state.words: None for state in State}
@@ -206,7 +206,7 @@ class TransactionApi:
                 body.producer_id_filters,
                 coordinator.now(),
                 duration_ms=body.duration_filter,
-                wanted=lambda name: pattern is None or pattern.fullmatch(name) is not None,
+                wanted=lambda name: pattern is None or pattern.matches(name),
             )
         unknown = [state for state in body.state_filters if state not in known]
         request.reply(lt.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states))

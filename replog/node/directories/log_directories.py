@@ -248,9 +248,13 @@ class LogDirectories:
     def drop_prepared(self, name: TopicPartition) -> None:
         """Remove what was prepared for a log that is not wanted any more."""
         path = self._prepared.pop(name, None)
-        if path is not None and path not in self.offline:
+        if path is None or path in self.offline:
+            return
+        try:
             self.world.disk.remove_tree(f"{path}/{name}")
             self.world.disk.sync_directory(path)
+        except OSError as problem:
+            self.fail(path, problem)
 
     def _counts(self) -> dict[str, int]:
         counts = dict.fromkeys(self.online, 0)

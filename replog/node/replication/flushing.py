@@ -27,7 +27,7 @@ class Flushing:
         self.tasks = tasks
         self._due: dict[Replica, None] = {}
         self._is_running = False
-        self._timers: dict[Replica, asyncio.TimerHandle] = {}
+        self._timers: dict[Replica, tuple[int, asyncio.TimerHandle]] = {}  # with the time that they wait for
 
     def grew(self, replica: Replica) -> None:
         """Take note that a log grew, began to be led, or has other settings now."""
@@ -36,16 +36,13 @@ class Flushing:
             # A follower's next fetch waits for its disk anyhow (`make_durable`).
             if replica.partition.leadership is not None:
                 self._begin(replica)
-        elif log.settings.flush_ms != NEVER and log.flushed_offset < log.log_end_offset and replica not in self._timers:
-            delay_ms = min(log.settings.flush_ms, DELAY_MS_MAX)
-            self._timers[replica] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire, replica)
+        elif log.settings.flush_ms != NEVER and log.flushed_offset < log.log_end_offset:
+            self._flush_within(replica, min(log.settings.flush_ms, DELAY_MS_MAX))
 
     def forget(self, replica: Replica) -> None:
         """Leave a log alone that is not hosted any more."""
         self._due.pop(replica, None)
-        timer = self._timers.pop(replica, None)
-        if timer is not None:
-            timer.cancel()
+        self._disarm(replica)
 
     async def make_durable(self, replicas: Iterable[Replica]) -> None:
         """Return when no more of these logs is volatile than their settings allow."""
@@ -55,10 +52,24 @@ class Flushing:
 
     def stop(self) -> None:
         """Begin nothing more."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        for replica in list(self._timers):
+            self._disarm(replica)
         self._due.clear()
+
+    def _flush_within(self, replica: Replica, delay_ms: int) -> None:
+        """Sync a log when this time is over, unless it will be sooner: the settings may have been others before."""
+        due_ms = self.clock.now_ms() + delay_ms
+        if replica in self._timers:
+            known_ms, _ = self._timers[replica]
+            if known_ms <= due_ms:
+                return
+            self._disarm(replica)
+        self._timers[replica] = due_ms, asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire, replica)
+
+    def _disarm(self, replica: Replica) -> None:
+        if replica in self._timers:
+            _, timer = self._timers.pop(replica)
+            timer.cancel()
 
     def _fire(self, replica: Replica) -> None:
         del self._timers[replica]
