@@ -7,11 +7,12 @@ Equal findings of different seeds are one. The text form is what files and the c
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tribunal.results.violation import Violation
+if TYPE_CHECKING:  # `tribunal bisect` loads this module alone, beside the code of commits that have no such package
+    from tribunal.results.violation import Violation
 
 INVARIANT: Final = "invariant"
 RUN: Final = "run"
@@ -43,7 +44,7 @@ class Signature(msgspec.Struct, frozen=True, order=True, omit_defaults=True, ren
         return self.property_name in (RUN, HARNESS, RECORDING) or self.kind == FAILED
 
 
-def of_violation(violation: Violation) -> Signature:
+def of_violation(violation: "Violation") -> Signature:
     """Return the signature of an invariant that did not hold."""
     return Signature(INVARIANT, violation.kind, violation.invariant.value)
 
