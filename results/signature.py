@@ -49,6 +49,11 @@ def of_violation(violation: "Violation") -> Signature:
     return Signature(INVARIANT, violation.kind, violation.invariant.value)
 
 
+def of_finding(property_name: str, kind: str) -> Signature:
+    """Return the signature of what a property found, also of one that had another name then."""
+    return Signature(RENAMED.get(property_name, property_name), kind)
+
+
 def of_exception(problem: BaseException) -> Signature:
     """Return the signature of a bug of the harness."""
     return Signature(HARNESS, type(problem).__name__)
@@ -71,7 +76,7 @@ def read(text: str) -> Signature:
     name, *rest = text.split("/")
     if not 1 <= len(rest) <= 2 or not all((name, *rest)):
         raise ValueError(f"signature {text!r}: property/kind, or invariant/kind/I4")
-    return Signature(RENAMED.get(name, name), *rest)
+    return msgspec.structs.replace(of_finding(name, rest[0]), invariant=rest[1] if rest[1:] else "")
 
 
 def renewed(text: str) -> str:
@@ -149,7 +154,7 @@ def _of_error(words: str) -> Signature:
             return Signature(RUN, named[1])
         return Signature(RUN, "Unsettled" if "not within" in reason else "ClusterError")
     failed = re.match(r"checker (\S+) failed: ", words)
-    return Signature(RECORDING, "damaged") if failed is None else Signature(failed[1], FAILED)
+    return Signature(RECORDING, "damaged") if failed is None else of_finding(failed[1], FAILED)
 
 
 def _first_name(words: str) -> str:
