@@ -127,7 +127,7 @@ def violated_invariant(run_dir: Path) -> list[Finding]:
             explanation=known.violation or known.invariant,
             rule=f"docs/invariants.md#{known.invariant.lower()}",
             detail=Detail(event=known.violated_at_event),
-            violation=known.violated,
+            violation=_facts(known.violated),
         )
     ]
 
@@ -138,7 +138,15 @@ class _Simulation(msgspec.Struct, frozen=True):
     invariant: str | None = None
     violation: str | None = None
     violated_at_event: int | None = None
-    violated: Violation | None = None
+    violated: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def _facts(told: msgspec.Raw) -> Violation | None:
+    """Return the facts of a violation; none where another version has facts of another sort: it is a violation all the same."""
+    try:
+        return msgspec.json.decode(told, type=Violation | None)
+    except msgspec.DecodeError:
+        return None
 
 
 def _ended_early(manifest: Mapping[str, Any]) -> list[Failure]:
