@@ -55,7 +55,8 @@ def check(
         )  # one named twice is one
     except (NoJava, NoSpark) as error:
         return [_not_judged(run_dir, engine_name, str(error)) for run_dir in run_dirs]
-    verdicts = [_judged(run_dir, engine_name, tables.of_run(str(run_dir))) for run_dir in run_dirs]
+    of_runs = tables.by_run(map(str, run_dirs))
+    verdicts = [_judged(run_dir, engine_name, of_runs[str(run_dir)]) for run_dir in run_dirs]
     for run_dir, verdict in zip(run_dirs, verdicts, strict=True):
         if Path(run_dir).is_dir():
             path = Path(run_dir) / "verdict.json"
