@@ -9,7 +9,6 @@ The engine discovers modules by that value. Nothing else has to be touched to ad
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -323,7 +322,6 @@ PROPERTIES: Final = plugins.Seam(
 )
 
 
-@cache
 def properties() -> dict[str, Property]:
     """Return all properties by name: what is exported as PROPERTY; `BadPlugin` when one of a user's cannot be used."""
     found = plugins.of_type(PROPERTIES, Property).values()
