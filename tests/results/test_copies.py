@@ -14,9 +14,11 @@ def test_a_copy_of_a_recording_that_was_cut_off_is_cut_off(tmp_path, is_whole):
     run = Run(tmp_path / "run")
     run.send(0, at=100)
     run.send(1, at=200)
-    run.finish() if is_whole else run.recorder.close_segment()
+    run.recorder.close_segment()
+    if is_whole:
+        run.finish()
     original = Recording.open(tmp_path / "run")
-    none = pa.schema(TABLES["sends"].fields.items()).empty_table()
+    none = pa.schema(list(TABLES["sends"].fields.items())).empty_table()
 
     same = Recording.open(copied(original, tmp_path / "same", {}))
     fewer = Recording.open(copied(original, tmp_path / "fewer", {("sends", "t-0"): none}))
