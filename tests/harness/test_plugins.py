@@ -230,6 +230,21 @@ def test_a_plugin_that_cannot_be_used_is_one_line_with_file_and_reason(folder, c
     assert exit_code(["list", "workloads"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("package", "value", "kind"),
+    [
+        pytest.param("nemesis", "FAULT", "faults", id="fault"),
+        pytest.param("workloads", "WORKLOAD", "workloads", id="workload"),
+        pytest.param("clusters", "KIND", "clusters", id="cluster"),
+        pytest.param("checkers", "PROPERTY", "checkers", id="property"),
+    ],
+)
+def test_a_plugin_of_another_type_is_not_listed(folder, capsys, package, value, kind):
+    own(folder, f"{package}/jam.py", f"{value} = 'jam'\n")
+
+    assert f"tribunal_plugins/{package}/jam.py: {value} is a str" in said(capsys, "list", kind)
+
+
 @pytest.mark.parametrize("engine", ["inline", "spark", "spark-sql"])
 def test_a_property_that_cannot_be_used_is_refused_before_anything_is_judged(folder, capsys, engine):
     run_dir = Run(folder / "run").finish()
