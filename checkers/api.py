@@ -9,7 +9,6 @@ The engine discovers modules by that value. Nothing else has to be touched to ad
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -130,7 +129,8 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     tables:   the tables it looks at.
     kinds:    the anomalies it can find, each with its sentence and what it means.
     kernel:   looks at one partition's rows.
-    kernel_in_pieces:  does the same for a partition too large to be held at once, which comes in pieces.
+    kernel_in_pieces:  does the same for a partition too large to be held at once, of which `sends` come in pieces, with the columns
+              acks, outcome, invoke_ns and complete_ns.
     timeline_kernel:   looks at one partition's committed history.
     run_kernel:        looks at a whole run.
     fold:     if something can only be said of all partitions together: the kernel's summaries, partition by partition, become
@@ -323,7 +323,6 @@ PROPERTIES: Final = plugins.Seam(
 )
 
 
-@cache
 def properties() -> dict[str, Property]:
     """Return all properties by name: what is exported as PROPERTY; `BadPlugin` when one of a user's cannot be used."""
     found = plugins.of_type(PROPERTIES, Property).values()

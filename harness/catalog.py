@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import replog.mutants
 from tribunal import PACKAGE
-from tribunal.checkers.api import PROPERTIES
+from tribunal.checkers.api import PROPERTIES, Property
 from tribunal.clusters.api import Kind
 from tribunal.nemesis.api import AnyFault, Fault
 from tribunal.results import plugins
@@ -72,7 +72,7 @@ def all_clusters() -> dict[str, Kind]:
 
 def all_checkers() -> dict[str, str]:
     """Return the properties that are judged, and what each is."""
-    return {one.name.replace("_", "-"): one.about for one in plugins.found(PROPERTIES)}
+    return _abouts(plugins.of_type(PROPERTIES, Property))
 
 
 def mutants() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """A copy of a recording in which some tables' rows are others: what did not change is the same file.
 
-The copy has a manifest of its own, made as every manifest is, so it is as sound as the recording that it was made from.
+The copy has a manifest of its own, made as every manifest is, so it is as sound as the recording that it was made from; of one
+that was cut off and has none, the copy has none either.
 """
 
 import os
@@ -35,7 +36,10 @@ def copied(
         if rows.num_rows:
             assert TABLES[table].by_partition or part == "none", (table, part)
             recorder.write(table, rows)
-    kept = {name: value for name, value in (original.manifest or {}).items() if name not in REMADE}
+    if original.manifest is None:
+        recorder.close_segment()
+        return run_dir
+    kept = {name: value for name, value in original.manifest.items() if name not in REMADE}
     if settings is not None:
         kept["settings"] = {**(kept.get("settings") or {}), **settings}
     recorder.finish(kept)

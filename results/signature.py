@@ -7,11 +7,12 @@ Equal findings of different seeds are one. The text form is what files and the c
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tribunal.results.violation import Violation
+if TYPE_CHECKING:  # `tribunal bisect` loads this module alone, beside the code of commits that have no such package
+    from tribunal.results.violation import Violation
 
 INVARIANT: Final = "invariant"
 RUN: Final = "run"
@@ -43,9 +44,14 @@ class Signature(msgspec.Struct, frozen=True, order=True, omit_defaults=True, ren
         return self.property_name in (RUN, HARNESS, RECORDING) or self.kind == FAILED
 
 
-def of_violation(violation: Violation) -> Signature:
+def of_violation(violation: "Violation") -> Signature:
     """Return the signature of an invariant that did not hold."""
     return Signature(INVARIANT, violation.kind, violation.invariant.value)
+
+
+def of_finding(property_name: str, kind: str) -> Signature:
+    """Return the signature of what a property found, also of one that had another name then."""
+    return Signature(RENAMED.get(property_name, property_name), kind)
 
 
 def of_exception(problem: BaseException) -> Signature:
@@ -70,7 +76,7 @@ def read(text: str) -> Signature:
     name, *rest = text.split("/")
     if not 1 <= len(rest) <= 2 or not all((name, *rest)):
         raise ValueError(f"signature {text!r}: property/kind, or invariant/kind/I4")
-    return Signature(RENAMED.get(name, name), *rest)
+    return msgspec.structs.replace(of_finding(name, rest[0]), invariant=rest[1] if rest[1:] else "")
 
 
 def renewed(text: str) -> str:
@@ -148,7 +154,7 @@ def _of_error(words: str) -> Signature:
             return Signature(RUN, named[1])
         return Signature(RUN, "Unsettled" if "not within" in reason else "ClusterError")
     failed = re.match(r"checker (\S+) failed: ", words)
-    return Signature(RECORDING, "damaged") if failed is None else Signature(failed[1], FAILED)
+    return Signature(RECORDING, "damaged") if failed is None else of_finding(failed[1], FAILED)
 
 
 def _first_name(words: str) -> str:

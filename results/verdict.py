@@ -120,7 +120,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
             return signature.of_violation(self.violation)
         if self.property_name == signature.INVARIANT:  # of a run before there were facts
             return signature.of_words(self.kind, self.explanation)
-        return Signature(self.property_name, self.kind)
+        return signature.of_finding(self.property_name, self.kind)
 
     @property
     def place(self) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from tribunal.checkers.judge.items import WorkItem, item_bytes, work_items
+from tribunal.checkers.api import properties
+from tribunal.checkers.judge.items import ImportedHistory, WorkItem, item_bytes, work_items
 from tribunal.checkers.judge.judge import fold, judge_item, second_look
 from tribunal.checkers.judge.tables import SCHEMA, TableRow, Tables, arrow_batch, read_row
 
@@ -37,7 +38,9 @@ def judge_runs(
     engine:  spark, inline or spark-sql.
     master:  local[n], spark://host:port or sc://host:port; None: all cores of this machine.
     prepared:  a session that is starting already; it is left open.
+    Raises BadPlugin when a user's own property cannot be used.
     """
+    properties()  # a user's own that cannot be used is refused here; a worker of Spark's would die of it
     items = [item for run_dir in run_dirs for item in work_items(run_dir)]
     if engine == "inline":
         return judge_inline(items)
@@ -64,7 +67,12 @@ def judge_with_spark(spark: "SparkSession", engine: str, items: Sequence[WorkIte
         from tribunal.checkers.spark.sql import findings_by_sql
 
         spark.conf.set("spark.sql.adaptive.enabled", "true")
-        tables.add(collected(findings_by_sql(spark, list(dict.fromkeys(item.run_dir for item in items)))))
+        imported = [item for item in items if isinstance(item, ImportedHistory)]  # no SQL is about these
+        recorded = dict.fromkeys(item.run_dir for item in items if not isinstance(item, ImportedHistory))
+        if imported:
+            tables.add(collected(dataframe(spark, imported)))
+        if recorded:
+            tables.add(collected(findings_by_sql(spark, list(recorded))))
         tables.sort()
         return tables
     spark.conf.set("spark.sql.adaptive.enabled", "false")

@@ -83,10 +83,11 @@ class PartitionJudge:
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
         """Tell violations from permitted losses among what a property found."""
         if self._is_compacted:
-            kept = [
-                Excuse.COMPACTED not in chosen.kinds[kind].excused_by for kind in found.anomalies["kind"].to_pylist()
-            ]
-            found = msgspec.structs.replace(found, anomalies=found.anomalies.filter(pa.array(kept, pa.bool_())))
+            kinds = found.anomalies["kind"].to_pylist()
+            kept = [row for row, kind in enumerate(kinds) if Excuse.COMPACTED not in chosen.kinds[kind].excused_by]
+            details = {place: found.details[row] for place, row in enumerate(kept) if row in found.details}
+            anomalies = found.anomalies.take(pa.array(kept, pa.int64()))
+            found = msgspec.structs.replace(found, anomalies=anomalies, details=details)
         return list(answers(chosen, found, self._judgements(chosen, found), self.place))
 
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:

@@ -111,17 +111,22 @@ class Tables(msgspec.Struct, kw_only=True):
             key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.sieved.range.first)
         )
 
-    def of_run(self, run_dir: str) -> "Tables":
-        """Return one run's rows."""
-        return Tables(
-            findings=[row for row in self.findings if row.run_dir == run_dir],
-            figures=[row for row in self.figures if row.place.run_dir == run_dir],
-            summaries=[row for row in self.summaries if row.place.run_dir == run_dir],
-            sieved=[row for row in self.sieved if row.place.run_dir == run_dir],
-            damages=[row for row in self.damages if row.place.run_dir == run_dir],
-            failures=[row for row in self.failures if row.place.run_dir == run_dir],
-            folded={run_dir: self.folded.get(run_dir, {})},
-        )
+    def by_run(self, run_dirs: Iterable[str]) -> "dict[str, Tables]":
+        """Return the rows of each of these runs, in one pass over all of them: a night has many runs and each many rows."""
+        found = {run_dir: Tables(folded={run_dir: self.folded.get(run_dir, {})}) for run_dir in run_dirs}
+        for finding in self.findings:
+            found[finding.run_dir].findings.append(finding)
+        for figures in self.figures:
+            found[figures.place.run_dir].figures.append(figures)
+        for summary in self.summaries:
+            found[summary.place.run_dir].summaries.append(summary)
+        for sieved in self.sieved:
+            found[sieved.place.run_dir].sieved.append(sieved)
+        for damage in self.damages:
+            found[damage.place.run_dir].damages.append(damage)
+        for failed in self.failures:
+            found[failed.place.run_dir].failures.append(failed)
+        return found
 
     @property
     def counts(self) -> dict[str, int]:

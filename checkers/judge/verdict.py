@@ -55,7 +55,8 @@ def check(
         )  # one named twice is one
     except (NoJava, NoSpark) as error:
         return [_not_judged(run_dir, engine_name, str(error)) for run_dir in run_dirs]
-    verdicts = [_judged(run_dir, engine_name, tables.of_run(str(run_dir))) for run_dir in run_dirs]
+    of_runs = tables.by_run(map(str, run_dirs))
+    verdicts = [_judged(run_dir, engine_name, of_runs[str(run_dir)]) for run_dir in run_dirs]
     for run_dir, verdict in zip(run_dirs, verdicts, strict=True):
         if Path(run_dir).is_dir():
             path = Path(run_dir) / "verdict.json"
@@ -127,7 +128,7 @@ def violated_invariant(run_dir: Path) -> list[Finding]:
             explanation=known.violation or known.invariant,
             rule=f"docs/invariants.md#{known.invariant.lower()}",
             detail=Detail(event=known.violated_at_event),
-            violation=known.violated,
+            violation=_facts(known.violated),
         )
     ]
 
@@ -138,7 +139,15 @@ class _Simulation(msgspec.Struct, frozen=True):
     invariant: str | None = None
     violation: str | None = None
     violated_at_event: int | None = None
-    violated: Violation | None = None
+    violated: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def _facts(told: msgspec.Raw) -> Violation | None:
+    """Return the facts of a violation; none where another version has facts of another sort: it is a violation all the same."""
+    try:
+        return msgspec.json.decode(told, type=Violation | None)
+    except msgspec.DecodeError:
+        return None
 
 
 def _ended_early(manifest: Mapping[str, Any]) -> list[Failure]:

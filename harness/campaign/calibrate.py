@@ -130,13 +130,14 @@ def _of_run(
     (before,) = _judged([unchanged], options.engine, prepared)
     if before.verdict is Verdict.ERROR:
         raise DamagedRecording("", None, f"{run_dir} cannot be measured: {'; '.join(before.reasons)}")
-    waiting: list[tuple[AnomalyClass, Injected]] = []
-    for one, injected in injections(case, chosen, options.per_class, options.seed):
-        waiting.append((one, injected))
+    waiting: list[tuple[AnomalyClass, Injected, Path]] = []
+    for number, (one, injected) in enumerate(injections(case, chosen, options.per_class, options.seed)):
+        # A folder of its own: Spark keeps what it has read by the files' names.
+        waiting.append((one, injected, scratch / f"{run_dir.name}-{number}"))
         if len(waiting) == TOGETHER:
-            yield from _outcomes(case, before, waiting, options.engine, scratch, prepared)
+            yield from _outcomes(case, before, waiting, options.engine, prepared)
             waiting = []
-    yield from _outcomes(case, before, waiting, options.engine, scratch, prepared)
+    yield from _outcomes(case, before, waiting, options.engine, prepared)
 
 
 def injections(
@@ -159,20 +160,17 @@ def copy_with(case: Case, injected: Injected, folder: Path) -> Path:
 def _outcomes(
     case: Case,
     before: RunVerdict,
-    waiting: Sequence[tuple[AnomalyClass, Injected]],
+    waiting: Sequence[tuple[AnomalyClass, Injected, Path]],
     engine: str,
-    scratch: Path,
     prepared: "Prepared | None",
 ) -> Iterator[Outcome]:
-    name = case.recording.run_dir.name
-    folders = [scratch / f"{name}-{number}" for number in range(len(waiting))]
-    for folder, (_, injected) in zip(folders, waiting, strict=True):
+    for _, injected, folder in waiting:
         copy_with(case, injected, folder)
-    verdicts = _judged(folders, engine, prepared)
-    for (one, injected), verdict in zip(waiting, verdicts, strict=True):
+    verdicts = _judged([folder for _, _, folder in waiting], engine, prepared)
+    for (one, injected, _), verdict in zip(waiting, verdicts, strict=True):
         new = new_findings(before, verdict, injected.injection)
         yield Outcome(
-            run=name,
+            run=case.recording.run_dir.name,
             class_name=one.name,
             injection=injected.injection,
             verdict=str(verdict.verdict),
@@ -182,7 +180,9 @@ def _outcomes(
 
 
 def _judged(folders: Sequence[Path], engine: str, prepared: "Prepared | None") -> list[RunVerdict]:
-    verdicts = check(list(folders), engine, prepared=prepared) if folders else []
+    # Copies of one run have its run_id, by which SQL tells runs apart: it can judge one of them at a time.
+    jobs = [[folder] for folder in folders] if engine == "spark-sql" else [list(folders)] if folders else []
+    verdicts = [verdict for job in jobs for verdict in check(job, engine, prepared=prepared)]
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     return verdicts

@@ -64,7 +64,7 @@ KNOWN_MISSES: dict[str, str] = {
             "delete-records-of-other-partition", "delete-records-of-lower-offset", "delete-records-after-the-absence",
             "delete-records-refused", "retention-unlimited",
         ),
-        "checkers/judge/judge.py: `_log_start_may_move` asks whether the topic was ever named, not what, when and with what answer",
+        "checkers/judge/partition.py: `_log_start_may_move` asks whether the topic was ever named, not what, when and with what answer",
     ),
     **dict.fromkeys(
         (

@@ -18,6 +18,7 @@ from tribunal.checkers.judge.tables import FoundIn, Tables
 from tribunal.checkers.spark.session import session
 from tribunal.checkers.spark.sql import defined, findings_by_sql
 from tribunal.checkers.spark.sql_views import txn_steps
+from tribunal.harness.cli.main import exit_code
 
 pytestmark = pytest.mark.spark
 THOUSAND = 1_000
@@ -95,6 +96,23 @@ def test_spark_spark_sql_and_inline_agree_on_a_thousand_random_recordings(spark:
     by_sql_only = of_properties(expected, defined())
     assert by_spark_sql(spark, thousand, defined()) == by_sql_only
     assert len({row.finding.property_name for row in by_sql_only}) == len(defined())
+
+
+def test_an_imported_history_which_no_sql_is_about_is_judged_as_ever(spark: Any, tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    history.write_text(
+        '{"process": 0, "type": "invoke", "f": "txn", "mops": [["append", 1, 1]]}\n'
+        '{"process": 0, "type": "fail", "f": "txn", "mops": [["append", 1, 1]]}\n'
+        '{"process": 1, "type": "invoke", "f": "txn", "mops": [["r", 1, null]]}\n'
+        '{"process": 1, "type": "ok", "f": "txn", "mops": [["r", 1, [1]]]}\n'
+    )
+    imported = tmp_path / "imported"
+    assert exit_code(["import", str(history), "--format", "corpus", "-o", str(imported)]) == 0
+
+    tables = engine.judge_with_spark(spark, "spark-sql", work_items(imported))
+
+    assert tables == engine.judge_runs([imported], "inline")
+    assert [row.finding.kind for row in tables.findings] == ["G1a"]
 
 
 @pytest.mark.nightly

@@ -86,8 +86,18 @@ def test_tables_keep_apart_what_is_not_the_same():
     assert [row.finding.kind for row in tables.findings] == ["lost", "G1c"]
     assert tables.counts == {"records read": 0}
     assert [len(one) for one in (tables.summaries, tables.sieved, tables.damages, tables.failures)] == [1, 1, 1, 1]
-    assert tables.of_run("another").findings == []
     assert Tables().findings == []
+
+
+def test_tables_of_many_runs_are_taken_apart_by_run():
+    tables = Tables(folded={"run": {"bank": {"sum": 0}}})
+    tables.add(param.values[0] for param in ROWS)
+
+    apart = tables.by_run(["run", "another"])
+
+    assert apart == {"run": tables, "another": Tables(folded={"another": {}})}
+    with pytest.raises(KeyError):  # nobody's rows are passed over
+        tables.by_run(["another"])
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,22 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from tribunal.checkers.api import ANOMALY, Found
+from tests.checkers.recorded import Run
+from tribunal.checkers.api import ANOMALY, Excuse, Found, Kind, Meaning, PartitionRows, Property, anomalies
 from tribunal.checkers.judge.judge import judged_of_run
+from tribunal.checkers.judge.partition import PartitionJudge
 from tribunal.checkers.judge.tables import FoundIn, Tables
 from tribunal.checkers.judge.witnesses import WITNESSES
 from tribunal.checkers.properties import control_plane
+from tribunal.results.store import Recording
+from tribunal.results.verdict import Detail
 
 KIND = next(iter(control_plane.KINDS))
 
 
-def judged(anomalies: list[dict[str, object]]) -> list[FoundIn]:
+def judged(rows: list[dict[str, object]]) -> list[FoundIn]:
     tables = Tables()
-    tables.add(judged_of_run("control_plane", Path(), Found(pa.Table.from_pylist(anomalies, schema=ANOMALY))))
+    tables.add(judged_of_run("control_plane", Path(), Found(pa.Table.from_pylist(rows, schema=ANOMALY))))
     tables.sort()
     return tables.findings
 
@@ -36,3 +40,17 @@ def test_anomalies_that_only_their_details_tell_apart_are_shown_in_one_order(cou
     assert len(expected) == min(count, WITNESSES)
     assert sum(row.finding.count for row in expected) == count
     assert "broker 00" in str(expected[0].finding.detail.detail)
+
+
+def test_what_is_known_of_a_row_stays_with_it_where_compaction_takes_others(tmp_path):
+    run = Run(tmp_path / "run", **{"cleanup.policy": "compact"})
+    judge = PartitionJudge(Recording.open(run.finish()), "t-0", PartitionRows({}))
+    kinds = {"gap": Kind(Meaning.NOTE, "words", (Excuse.COMPACTED,)), "other": Kind(Meaning.NOTE, "words")}
+    rows = pa.concat_tables([anomalies("gap", log_offset=[1]), anomalies("other", log_offset=[2])])
+
+    told = judge.explained(
+        Property(tables=(), kinds=kinds, name="mine"), Found(rows, details={1: Detail(operations=(5,))})
+    )
+
+    (finding,) = [row.finding for row in told if isinstance(row, FoundIn)]
+    assert (finding.kind, finding.log_offset, finding.detail.operations) == ("other", 2, (5,))

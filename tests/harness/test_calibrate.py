@@ -49,6 +49,20 @@ def test_figures_are_kept_and_a_class_that_fell_below_them_fails(recorded, tmp_p
     assert "fell below the last figure: replica-has-a-hole: 0 of 1, last 1 of 1" in told.err
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("engine", ["spark", "spark-sql"])
+def test_every_engine_sees_the_same(recorded, capsys, engine):
+    chosen = ["calibrate", str(recorded), "--classes", "lost-acks-all,hole,replica-has-a-hole", "--json"]
+    assert exit_code(chosen) == 0
+    inline = json.loads(capsys.readouterr().out)
+
+    assert exit_code([*chosen, "--engine", engine]) == 0
+
+    assert json.loads(capsys.readouterr().out)["figures"] == inline["figures"]
+    assert sum(one["injected"] for one in inline["figures"].values()) == 3
+
+
 @pytest.mark.parametrize(("arguments", "said"), [
     pytest.param(["--classes", "hoel"], "unknown class 'hoel'", id="unknown class"),
     pytest.param(["--engine", "duck"], "unknown engine 'duck'", id="unknown engine"),

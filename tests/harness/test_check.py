@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.checkers.recorded import Run
@@ -50,6 +51,30 @@ def test_a_verdict_that_cannot_be_written_is_given_all_the_same(run: Run) -> Non
     assert told == [run_dir / "verdict.json"]
     with pytest.raises(IsADirectoryError):
         check([run_dir], "inline")
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_known"),
+    [
+        pytest.param({"type": "clean_shutdown_file"}, True, id="of this version"),
+        pytest.param({"type": "a_fact_of_another_version"}, False, id="of another version"),
+        pytest.param({"type": "two_batches", "third": 3}, False, id="with other fields"),
+    ],
+)
+def test_an_invariant_that_a_simulation_stopped_at_is_a_violation_whatever_its_facts(
+    run: Run, facts: dict[str, object], is_known: bool
+) -> None:
+    run.final_read(dict(enumerate(a_good_run(run))))
+    run_dir = run.finish()
+    violated = {"invariant": "I20", "facts": facts, "node": 1}
+    told = {"invariant": "I20", "violation": "words", "violated_at_event": 7, "violated": violated}
+    (run_dir / "simulation.json").write_bytes(msgspec.json.encode(told))
+
+    (finding,) = judged(run_dir).violations
+
+    assert (finding.kind, finding.explanation, finding.detail.event) == ("I20", "words", 7)
+    assert (finding.violation is not None) is is_known
+    assert str(finding.signature) == "invariant/clean_shutdown_file/I20"
 
 
 def test_a_violation_names_the_record_and_the_moment(run: Run) -> None:

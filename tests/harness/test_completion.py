@@ -9,7 +9,11 @@ import pytest
 from tribunal.harness.catalog import KINDS
 from tribunal.harness.cli.main import app
 
-COMMAND = [sys.executable, "-c", "import sys; sys.argv = ['tribunal']; from harness.cli.main import main; main()"]
+COMMAND = [
+    sys.executable,
+    "-c",
+    "import sys; sys.argv = ['tribunal']; from tribunal.harness.cli.main import main; main()",
+]
 
 
 def offered(typed: str) -> list[str]:

@@ -11,6 +11,8 @@ import pytest
 import tribunal.clusters.kinds
 import tribunal.nemesis.faults
 import tribunal.workloads.kinds
+from tests.checkers.recorded import Run
+from tribunal.checkers.api import properties
 from tribunal.clusters.capabilities import PROTOCOLS, Capability, FaultTarget
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
@@ -198,6 +200,15 @@ def test_another_working_directory_has_other_plugins(folder, monkeypatch):
     assert faults()["mine"].name == "stop"
 
 
+def test_what_is_judged_is_what_is_listed_in_each_working_directory(folder, monkeypatch):
+    own(folder / "other", "checkers/mine.py", '"""Mine."""\nfrom tribunal.checkers.properties.watermarks import *\n')
+    here = set(properties())
+
+    monkeypatch.chdir(folder / "other")
+
+    assert set(properties()) - here == {"mine"} == set(listing("checkers")) - {name.replace("_", "-") for name in here}
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -230,6 +241,32 @@ def test_a_plugin_that_cannot_be_used_is_one_line_with_file_and_reason(folder, c
     assert line.startswith("tribunal: plugin tribunal_plugins/nemesis/jam.py: ")
     assert reason in line
     assert exit_code(["list", "workloads"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("package", "value", "kind"),
+    [
+        pytest.param("nemesis", "FAULT", "faults", id="fault"),
+        pytest.param("workloads", "WORKLOAD", "workloads", id="workload"),
+        pytest.param("clusters", "KIND", "clusters", id="cluster"),
+        pytest.param("checkers", "PROPERTY", "checkers", id="property"),
+    ],
+)
+def test_a_plugin_of_another_type_is_not_listed(folder, capsys, package, value, kind):
+    own(folder, f"{package}/jam.py", f"{value} = 'jam'\n")
+
+    assert f"tribunal_plugins/{package}/jam.py: {value} is a str" in said(capsys, "list", kind)
+
+
+@pytest.mark.parametrize("engine", ["inline", "spark", "spark-sql"])
+def test_a_property_that_cannot_be_used_is_refused_before_anything_is_judged(folder, capsys, engine):
+    run_dir = Run(folder / "run").finish()
+    own(folder, "checkers/jam.py", "x = 1 / 0\n")
+
+    line = said(capsys, "check", str(run_dir), "--engine", engine)
+
+    assert line.startswith("tribunal: plugin tribunal_plugins/checkers/jam.py: ZeroDivisionError")
+    assert not (run_dir / "verdict.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,9 @@ ENDS_EARLY = LogEndsEarly(role=Role.IN_ISR, log_end_offset=10, committed_end=12)
         ),
         pytest.param("ERROR: the run ended early: KeyError: #", "run/KeyError", id="a bug in a run"),
         pytest.param("ERROR: checker lost_writes failed: IndexError: #", "lost_writes/failed", id="a checker failed"),
+        pytest.param(
+            "ERROR: checker unseen failed: IndexError: #", "skipped_records/failed", id="one of another name failed"
+        ),
         pytest.param("ERROR: table sends: row #: value # was sent twice", "recording/damaged", id="a bad recording"),
         pytest.param("the harness: AssertionError()", "harness/AssertionError", id="a bug of ours"),
         pytest.param("the harness: process died", "harness/process_died", id="a child died"),
@@ -137,6 +140,12 @@ def test_a_verdict_of_before_has_only_words_and_keeps_its_identity():
 
     assert finding.signature == Signature("invariant", "log_of_isr_ends_early", "I9")
     assert unknown.signature == Signature("invariant", "unknown", "I4")
+
+
+def test_a_verdict_of_before_keeps_the_identity_of_what_a_renamed_property_found():
+    finding = Finding(property_name="unseen", kind="stopped", severity="violation", explanation="words")
+
+    assert finding.signature == read("unseen/stopped") == Signature("skipped_records", "stopped")
 
 
 def test_reasons_alike_are_counted_together():
