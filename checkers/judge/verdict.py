@@ -107,7 +107,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         failures=errors,
         judged=judged,
         test=test,
-        figures=tables.folded[str(run_dir)],
+        figures={name: msgspec.to_builtins(figures) for name, figures in tables.folded[str(run_dir)].items()},
         engine=engine_name,
     )
 
