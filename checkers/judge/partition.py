@@ -25,8 +25,9 @@ from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
-from tribunal.checkers.judge.timeline import CONFIG_OF_TOPIC, History, Judgement, Record, Timeline
+from tribunal.checkers.judge.timeline import History, Judgement, Record, Timeline
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.results.metadata import CONFIG_OF_TOPIC, ConfigRecord, decoded
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")
@@ -197,9 +198,13 @@ def _configured(recording: Recording, topic: str) -> list[tuple[str, str]]:
     """Return the settings (name, value) that the committed metadata gave the topic at any time."""
     metadata = recording.table("metadata", columns=["record_type", "body"])
     changes = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), "ConfigRecord"))
-    bodies = [msgspec.json.decode(body) for body in changes["body"].to_pylist()]
-    own = [body for body in bodies if body.get("resource_type") == CONFIG_OF_TOPIC and body["resource_name"] == topic]
-    return [(body["name"], str(body.get("value"))) for body in own]
+    records = (decoded(ConfigRecord.__name__, body) for body in changes["body"].to_pylist())
+    return [
+        (record.name, str(record.value))
+        for record in records
+        if isinstance(record, ConfigRecord)
+        if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
+    ]
 
 
 def _names(text: str | None, topic: str) -> bool:

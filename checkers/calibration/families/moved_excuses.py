@@ -18,8 +18,8 @@ from tribunal.checkers.calibration.families.changed_records import is_idempotent
 from tribunal.checkers.calibration.families.control_plane import Appended, between, record
 from tribunal.checkers.calibration.families.groups import fetches, forgotten
 from tribunal.checkers.calibration.families.lost_records import kept_of_all, lost, spread
-from tribunal.checkers.calibration.rows import Admin, Fault, LostFrom, Metadata, NodeEvent, Poll, Send
 from tribunal.results.metadata import NO_LEADER
+from tribunal.results.rows import Admin, Fault, LostFrom, Metadata, NodeEvent, Poll, Send
 
 SECOND_NS: Final = 1_000_000_000
 ELSEWHERE: Final = "another-topic"
