@@ -139,10 +139,10 @@ def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
         effect = living.run(lambda cluster: hurt(cluster, faults()[name], node, lasts_s, **options))
     except BaseException as problem:
         took_s = time.monotonic() - began
-        write_row("apache-kafka", name, bit=False, healed=False, took_s=took_s, words=type(problem).__name__)
+        write_row("apache-kafka", name, took_effect=False, healed=False, took_s=took_s, words=type(problem).__name__)
         raise
     healed = effect.heal is not None and effect.heal.holds
-    write_row("apache-kafka", name, bit=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
+    write_row("apache-kafka", name, took_effect=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
 
     assert effect.proof.holds, broken(effect.proof.facts)
     assert healed, effect.heal and broken(effect.heal.facts)
