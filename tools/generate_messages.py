@@ -84,7 +84,7 @@ class FieldPlan:
 
     @property
     def is_array(self) -> bool:
-        """Tell whether it is an array."""
+        """Return whether it is an array."""
         return self.kind.startswith("[]")
 
 
@@ -190,7 +190,7 @@ def _field_plan(field: Any) -> FieldPlan:
 
 
 def _is_nullable(field: Any, kind: str) -> bool:
-    """Tell whether null can be on the wire: kio also says None for the zero uuid and for the time -1."""
+    """Return whether null can be on the wire: kio also says None for the zero uuid and for the time -1."""
     if kind.startswith("[]"):
         return typing.get_origin(field.type) is types.UnionType
     if kind == "uuid" or field.metadata.get("kafka_type") == "datetime_i64":

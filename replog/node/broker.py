@@ -139,8 +139,8 @@ class Broker:
         match effect:
             case life.Register():
                 await self._register(effect)
-            case life.Beat():
-                await self._beat(effect)
+            case life.SendHeartbeat():
+                await self._send_heartbeat(effect)
             case life.Registered():
                 self._registered(effect)
             case life.Unfenced():
@@ -177,7 +177,7 @@ class Broker:
         for following in effects:
             await self._perform(following)
 
-    async def _beat(self, effect: life.Beat) -> None:
+    async def _send_heartbeat(self, effect: life.SendHeartbeat) -> None:
         assert self.lifecycle is not None
         if not effect.want_fence:
             await self._serve()

@@ -38,7 +38,7 @@ def registered(cluster: SimulatedCluster, witness: int) -> dict[int, Any]:
     }
 
 
-def test_every_controller_registers_and_registers_again_in_its_next_life() -> None:
+def test_every_controller_registers_and_registers_again_in_its_next_incarnation() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         ids = list(cluster.spec.controller_ids)
         leader = cluster.state.quorum_leader

@@ -221,13 +221,13 @@ class GroupApi:
     def list_groups(self, request: ServerRequest[ls.ListGroupsRequest, ls.ListGroupsResponse]) -> None:
         """ListGroups: those that are coordinated here."""
         body = request.body
-        if any(not seat.is_loaded for seat in self.runtime.seats.taken.values()):
+        if any(not coordinated.is_loaded for coordinated in self.runtime.partitions.by_partition.values()):
             error = Error.COORDINATOR_LOAD_IN_PROGRESS
             request.reply(ls.ListGroupsResponse(error_code=error))
             return
         found: list[ls.ListedGroup] = []
-        for seat in self.runtime.seats.loaded():
-            found += seat.core.core.listed(body.states_filter, body.types_filter)
+        for coordinated in self.runtime.partitions.loaded():
+            found += coordinated.core.core.listed(body.states_filter, body.types_filter)
         request.reply(ls.ListGroupsResponse(groups=found))
 
     def describe(self, request: ServerRequest[desc.DescribeGroupsRequest, desc.DescribeGroupsResponse]) -> None:

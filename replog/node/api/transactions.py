@@ -202,7 +202,7 @@ class TransactionApi:
     ) -> None:
         """ListTransactions: those that are coordinated here."""
         body = request.body
-        if any(not seat.is_loaded for seat in self.runtime.seats.taken.values()):
+        if any(not coordinated.is_loaded for coordinated in self.runtime.partitions.by_partition.values()):
             request.reply(lt.ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
             return
         try:
@@ -213,8 +213,8 @@ class TransactionApi:
         known = {state.words: None for state in State}
         wanted = [state for state in body.state_filters if state in known]
         states: list[lt.TransactionState] = []
-        for seat in self.runtime.seats.loaded() if wanted or not body.state_filters else []:
-            coordinator = seat.core
+        for coordinated in self.runtime.partitions.loaded() if wanted or not body.state_filters else []:
+            coordinator = coordinated.core
             states += coordinator.core.listed(
                 wanted,
                 body.producer_id_filters,

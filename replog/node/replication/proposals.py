@@ -95,14 +95,14 @@ class ProposalChannel:
         now_ms = self.clock.now_ms()
         for key, (replica, proposal) in sent.items():
             # A partition that the answer leaves out is asked for again.
-            self._settle(replica, proposal, answers.get(key, TOP_LEVEL_RETRY), now_ms)
+            self._answered(replica, proposal, answers.get(key, TOP_LEVEL_RETRY), now_ms)
 
     def _retry_all(self, sent: Sent) -> None:
         now_ms = self.clock.now_ms()
         for replica, proposal in sent.values():
-            self._settle(replica, proposal, TOP_LEVEL_RETRY, now_ms)
+            self._answered(replica, proposal, TOP_LEVEL_RETRY, now_ms)
 
-    def _settle(self, replica: Replica, proposal: Proposal, answer: AlterPartitionAnswer, now_ms: int) -> None:
+    def _answered(self, replica: Replica, proposal: Proposal, answer: AlterPartitionAnswer, now_ms: int) -> None:
         leadership = replica.partition.leadership
         if leadership is None:
             return
