@@ -199,7 +199,7 @@ class Fault(Row, frozen=True, kw_only=True):
     injected_ns: int | None = None
     healed_ns: int | None = None
     proof: str | None = None
-    bit: bool | None = None
+    took_effect: bool | None = None
     heal_proof: str | None = None
     healed: bool | None = None
     lost_from_offset: tuple[LostFrom, ...] | None = None
