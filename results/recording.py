@@ -1,8 +1,8 @@
-"""The schema of a recording: THE contract between running and judging, version 1.
+"""The schema of a recording: THE contract between running and judging, version 2.
 
 A recording is a star of narrow tables, one row a fact. Whoever runs writes them through
 `tribunal.results.store.Recorder`; whoever judges reads them through `tribunal.results.store.Recording`; nothing else passes
-between the two. What each column means is in `docs/recording-format.md`.
+between the two. What each column means is in `docs/recording-format.md`; recordings of earlier versions are read by `tribunal.results.versions`.
 
 Units and conventions: `*_ns` are nanoseconds of the harness's monotonic clock since the run's start
 (`node_ns` is the node's own clock), ids and epochs int32, offsets and broker epochs int64, unknown is null.
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 NO_PARTITION: Final = "none"
 SEQUENCE_BITS: Final = 40
 
@@ -214,7 +214,7 @@ _TABLES: Final = (
         injected_ns=TIME,
         healed_ns=TIME,
         proof=TEXT,
-        bit=BOOL,
+        took_effect=BOOL,
         heal_proof=TEXT,
         healed=BOOL,
         lost_from_offset=pa.list_(LOST_FROM),

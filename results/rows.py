@@ -199,7 +199,7 @@ class Fault(Row, frozen=True, kw_only=True):
     injected_ns: int | None = None
     healed_ns: int | None = None
     proof: str | None = None
-    bit: bool | None = None
+    took_effect: bool | None = None
     heal_proof: str | None = None
     healed: bool | None = None
     lost_from_offset: tuple[LostFrom, ...] | None = None
@@ -232,7 +232,7 @@ class Phase(Row, frozen=True, kw_only=True):
     """A phase of the run."""
 
     name: str
-    start_ns: int
+    start_ns: int | None = None
     end_ns: int | None = None
     load: tuple[Load, ...] | None = None
 

@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.results.recording import SEQUENCE_BITS, TABLES, WORDS, DamagedRecording, TableSchema
+from tribunal.results.recording import SEQUENCE_BITS, TABLES, WORDS, DamagedRecording
 
 
-def wrong_schema(table: TableSchema, found: pa.Schema) -> str | None:
-    """Say what is wrong with a file's columns; None when they are the table's."""
-    expected = table.arrow
+def wrong_schema(expected: pa.Schema, found: pa.Schema) -> str | None:
+    """Say what is wrong with a file's columns; None when they are the expected ones."""
     if found.equals(expected):
         return None
     for name in expected.names:

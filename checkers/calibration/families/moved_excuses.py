@@ -110,7 +110,7 @@ def _fault(case: Case, at_ns: int, *lost: LostFrom) -> Fault:
     index = max((fault.index for fault in case.of_run(Fault)), default=-1) + 1
     return Fault(
         index=index, kind="power-loss", planned_target="broker", resolved_target=f"broker {lost[0].node}", planned_ns=at_ns,
-        injected_ns=at_ns, healed_ns=at_ns + SECOND_NS // 2, proof="{}", bit=True, heal_proof="{}", healed=True,
+        injected_ns=at_ns, healed_ns=at_ns + SECOND_NS // 2, proof="{}", took_effect=True, heal_proof="{}", healed=True,
         lost_from_offset=tuple(lost),
     )  # fmt: skip
 
