@@ -23,8 +23,7 @@ from replog.metadata.image import Image
 from replog.metadata.records import MetadataRecord
 from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, LeaderRecoveryState, TopicPartition
 from replog.wire.decoder import MalformedMessage
-from replog.wire.exchanges import FETCH
-from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replog.wire.messages.fetch import EXCHANGE, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from replog.wire.records.metadata import decode_metadata_record
 from tribunal.clusters.api import BrokerState, ClusterState, MetadataEntry, PartitionState
 from tribunal.clusters.clients.asking import FAILURES, Asking
@@ -172,7 +171,7 @@ class MetadataObserver:
             asking.close()
 
     async def _ask(self, asking: Asking) -> PartitionData:
-        body = await asking.ask(FETCH, FETCH_VERSION, self._request(), ANSWER_WAIT_MS)
+        body = await asking.ask(EXCHANGE, FETCH_VERSION, self._request(), ANSWER_WAIT_MS)
         for topic in body.responses:
             for partition in topic.partitions:
                 return partition

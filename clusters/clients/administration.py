@@ -5,14 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from replog.errors import Error
-from replog.wire.exchanges import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    ELECT_LEADERS,
-    INCREMENTAL_ALTER_CONFIGS,
-    Exchange,
-    Q,
-    R,
-)
+from replog.wire.exchange import Exchange, Q, R
+from replog.wire.messages import alter_partition_reassignments as apr
+from replog.wire.messages import elect_leaders as el
+from replog.wire.messages import incremental_alter_configs as iac
 from tribunal.clusters.api import ClusterError, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.clients.operator_requests import (
@@ -48,15 +44,15 @@ class Administration:
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas; none: give up a reassignment under way."""
         body = reassignment(partition, replicas, TIMEOUT_MS)
-        await self.insist(ALTER_PARTITION_REASSIGNMENTS, 0, body, reassignment_errors)
+        await self.insist(apr.EXCHANGE, 0, body, reassignment_errors)
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings; None: back to the default."""
-        await self.insist(INCREMENTAL_ALTER_CONFIGS, 0, topic_setting(topic, name, value), setting_errors)
+        await self.insist(iac.EXCHANGE, 0, topic_setting(topic, name, value), setting_errors)
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica."""
-        await self.insist(ELECT_LEADERS, 2, preferred_election(partitions, TIMEOUT_MS), election_errors)
+        await self.insist(el.EXCHANGE, 2, preferred_election(partitions, TIMEOUT_MS), election_errors)
 
     async def insist(self, exchange: Exchange[Q, R], version: int, body: Q, errors: Callable[[R], list[Error]]) -> R:
         """Ask until an answer stands, and return it; `ClusterError` when it is no, or none comes."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from replog.wire.codec import decode_response, encode_request
 from replog.wire.decoder import MalformedMessage
-from replog.wire.exchanges import Exchange, Q, R
+from replog.wire.exchange import Exchange, Q, R
 
 FRAME_BYTES_MAX: Final = 1 << 26
 

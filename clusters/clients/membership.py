@@ -6,7 +6,7 @@ from uuid import UUID
 
 from replog.errors import Error
 from replog.types import METADATA_TOPIC
-from replog.wire.exchanges import ADD_RAFT_VOTER, DESCRIBE_QUORUM, REMOVE_RAFT_VOTER, UNREGISTER_BROKER, Exchange, Q, R
+from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import add_raft_voter as arv
 from replog.wire.messages import describe_quorum as dq
 from replog.wire.messages import remove_raft_voter as rrv
@@ -34,14 +34,14 @@ class Membership:
     async def unregister(self, node: int) -> None:
         """Let the controllers forget a broker."""
         body = ub.UnregisterBrokerRequest(broker_id=node)
-        await self._administration.insist(UNREGISTER_BROKER, 0, body, lambda answer: [answer.error_code])
+        await self._administration.insist(ub.EXCHANGE, 0, body, lambda answer: [answer.error_code])
 
     async def _described(self) -> dq.DescribeQuorumResponsePartitionData:
         topic = dq.DescribeQuorumRequestTopicData(
             topic_name=METADATA_TOPIC, partitions=[dq.DescribeQuorumRequestPartitionData(partition_index=0)]
         )
         answer = await self._administration.insist(
-            DESCRIBE_QUORUM, DESCRIBE_VERSION, dq.DescribeQuorumRequest(topics=[topic]), _errors
+            dq.EXCHANGE, DESCRIBE_VERSION, dq.DescribeQuorumRequest(topics=[topic]), _errors
         )
         return answer.topics[0].partitions[0]
 
@@ -54,7 +54,7 @@ class Membership:
         directory = _directory((await self._described()).current_voters, node, "a voter")
         body = rrv.RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=directory)
         await self._administration.insist(
-            REMOVE_RAFT_VOTER, 0, body, lambda answer: _unless(Error.VOTER_NOT_FOUND, answer.error_code)
+            rrv.EXCHANGE, 0, body, lambda answer: _unless(Error.VOTER_NOT_FOUND, answer.error_code)
         )
 
     async def add_voter(self, node: int, listener: tuple[str, int]) -> None:
@@ -68,7 +68,7 @@ class Membership:
             listeners=[arv.Listener(name=LISTENER, host=listener[0], port=listener[1])],
         )
         await self._administration.insist(
-            ADD_RAFT_VOTER, 0, body, lambda answer: _unless(Error.DUPLICATE_VOTER, answer.error_code)
+            arv.EXCHANGE, 0, body, lambda answer: _unless(Error.DUPLICATE_VOTER, answer.error_code)
         )
 
 

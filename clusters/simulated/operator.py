@@ -6,14 +6,10 @@ from typing import Final
 
 from replog.client.client import NO_ANSWER, Client
 from replog.errors import Error
-from replog.wire.exchanges import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    ELECT_LEADERS,
-    INCREMENTAL_ALTER_CONFIGS,
-    Exchange,
-    Q,
-    R,
-)
+from replog.wire.exchange import Exchange, Q, R
+from replog.wire.messages import alter_partition_reassignments as apr
+from replog.wire.messages import elect_leaders as el
+from replog.wire.messages import incremental_alter_configs as iac
 from tribunal.clusters.api import ClusterError, TopicPartition
 from tribunal.clusters.clients.operator_requests import (
     election_errors,
@@ -45,18 +41,18 @@ class SimulatedOperator:
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas (none: give up a reassignment under way)."""
         wanted = reassignment(partition, replicas, TIMEOUT_MS)
-        answer = await self._ask(ALTER_PARTITION_REASSIGNMENTS, wanted, lambda given: [given.error_code])
+        answer = await self._ask(apr.EXCHANGE, wanted, lambda given: [given.error_code])
         _refuse(f"reassignment of {partition}", reassignment_errors(answer))
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings (None: back to the default)."""
-        answer = await self._ask(INCREMENTAL_ALTER_CONFIGS, topic_setting(topic, name, value), lambda _: [])
+        answer = await self._ask(iac.EXCHANGE, topic_setting(topic, name, value), lambda _: [])
         _refuse(f"{name} of {topic}", setting_errors(answer))
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica; one that leads already is fine."""
         wanted = preferred_election(partitions, TIMEOUT_MS)
-        answer = await self._ask(ELECT_LEADERS, wanted, lambda given: [given.error_code])
+        answer = await self._ask(el.EXCHANGE, wanted, lambda given: [given.error_code])
         _refuse("election of preferred leaders", election_errors(answer))
 
     async def insist(self, exchange: Exchange[Q, R], version: int, body: Q, errors: Callable[[R], list[Error]]) -> R:
