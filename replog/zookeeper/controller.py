@@ -9,23 +9,24 @@ started: so it is sent everything that it hosts, and is not elected in between.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
 
 from replog.controller import admin_requests as admin
 from replog.controller import broker_requests, config_requests, fencing
+from replog.controller.authorization import BY_NODES
 from replog.controller.election import Election, Wish
 from replog.controller.events import Probe, Reply, Request, Tell
 from replog.controller.policy import Policy, Settings
+from replog.controller.served_api import AnyServedApi, ServedApi
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import Image
 from replog.metadata.state import TOPIC_RESOURCE, Broker, BrokerEndpoint, Partition
 from replog.types import NO_NODE, NodeId, TopicIdPartition, TopicPartition
-from replog.wire import exchanges
-from replog.wire.exchanges import Exchange, Q, R
+from replog.wire.exchange import Q, R
 from replog.wire.messages import (
     alter_partition,
     controlled_shutdown,
@@ -356,9 +357,10 @@ class ZooKeeperController:
     # --- requests ----------------------------------------------------------------------------
 
     @staticmethod
-    def handles(body_type: type[msgspec.Struct]) -> bool:
-        """Return whether requests of this type are for the controller."""
-        return body_type in _HANDLERS
+    def decides(body: msgspec.Struct) -> AnyServedApi | None:
+        """Return what is known of the API if requests like this one are for the controller."""
+        found = _DECIDED.get(type(body))
+        return None if found is None else found.served
 
     def _on_request(self, event: Request, now_ms: int, version: int) -> list[Effect]:
         turn = self._turn(now_ms)
@@ -368,7 +370,7 @@ class ZooKeeperController:
         if isinstance(body, alter_partition.AlterPartitionRequest):
             turn.by_leader = True
             body = current_alter_partition(body, version, self._topic_id)
-        answer = _HANDLERS[type(body)](self, turn, body)
+        answer = _DECIDED[type(body)].decide(self, turn, body)
         return [*self._finish(turn), Reply(event.token, answer)]
 
     def _topic_id(self, name: str) -> UUID:
@@ -705,37 +707,45 @@ def _shutdown_answer(error: Error, left: Sequence[Named] = ()) -> controlled_shu
 _Handler = Callable[[ZooKeeperController, ControllerTurn, msgspec.Struct], msgspec.Struct]
 
 
+class _Decided(NamedTuple):
+    served: AnyServedApi
+    decide: _Handler
+
+
 def _decides(
-    exchange: Exchange[Q, R], handler: Callable[[ZooKeeperController, ControllerTurn, Q], R]
-) -> dict[type[msgspec.Struct], _Handler]:
-    return {exchange.request: cast(_Handler, handler)}
+    served: ServedApi[Q, R], decide: Callable[[ZooKeeperController, ControllerTurn, Q], R]
+) -> dict[type[msgspec.Struct], _Decided]:
+    return {served.exchange.request: _Decided(cast(AnyServedApi, served), cast(_Handler, decide))}
 
 
-_HANDLERS: Final[dict[type[msgspec.Struct], _Handler]] = {
+CONTROLLED_SHUTDOWN: Final = ServedApi(controlled_shutdown.EXCHANGE, questions=BY_NODES)
+_DECIDED: Final[dict[type[msgspec.Struct], _Decided]] = {
+    **_decides(CONTROLLED_SHUTDOWN, lambda _, __, ___: _shutdown_answer(Error.NONE)),  # decided by `_on_request` itself
+    **_decides(broker_requests.ALTER_PARTITION.served, lambda self, turn, body: self._on_alter_partition(turn, body)),
+    **_decides(admin.DELETE_TOPICS.served, lambda self, turn, body: self._on_delete_topics(turn, body)),
     **_decides(
-        exchanges.CONTROLLED_SHUTDOWN, lambda _, __, ___: _shutdown_answer(Error.NONE)
-    ),  # decided by `_on_request` itself
-    **_decides(exchanges.ALTER_PARTITION, lambda self, turn, body: self._on_alter_partition(turn, body)),
-    **_decides(exchanges.DELETE_TOPICS, lambda self, turn, body: self._on_delete_topics(turn, body)),
-    **_decides(
-        exchanges.ALLOCATE_PRODUCER_IDS, lambda _, turn, body: broker_requests.on_allocate_producer_ids(turn, body)
+        broker_requests.ALLOCATE_PRODUCER_IDS.served,
+        lambda _, turn, body: broker_requests.on_allocate_producer_ids(turn, body),
     ),
     **_decides(
-        exchanges.CREATE_TOPICS,
+        admin.CREATE_TOPICS.served,
         lambda self, turn, body: admin.on_create_topics(turn, body, self._new_topic_id, self._random),
     ),
-    **_decides(exchanges.CREATE_PARTITIONS, lambda self, turn, body: self._on_create_partitions(turn, body)),
-    **_decides(exchanges.ELECT_LEADERS, lambda _, turn, body: admin.on_elect_leaders(turn, body)),
+    **_decides(admin.CREATE_PARTITIONS.served, lambda self, turn, body: self._on_create_partitions(turn, body)),
+    **_decides(admin.ELECT_LEADERS.served, lambda _, turn, body: admin.on_elect_leaders(turn, body)),
     **_decides(
-        exchanges.ALTER_PARTITION_REASSIGNMENTS,
+        admin.ALTER_PARTITION_REASSIGNMENTS.served,
         lambda _, turn, body: admin.on_alter_partition_reassignments(turn, body),
     ),
     **_decides(
-        exchanges.LIST_PARTITION_REASSIGNMENTS, lambda _, turn, body: admin.on_list_partition_reassignments(turn, body)
+        admin.LIST_PARTITION_REASSIGNMENTS.served,
+        lambda _, turn, body: admin.on_list_partition_reassignments(turn, body),
     ),
-    **_decides(exchanges.ALTER_CONFIGS, lambda _, turn, body: config_requests.on_alter_configs(turn, body)),
     **_decides(
-        exchanges.INCREMENTAL_ALTER_CONFIGS,
+        config_requests.ALTER_CONFIGS.served, lambda _, turn, body: config_requests.on_alter_configs(turn, body)
+    ),
+    **_decides(
+        config_requests.INCREMENTAL_ALTER_CONFIGS.served,
         lambda _, turn, body: config_requests.on_incremental_alter_configs(turn, body),
     ),
 }

@@ -15,12 +15,15 @@ from replog.broker.fetch_sessions import NO_SESSION, NOT_REPORTED, FetchSession,
 from replog.broker.partition import READ_COMMITTED, FetchAnswer
 from replog.broker.read_replica import RACK_AWARE, Readable, preferred_read_replica
 from replog.config import NodeConfig
+from replog.controller.served_api import ServedApi, Unasked
 from replog.errors import Error
 from replog.node.api.authorizer import Authorizer
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.types import NO_BROKER_EPOCH, NO_NODE, ZERO_UUID, BrokerEpoch, NodeId
 from replog.wire.messages.fetch import (
+    EXCHANGE,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -472,3 +475,7 @@ def _success(index: int, answer: FetchAnswer) -> PartitionData:
         if diverging is None
         else EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
     )
+
+
+FETCH: Final = HandledApi(ServedApi(EXCHANGE, unasked=Unasked.WHERE_ANSWERED), FetchApi.handle)
+APIS: Final[tuple[AnswersApi[FetchApi], ...]] = (FETCH,)
