@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Excuse as Excuse
-from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Timeline
+from tribunal.checkers.judge.timeline import Entry, History, Judgement, NodeSettings, Timeline
 from tribunal.results import plugins
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.verdict import Detail
@@ -89,12 +89,34 @@ class Meaning(StrEnum):
     UNJUDGED = "unjudged"  # the partition could not be judged: INCONCLUSIVE
 
 
+class Grounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule may look at: the partition's committed history and that of the run, the partition's rows."""
+
+    timeline: Timeline
+    history: History
+    rows: "PartitionRows"
+    context: "Context"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that a property brings along with its kernel of partitions; a kernel of runs judges its anomalies itself.
+
+    name:     as in docs/verdicts.md.
+    words:    why it permits the anomaly, for people.
+    excusing: returns the entry of the partition's history that excuses an anomaly; None: nothing does.
+    """
+
+    name: str
+    words: str
+    excusing: Callable[[Grounds, Anomaly], Entry | None]
+
+
 class Kind(msgspec.Struct, frozen=True):
     """An anomaly's meaning, its sentence for the report, and the rules that the property accepts as an excuse for it."""
 
     meaning: Meaning
     sentence: str
-    excused_by: tuple[Excuse, ...] = ()
+    excused_by: tuple[Excuse | Rule, ...] = ()
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +229,12 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     sql: str | None = None
     name: str = ""
     about: str = ""
+
+    @property
+    def rules(self) -> "tuple[Rule, ...]":
+        """The rules that it brings along."""
+        named = {rule.name: rule for kind in self.kinds.values() for rule in kind.excused_by if isinstance(rule, Rule)}
+        return tuple(named.values())
 
 
 class Columns(dict[str, Array]):

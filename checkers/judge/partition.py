@@ -15,6 +15,7 @@ from tribunal.checkers.api import (
     Context,
     Excuse,
     Found,
+    Grounds,
     Meaning,
     PartitionRows,
     Property,
@@ -25,7 +26,7 @@ from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
-from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline
+from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.metadata import CONFIG_OF_TOPIC, ConfigRecord, decoded
 from tribunal.results.rows import Admin, typed
@@ -99,6 +100,21 @@ class PartitionJudge:
         for excuse, judge in self._excuses.items():
             if rows := [row for row, kind in enumerate(kinds) if excuse in kind.excused_by]:
                 judgements |= judge(found, rows)
+        return judgements | self._of_own_rules(chosen, found)
+
+    def _of_own_rules(self, chosen: Property, found: Found) -> dict[int, Judgement]:
+        """Ask the rules that the property itself brought along."""
+        judgements: dict[int, Judgement] = {}
+        if not chosen.rules:
+            return judgements
+        grounds = Grounds(timeline=self.timeline, history=self._history, rows=self.rows, context=self.context)
+        for row, anomaly in enumerate(rows_of(found.anomalies)):
+            for rule in chosen.rules:
+                entry = None
+                if rule in chosen.kinds[anomaly.kind].excused_by:
+                    entry = rule.excusing(grounds, anomaly)
+                if entry is not None:
+                    judgements[row] = excused(entry, rule.name)
         return judgements
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:

@@ -185,11 +185,11 @@ STORIES = [
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_in_namespaces(story, tmp_path):
-    async def told():
+    async def scenario():
         async with Hall(tmp_path) as hall:
             await story(hall)
 
-    asyncio.run(told())
+    asyncio.run(scenario())
 
     assert node_processes(tmp_path) == []
 

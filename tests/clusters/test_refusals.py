@@ -54,7 +54,7 @@ def test_runs_of_one_name_in_two_folders_share_no_container(tmp_path):
     assert max(map(len, names)) <= 60
 
 
-def test_an_engine_that_this_user_may_not_talk_to_is_told_from_one_that_is_not_there(monkeypatch):
+def test_an_engine_that_refuses_this_user_is_distinguished_from_one_that_is_not_there(monkeypatch):
     def forbidden(self, address):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
