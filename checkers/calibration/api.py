@@ -20,7 +20,7 @@ import msgspec
 
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.results.copies import Part
-from tribunal.results.rows import Row
+from tribunal.results.rows import NodeSettings, Row
 
 Item = TypeVar("Item")
 Changed = Mapping[Part, tuple[type[Row], Sequence[Row]]]
@@ -57,7 +57,7 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
 
     injection: Injection
     changed: Changed
-    settings: Mapping[str, object] | None = None
+    settings: NodeSettings | None = None
 
 
 Inject = Callable[[Case, Random], Iterator[Injected]]

@@ -21,6 +21,7 @@ from tribunal.results.rows import (
     Fault,
     LogRecord,
     Metadata,
+    NodeSettings,
     Poll,
     Read,
     Send,
@@ -77,7 +78,7 @@ class Case:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         settings = (recording.manifest or {}).get("settings")
-        self.settings: dict[str, object] = dict(settings) if isinstance(settings, dict) else {}
+        self.settings: NodeSettings = dict(settings) if isinstance(settings, dict) else {}
         self.is_zookeeper = (recording.manifest or {}).get("mode") == "zookeeper"
         self.has_elr = not self.is_zookeeper and self._is_on("eligible.leader.replicas.enable", otherwise=True)
         self.allows_unclean = self._is_on("unclean.leader.election.enable", otherwise=False)

@@ -26,10 +26,10 @@ from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
-from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
+from tribunal.checkers.judge.timeline import History, Judgement, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.metadata import CONFIG_OF_TOPIC, ConfigRecord, decoded
-from tribunal.results.rows import Admin, typed
+from tribunal.results.rows import Admin, NodeSettings, typed
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")

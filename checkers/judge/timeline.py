@@ -48,17 +48,13 @@ from tribunal.results.metadata import (
     State,
     decoded,
 )
-from tribunal.results.rows import Admin, Fault, NodeEvent, typed
+from tribunal.results.rows import Admin, Fault, NodeEvent, NodeSettings, typed
 
 OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
 DOWN: Final = frozenset({"stop", "killed", "exit"})
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
-
-
-# Kafka's names and what nodes were started with, as the manifest has them.
-NodeSettings = Mapping[str, str | int | float | bool]
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
+from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import LAG_NS, Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.results.rows import NodeEvent, Poll, Watermark
@@ -187,8 +187,7 @@ def _start_beyond(case: Case, random: Random) -> Iterator[Injected]:
             yield _injected(draft, place, change, high, (seen.at_ns, seen.at_ns))
 
 
-def _class(name: str, changes: str, inject: object, seen_by: Sequence[str] = ("watermarks",)) -> AnomalyClass:
-    assert callable(inject)
+def _class(name: str, changes: str, inject: Inject, seen_by: Sequence[str] = ("watermarks",)) -> AnomalyClass:
     return AnomalyClass(name=name, changes=changes, seen_by=tuple(seen_by), inject=inject)
 
 
