@@ -20,6 +20,7 @@ from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Excuse as Excuse
 from tribunal.checkers.judge.timeline import History, Judgement, Timeline
 from tribunal.results import plugins
+from tribunal.results.manifest import Setting
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.verdict import Detail
 
@@ -95,7 +96,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     can_lead: tuple[int, ...] = ()
     committed: Array | None = None
     leaders: tuple[tuple[int, int], ...] = ()
-    settings: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    settings: Mapping[str, Setting] = msgspec.field(default_factory=dict)
     of_run: Callable[[str], pa.Table] = lambda name: TABLES[name].arrow.empty_table()
     steps: "Callable[[], Columns]" = lambda: Columns("steps", STEPS.empty_table())
 
