@@ -14,7 +14,7 @@ facts, with the one bit that follows from it: a fault without effect must never 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -62,7 +62,7 @@ class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     node_ns: int | None
     at_ns: int
-    fields: dict[str, Any]
+    fields: Mapping[str, object]
 
 
 class MetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class MetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
     record_type: str
     topic: str | None
     partition: int | None
-    body: dict[str, Any]
+    body: Mapping[str, object]
 
 
 class RequestSeen(msgspec.Struct, frozen=True, kw_only=True):

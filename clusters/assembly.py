@@ -76,7 +76,7 @@ def replog_cluster(
     files = {node: EventFile(node, run.folder(node) / "events.jsonl", run.clock.at_ns) for node in nodes}
     system = System(
         software=software,
-        files=LocalFiles(run, software, lambda folder: on_host.power_fail(folder, None), controlled=nodes),
+        files=LocalFiles(run, software, on_host.power_fail, controlled=nodes),
         events=FileEvents(files, run.clock.now_ns),
         observation=observed(run, links),
     )

@@ -7,12 +7,12 @@ before anything starts. A new capability is a name and a protocol here, and the 
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from replog.types import TopicPartition
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.spec import ClusterSpec, Settings
 from tribunal.clusters.values import ClusterState, CutMode, Link, Proof
 
 
@@ -208,7 +208,7 @@ class CanDamageLogs(FaultTarget, Protocol):
 class CanReconfigure(FaultTarget, Protocol):
     """Gives nodes other settings."""
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+    async def reconfigure(self, node: int, settings: Settings) -> None:
         """Give a node that is down other settings, by Kafka's names; they hold for its later lives."""
 
 

@@ -6,7 +6,7 @@ its node is down, the observer stops before the nodes do, and nothing is left be
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -39,6 +39,7 @@ from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_files import NodeFiles
 from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.spec import Settings
 
 
 class Observer(Protocol):
@@ -171,8 +172,9 @@ class ComposedCluster:
 
     async def kill(self, node: int) -> Proof:
         """Kill -9."""
+        pid = self._node(node).pid
         proof = await self._node(node).kill()
-        self._parts.events.killed(node, proof.facts["pid"])
+        self._parts.events.killed(node, pid)
         return proof
 
     async def pause(self, node: int) -> Proof:
@@ -193,7 +195,7 @@ class ComposedCluster:
 
     # --- disks and clocks ------------------------------------------------------------------
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+    async def reconfigure(self, node: int, settings: Settings) -> None:
         """Give a node that is down other settings; they hold for its later lives."""
         self._node(node)
         await self._parts.files.reconfigure(node, settings)

@@ -12,7 +12,7 @@ been overtaken, and a recording with a hole judges nobody. The observer says so 
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -20,10 +20,10 @@ import msgspec
 from replog.errors import Error
 from replog.log import batch
 from replog.metadata.image import Image
+from replog.metadata.records import MetadataRecord
 from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, LeaderRecoveryState, TopicPartition
-from replog.wire.apis import Api
 from replog.wire.decoder import MalformedMessage
-from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from replog.wire.messages.fetch import EXCHANGE, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from replog.wire.records.metadata import decode_metadata_record
 from tribunal.clusters.api import BrokerState, ClusterState, MetadataEntry, PartitionState
 from tribunal.clusters.clients.asking import FAILURES, Asking
@@ -83,7 +83,7 @@ class MetadataView:
             )
         )
 
-    def _topic_of(self, record: Any) -> str | None:
+    def _topic_of(self, record: MetadataRecord) -> str | None:
         topic_id = getattr(record, "topic_id", None)
         topic = self._image.topics.get(topic_id) if topic_id is not None else None
         return topic.name if topic else None
@@ -171,8 +171,7 @@ class MetadataObserver:
             asking.close()
 
     async def _ask(self, asking: Asking) -> PartitionData:
-        body = await asking.ask(Api.FETCH, FETCH_VERSION, self._request(), ANSWER_WAIT_MS)
-        assert isinstance(body, FetchResponse)
+        body = await asking.ask(EXCHANGE, FETCH_VERSION, self._request(), ANSWER_WAIT_MS)
         for topic in body.responses:
             for partition in topic.partitions:
                 return partition

@@ -5,7 +5,7 @@ them too.
 """
 
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -45,11 +45,14 @@ class CutMode(StrEnum):
     RESET = "reset"  # connections are reset at once, new ones refused
 
 
+Facts = dict[str, object]  # whatever JSON can say: written down, for readers of the recording
+
+
 class Proof(msgspec.Struct, frozen=True):
     """What was seen of a fault or of its heal."""
 
     holds: bool
-    facts: dict[str, Any]
+    facts: Facts
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True):

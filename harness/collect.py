@@ -12,7 +12,7 @@ import pyarrow as pa
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent, RequestSeen
 from tribunal.results.recording import TABLES, WORDS
-from tribunal.results.store import Cell, Recorder
+from tribunal.results.store import Recorder
 
 COLLECT_MS: Final = 250
 SEGMENT_MS: Final = 5_000
@@ -103,7 +103,7 @@ class Collector:
         self._log_end_at(event, event.fields.get("from_offset"))
         self._log_end_at(event, event.fields.get("to_offset"))
 
-    def _log_end_at(self, event: NodeEvent, offset: Cell) -> None:
+    def _log_end_at(self, event: NodeEvent, offset: object) -> None:
         topic, partition, leader_epoch = (event.fields.get(name) for name in ("topic", "partition", "leader_epoch"))
         if isinstance(topic, str) and topic != METADATA_TOPIC:
             self._recorder.row(
@@ -134,11 +134,11 @@ class Collector:
         )
 
 
-def _text(value: Cell) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _known(value: Cell) -> Cell:
+def _known(value: object) -> object:
     """Return null for the protocol's -1: a recording writes unknown as null."""
     return None if isinstance(value, int) and value < 0 else value
 
@@ -155,7 +155,7 @@ def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder) -> int:
     return count
 
 
-def _array(values: Sequence[Cell], kind: pa.DataType) -> pa.Array:
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, pa.string()).dictionary_encode()
     return pa.array(values, kind)

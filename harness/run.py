@@ -418,7 +418,7 @@ class _Entry:
 
 def settings(plan: Plan) -> dict[str, Setting]:
     """Return the nodes' settings that say what a run promises."""
-    return {name: DEFINITIONS[name].default for name in JUDGED_SETTINGS} | plan.spec.node_settings()
+    return {**{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS}, **plan.spec.node_settings()}
 
 
 @cache

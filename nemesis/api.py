@@ -42,13 +42,20 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     log_offset: int
 
 
+class LogEnds(msgspec.Struct):
+    """Where a disk's logs ended, by partition: the facts that a proof has of something done to a disk."""
+
+    log_end_offsets_before: dict[str, int] = {}
+    log_end_offsets_after: dict[str, int] = {}
+
+
 def proven_losses(node: int, proof: Proof) -> list[Loss]:
     """Return what a disk lost, from the log ends that a proof names before and after."""
-    before, after = proof.facts.get("log_end_offsets_before", {}), proof.facts.get("log_end_offsets_after", {})
+    ends = msgspec.convert(proof.facts, LogEnds)
     found = []
-    for name, end in sorted(before.items()):
+    for name, end in sorted(ends.log_end_offsets_before.items()):
         topic, _, partition = name.rpartition("-")
-        left = after.get(name, 0)
+        left = ends.log_end_offsets_after.get(name, 0)
         if left < end and not topic.startswith("__"):
             found.append(Loss(node=node, topic=topic, partition=int(partition), log_offset=left))
     return found

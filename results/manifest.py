@@ -1,12 +1,12 @@
 """manifest.json: what a run was made with, and what it recorded. It is written last: a run without it was cut off."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 KRAFT: Final = "kraft"
-Setting = bool | int | float | str | tuple[str, ...] | None
+Setting = bool | int | float | str | Sequence[str] | None
 
 
 def integer(settings: Mapping[str, Setting], name: str, otherwise: int) -> int:

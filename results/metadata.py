@@ -3,9 +3,12 @@
 A recording holds each record's body as JSON with Kafka's field names in snake_case; only the fields that somebody here looks at are read.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.results.recording import DamagedRecording
 
@@ -89,6 +92,25 @@ def decoded(record_type: str, body: str) -> MetadataRecord | None:
         return decoder.decode(body)
     except msgspec.DecodeError as problem:
         raise DamagedRecording("metadata", None, f"a {record_type} cannot be read: {problem}") from problem
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """A committed registration of a broker, and when it was observed."""
+
+    record: RegisterBrokerRecord
+    metadata_offset: int
+    at_ns: int | None
+
+
+def registrations(metadata: pa.Table) -> Iterator[Registered]:
+    """Yield the registrations in a table `metadata`, in its order. Raises DamagedRecording."""
+    kinds = metadata["record_type"].cast(pa.string())
+    own = metadata.filter(pc.equal(kinds, RegisterBrokerRecord.__name__))
+    columns = (own[name].to_pylist() for name in ("record_type", "body", "metadata_offset", "at_ns"))
+    for kind, body, metadata_offset, at_ns in zip(*columns, strict=True):
+        record = decoded(kind, body)
+        assert isinstance(record, RegisterBrokerRecord)
+        yield Registered(record=record, metadata_offset=metadata_offset, at_ns=at_ns)
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):

@@ -232,7 +232,7 @@ class Phase(Row, frozen=True, kw_only=True):
     """A phase of the run."""
 
     name: str
-    start_ns: int
+    start_ns: int | None = None
     end_ns: int | None = None
     load: tuple[Load, ...] | None = None
 

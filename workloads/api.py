@@ -13,7 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
-from typing import Annotated, Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -42,7 +42,7 @@ Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 class Sink(Protocol):
     """The recording, as far as a workload writes it."""
 
-    def row(self, table: str, **columns: Any) -> None:
+    def row(self, table: str, **columns: object) -> None:
         """Record one fact."""
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,34 +10,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
-    ANOMALY,
     UNKNOWN,
+    Anomaly,
     Context,
     Excuse,
     Found,
+    Grounds,
     Meaning,
     PartitionRows,
     Property,
+    rows_of,
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
-from tribunal.checkers.judge.timeline import History, Judgement, Record, Timeline
+from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.manifest import KRAFT
 from tribunal.results.metadata import CONFIG_OF_TOPIC, ConfigRecord, decoded
+from tribunal.results.rows import Admin, typed
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")
-Row = dict[str, Any]
 
 
 def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = None) -> History:
     """Return what a run's timelines are made of."""
     tables = tables or {name: recording.table(name) for name in FACT_TABLES}
-    settings = None
+    settings: NodeSettings | None = None
     if recording.manifest is not None and recording.manifest.settings is not None:
         settings = {"mode": recording.manifest.mode or KRAFT, **recording.manifest.settings}
     return History(tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings)
@@ -95,11 +96,26 @@ class PartitionJudge:
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
         kinds = [chosen.kinds[kind] for kind in found.anomalies["kind"].to_pylist()]
         promised = [row for row, kind in enumerate(kinds) if kind.meaning is Meaning.PROMISED]
-        anomalies = found.anomalies.take(pa.array(promised, pa.int64())).to_pylist()
+        anomalies = rows_of(found.anomalies.take(pa.array(promised, pa.int64())))
         judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
         for excuse, judge in self._excuses.items():
             if rows := [row for row, kind in enumerate(kinds) if excuse in kind.excused_by]:
                 judgements |= judge(found, rows)
+        return judgements | self._of_own_rules(chosen, found)
+
+    def _of_own_rules(self, chosen: Property, found: Found) -> dict[int, Judgement]:
+        """Ask the rules that the property itself brought along."""
+        judgements: dict[int, Judgement] = {}
+        if not chosen.rules:
+            return judgements
+        grounds = Grounds(timeline=self.timeline, history=self._history, rows=self.rows, context=self.context)
+        for row, anomaly in enumerate(rows_of(found.anomalies)):
+            for rule in chosen.rules:
+                entry = None
+                if rule in chosen.kinds[anomaly.kind].excused_by:
+                    entry = rule.excusing(grounds, anomaly)
+                if entry is not None:
+                    judgements[row] = excused(entry, rule.name)
         return judgements
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
@@ -143,7 +159,7 @@ class PartitionJudge:
             row: lost for row, end in zip(chosen, ended.tolist(), strict=True) if end == UNKNOWN or end >= lost.at_ns
         }
 
-    def _judge(self, anomaly: Row) -> Judgement:
+    def _judge(self, anomaly: Anomaly) -> Judgement:
         if self._evidence is None:
             self._evidence = Evidence(
                 self.rows,
@@ -157,28 +173,28 @@ class PartitionJudge:
 
     def of_contradiction(self, found: Contradiction) -> Judgement:
         """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
-        missing = dict.fromkeys(ANOMALY.names) | {"kind": "offset_conflict", "log_offset": found.log_offset}
-        judgements = [self._judge(missing | {"value": value}) for value in found.values]
+        missing = [Anomaly(kind="offset_conflict", log_offset=found.log_offset, value=value) for value in found.values]
+        judgements = [self._judge(one) for one in missing]
         kept = [judgement for judgement in judgements if judgement.promise.must_survive]
         return kept[0] if len(kept) > 1 else next(one for one in judgements if one not in kept)
 
-    def _records(self, evidence: Evidence, anomaly: Row) -> Sequence[Record]:
-        if anomaly["other_offset"] is not None:
+    def _records(self, evidence: Evidence, anomaly: Anomaly) -> Sequence[Record]:
+        if anomaly.other_offset is not None:
             return evidence.records_between(anomaly, self.timeline)
         return [evidence.record(anomaly)]
 
 
 def _log_start_may_move(recording: Recording, topic: str) -> bool:
     """Whether anything was ordered that deletes old records: nothing else makes them gone by order."""
-    admin = recording.table("admin").to_pylist()
-    if any(row["api"] == "delete_records" and _names(row["arguments"], topic) for row in admin):
+    admin = typed(recording.table("admin"), Admin)
+    if any(call.api == "delete_records" and _names(call.arguments, topic) for call in admin):
         return True
     if any("retention" in name for name, _ in _configured(recording, topic)):
         return True
     settings = recording.settings or {}
     texts = [
         *map(str, settings),
-        *(row["arguments"] or "" for row in admin if "config" in row["api"] or "create" in row["api"]),
+        *(call.arguments or "" for call in admin if "config" in call.api or "create" in call.api),
     ]
     return any("retention" in text or "cleanup.policy" in text for text in texts)
 
@@ -188,8 +204,8 @@ def _is_compacted(recording: Recording, topic: str) -> bool:
     settings = recording.settings or {}
     if any(name.endswith("cleanup.policy") and "compact" in str(value) for name, value in settings.items()):
         return True
-    rows = recording.table("admin", columns=["api", "arguments"]).to_pylist()
-    ordered = [row["arguments"] or "" for row in rows if "config" in row["api"] or "create" in row["api"]]
+    calls = typed(recording.table("admin"), Admin)
+    ordered = [call.arguments or "" for call in calls if "config" in call.api or "create" in call.api]
     if any("cleanup.policy" in text and "compact" in text and _names(text, topic) for text in ordered):
         return True
     return any(name == "cleanup.policy" and "compact" in value for name, value in _configured(recording, topic))

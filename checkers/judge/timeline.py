@@ -189,7 +189,7 @@ class Timeline:
         election. A producer numbers its records anew, in all its partitions, when one leader does not know it (KIP-360).
         """
         poorer = (entry for entry, fact, poor in self._elections() if poor or fact.how in (How.UNCLEAN, How.RECOVERY))
-        return next((_excused(entry, rule) for entry in poorer), None)
+        return next((excused(entry, rule) for entry in poorer), None)
 
     def ends_lost(self, since_ns: int, rule: Excuse = Excuse.END_LOST) -> Judgement | None:
         """Return the first election since then, as judged by this rule, that was permitted to take a transaction's end from this partition.
@@ -203,7 +203,7 @@ class Timeline:
             if entry.at_ns >= since_ns
             if poor or fact.how is How.RECOVERY or (fact.how is not How.CLEAN and entry.settings.allows_unclean(fact))
         )
-        return next((_excused(entry, rule) for entry in poorer), None)
+        return next((excused(entry, rule) for entry in poorer), None)
 
     def _elections(self) -> Iterator[tuple[Entry, Elected, bool]]:
         """Yield each election, and whether its winner has a proven loss that is permitted to count."""
@@ -354,8 +354,9 @@ def _may_lose(entry: Entry) -> bool:
     return any(isinstance(fact, Elected | CutLive) for fact in entry.facts)
 
 
-def _excused(entry: Entry, rule: str) -> Judgement:
-    election = next(fact for fact in entry.facts if isinstance(fact, Elected))
+def excused(entry: Entry, rule: str) -> Judgement:
+    """Return the judgement that what happened there excuses, by this rule."""
+    election = next((fact for fact in entry.facts if isinstance(fact, Elected)), None)
     promise = Promise(rule=rule, violations=())
     return Judgement(promise, election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
 

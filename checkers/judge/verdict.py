@@ -8,7 +8,7 @@ acknowledged write.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
 from tribunal.results.history import is_history
 from tribunal.results.manifest import Manifest
+from tribunal.results.rows import Fault, Phase, typed
 from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
 from tribunal.results.store import Recording
 from tribunal.results.verdict import (
@@ -40,7 +41,6 @@ from tribunal.results.violation import Violation
 LEAST_LOAD: Final = 1  # unless the manifest's `least_load` asks for more
 LOADED_PHASES: Final = ("faults",)
 UNJUDGED: Final = "unjudged"
-Row = dict[str, Any]
 
 
 def _raised(path: Path, problem: OSError) -> None:
@@ -119,7 +119,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         failures=errors,
         judged=judged,
         test=test,
-        figures=tables.folded[str(run_dir)],
+        figures={name: msgspec.to_builtins(figures) for name, figures in tables.folded[str(run_dir)].items()},
         engine=engine_name,
         schema_version=SCHEMA_VERSION,
     )
@@ -196,53 +196,60 @@ def _unjudged(finding: Finding) -> str:
 
 def was_it_a_real_test(recording: Recording) -> tuple[Conditions, list[str]]:
     """Return what the run was put through, and the doubts: why it may not have been a test."""
-    rows = recording.table("faults").to_pylist()
+    faults = typed(recording.table("faults"), Fault)
     sends = recording.table("sends", columns=["acks", "outcome", "complete_ns"])
-    load = _load(sends, _phases(recording))
-    doubts = [doubt for row in rows for doubt in _fault_doubts(row)]
+    load = _load(sends, typed(recording.table("phases"), Phase))
+    doubts = [doubt for fault in faults for doubt in _fault_doubts(fault)]
     manifest = recording.manifest
     least_load = None if manifest is None else manifest.least_load
     doubts += _load_doubts(load, sends, LEAST_LOAD if least_load is None else least_load)
     if manifest is None or manifest.interrupted:
         doubts.append("the run was cut off: it did not come to its end")
-    return Conditions(faults=tuple(map(_fault, rows)), load=tuple(load)), doubts
+    return Conditions(faults=tuple(map(_injected, faults)), load=tuple(load)), doubts
 
 
-def _fault(row: Row) -> InjectedFault:
-    return InjectedFault(**{column: row[column] for column in InjectedFault.__struct_fields__})
+def _injected(fault: Fault) -> InjectedFault:
+    return InjectedFault(
+        index=fault.index,
+        kind=fault.kind,
+        resolved_target=fault.resolved_target,
+        injected_ns=fault.injected_ns,
+        healed_ns=fault.healed_ns,
+        proof=fault.proof,
+        took_effect=fault.took_effect,
+        healed=fault.healed,
+        heal_proof=fault.heal_proof,
+    )
 
 
-def _fault_doubts(row: Row) -> list[str]:
-    target = row["resolved_target"] or row["planned_target"] or ""
-    name = f"fault {row['index']} `{row['kind']} {target}`"
-    if row["injected_ns"] is None:
+def _fault_doubts(fault: Fault) -> list[str]:
+    name = f"fault {fault.index} `{fault.kind} {fault.resolved_target or fault.planned_target or ''}`"
+    if fault.injected_ns is None:
         return [f"{name} was planned but never injected"]
-    if row["took_effect"] is not True:
-        return [f"{name} had no effect: {row['proof'] or 'no proof'}"]
-    if row["healed"] is not True:
-        return [f"{name} was not healed: {row['heal_proof'] or 'no proof'}"]
+    if fault.took_effect is not True:
+        return [f"{name} had no effect: {fault.proof or 'no proof'}"]
+    if fault.healed is not True:
+        return [f"{name} was not healed: {fault.heal_proof or 'no proof'}"]
     return []
 
 
-def _phases(recording: Recording) -> list[Row]:
-    return [row for row in recording.table("phases").to_pylist() if row["start_ns"] is not None]
-
-
-def _load(sends: pa.Table, phases: Sequence[Row]) -> list[PhaseLoad]:
+def _load(sends: pa.Table, phases: Sequence[Phase]) -> list[PhaseLoad]:
     """Return completed sends per phase, acks and outcome."""
     acks = sends["acks"].to_numpy()
     outcome = np.asarray(sends["outcome"].cast(pa.string()).to_pylist(), dtype=object)
     done = pc.fill_null(sends["complete_ns"], -1).to_numpy()
     load = []
     for phase in phases:
-        end = phase["end_ns"] if phase["end_ns"] is not None else np.iinfo(np.int64).max
-        within = (done >= phase["start_ns"]) & (done < end)
+        if phase.start_ns is None:
+            continue
+        end = phase.end_ns if phase.end_ns is not None else np.iinfo(np.int64).max
+        within = (done >= phase.start_ns) & (done < end)
         for level in np.unique(acks).tolist():
             counts = {
                 word: int((within & (acks == level) & (outcome == word)).sum())
                 for word in ("ok", "fail", "info", "sent")
             }
-            load.append(PhaseLoad(phase=phase["name"], acks=level, **counts))
+            load.append(PhaseLoad(phase=phase.name, acks=level, **counts))
     return load
 
 

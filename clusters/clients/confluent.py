@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -40,8 +40,11 @@ QUIET: Final = logging.getLogger("librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 
+Plain = str | int | float | bool
+ClientSetting = Plain | Callable[[KafkaError], None] | Callable[[str], None]  # a value or a callback of librdkafka
+
 # Sockets give up quickly, so that a run of a minute sees many attempts, not one.
-COMMON: Final[Mapping[str, Any]] = {
+COMMON: Final[Mapping[str, Plain]] = {
     "broker.address.family": "v4",
     "socket.connection.setup.timeout.ms": 1500,
     "reconnect.backoff.ms": 50,
@@ -126,7 +129,7 @@ class ConfluentProducer:
 
     def __init__(self, bootstrap: str, settings: ProducerSettings, client_id: str) -> None:
         self._settings = settings
-        self._config = {
+        self._config: dict[str, ClientSetting] = {
             **COMMON,
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
@@ -239,7 +242,7 @@ class ConfluentConsumer:
         bootstrap: str,
         client_id: str,
         isolation: Literal["read_uncommitted", "read_committed"],
-        more: Mapping[str, Any] | None = None,
+        more: Mapping[str, ClientSetting] | None = None,
     ) -> None:
         config = {
             **COMMON,
@@ -332,7 +335,7 @@ class ConfluentAdmin:
 
     def __init__(self, bootstrap: str, client_id: str, leaders: Leaders) -> None:
         self._leaders = leaders
-        self._client = AdminClient(_admin_config(bootstrap, client_id), logger=QUIET)
+        self._client = AdminClient(_admin_config(bootstrap, client_id), logger=QUIET, error_cb=lambda _: None)
 
     async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
         """Create a topic; an existing one of this name is fine."""
@@ -359,8 +362,8 @@ class ConfluentAdmin:
         await asyncio.to_thread(client.poll, 0)
 
 
-def _admin_config(bootstrap: str, client_id: str) -> dict[str, Any]:
-    return {**COMMON, "bootstrap.servers": bootstrap, "client.id": client_id, "error_cb": lambda _: None}
+def _admin_config(bootstrap: str, client_id: str) -> dict[str, Plain]:
+    return {**COMMON, "bootstrap.servers": bootstrap, "client.id": client_id}
 
 
 class ConfluentClients:

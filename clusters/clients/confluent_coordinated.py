@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as RdPartition
@@ -24,7 +24,15 @@ from tribunal.clusters.api import (
     PartitionPoll,
     TopicPartition,
 )
-from tribunal.clusters.clients.confluent import COMMON, POLL_MS, QUIET, ConfluentConsumer, delivered, purge
+from tribunal.clusters.clients.confluent import (
+    COMMON,
+    POLL_MS,
+    QUIET,
+    ClientSetting,
+    ConfluentConsumer,
+    delivered,
+    purge,
+)
 
 ABORT_MS: Final = 3_000
 REQUEST_TIMEOUT_MS: Final = 2_000
@@ -36,7 +44,7 @@ class ConfluentMember:
 
     def __init__(self, bootstrap: str, client_id: str, settings: GroupSettings) -> None:
         self.settings = settings
-        more = {
+        more: dict[str, ClientSetting] = {
             "group.id": settings.group,
             "session.timeout.ms": settings.session_timeout_ms,
             "max.poll.interval.ms": settings.session_timeout_ms,
@@ -118,7 +126,7 @@ class ConfluentTransactions:
     identity: tuple[int, int] | None = None  # librdkafka does not tell
 
     def __init__(self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int, client_id: str) -> None:
-        self._config: dict[str, Any] = {
+        self._config: dict[str, ClientSetting] = {
             **COMMON,
             "bootstrap.servers": bootstrap,
             "client.id": client_id,

@@ -13,8 +13,8 @@ import msgspec
 
 from replog.client.client import EARLIEST, LATEST
 from replog.errors import Error
-from replog.wire.apis import Api
 from replog.wire.messages.list_offsets import (
+    EXCHANGE,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -123,7 +123,7 @@ async def _ask(
     try:
         # Earliest first: between the two answers an offset may only grow.
         earliest, latest = [
-            await asking.ask(Api.LIST_OFFSETS, VERSION, request_at(timestamp, epochs, stable=stable), timeout_ms)
+            await asking.ask(EXCHANGE, VERSION, request_at(timestamp, epochs, stable=stable), timeout_ms)
             for timestamp in (EARLIEST, LATEST)
         ]
     except FAILURES as problem:

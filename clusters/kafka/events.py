@@ -7,12 +7,22 @@ ended is not in them (KIP-966), so it is read, before each start, off the file t
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from tribunal.clusters.api import MetadataEntry, NodeEvent
 from tribunal.clusters.kafka.disk import previous_broker_epoch
 from tribunal.clusters.metadata import MetadataView
 from tribunal.clusters.nodes.node_events import seen_by_harness
 
 REGISTRATION = "RegisterBrokerRecord"
+
+
+class Registration(msgspec.Struct):
+    """What is read of a record of this type."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: str
 
 
 class KafkaEvents:
@@ -35,7 +45,7 @@ class KafkaEvents:
         """Take note of an orderly end."""
         self._note(node, "stop")
 
-    def killed(self, node: int, pid: object) -> None:
+    def killed(self, node: int, pid: int | None) -> None:
         """Take note that a node was killed."""
         self._note(node, "killed", pid=pid)
 
@@ -66,15 +76,16 @@ class KafkaEvents:
 
     def _on_registered(self, entry: MetadataEntry) -> None:
         """Say what the broker said of its former life: the metadata log does not keep it (KIP-966)."""
-        node = entry.body["broker_id"]
+        said = msgspec.convert(entry.body, Registration)
+        node = said.broker_id
         former = [previous for began_ns, previous in self._lives.get(node, []) if began_ns <= entry.at_ns]
         self._seen.append(
             seen_by_harness(
                 node,
                 "registered",
                 entry.at_ns,
-                broker_epoch=entry.body["broker_epoch"],
-                incarnation=entry.body["incarnation_id"],
+                broker_epoch=said.broker_epoch,
+                incarnation=said.incarnation_id,
                 previous_broker_epoch=former[-1] if former else None,
             )
         )

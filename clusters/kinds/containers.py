@@ -18,7 +18,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof
 from tribunal.clusters.assembly import launched, replog_cluster
@@ -38,6 +38,7 @@ from tribunal.clusters.run_context import RunContext
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.containers import Container
 
 NODE_PORT: Final = 9092
 RELAY_PORT: Final = 30_000
@@ -120,7 +121,7 @@ class NodeContainer:
         self,
         node: int,
         program: NodeProgram,
-        container: Any,
+        container: "Container",
         log: Path,
         endpoint: tuple[str, int],
         on_exit: Callable[[str], None],
@@ -226,7 +227,7 @@ class NodeContainer:
         answered = await self._answers(wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
-    async def _engine(self, action: Callable[[], Any]) -> None:
+    async def _engine(self, action: Callable[[], object]) -> None:
         from docker.errors import APIError
 
         try:
@@ -245,7 +246,7 @@ class Containers:
     def __init__(self) -> None:
         self._client: DockerClient | None = None
         self._links = Links({})
-        self._network: Any = None
+        self._network = ""
         self._nodes: dict[int, NodeContainer] = {}
         self._image = ""
         self._directory = Path()
@@ -268,31 +269,32 @@ class Containers:
         found = self._nodes.get(node)
         return found.pid if found is not None and found.alive else None
 
-    def _make_network(self) -> tuple[str, Any]:
+    def _make_network(self) -> tuple[str, str]:
         from docker.errors import APIError
         from docker.types import IPAMConfig, IPAMPool
 
         assert self._client is not None
-        problem = "no subnet is free"
+        name, problem = named(self._directory), "no subnet is free"
         start = os.getpid() % len(SUBNETS)
         for prefix in (*SUBNETS[start:], *SUBNETS[:start])[:20]:
             pool = IPAMPool(subnet=f"{prefix}.0/24", gateway=f"{prefix}.{GATEWAY}")
             try:
-                network = self._client.networks.create(
-                    named(self._directory),
+                self._client.networks.create(
+                    name,
                     ipam=IPAMConfig(pool_configs=[pool]),
                     labels={LABEL: str(self._directory)},
                 )
             except APIError as refusal:
                 problem = str(refusal.explanation)
             else:
-                return prefix, network
+                return prefix, name
         raise ClusterError(f"cannot make a network: {problem}")
 
     def node(
         self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
     ) -> NodeContainer:
         """Make a container that is not started yet; what it needs of this machine is bound in, read only."""
+        from docker.errors import APIError
         from docker.types import EndpointConfig
 
         assert self._client is not None
@@ -305,28 +307,24 @@ class Containers:
         shared = program.needed_folders(command)
         entry = ["sh", "-c", SHELL_ENTRY] if shared else ["python3", "-c", ENTRY]
         volumes = {str(folder): {"bind": str(folder), "mode": "rw"} for folder in (config.parent, log.parent)}
-        container = self._created(
-            [*entry, str(log), *command],
-            name=f"{named(self._directory)}-{node}",
-            init=True,  # else what was killed stays a zombie
-            network=self._network.name,
-            networking_config={
-                self._network.name: EndpointConfig(self._client.api.api_version, ipv4_address=endpoint[0])
-            },
-            volumes=volumes | {path: {"bind": path, "mode": "ro"} for path in shared},
-            labels={LABEL: str(self._directory)},
-        )
+        name = f"{named(self._directory)}-{node}"
+        try:
+            container = self._client.containers.create(
+                self._image,
+                [*entry, str(log), *command],
+                name=name,
+                init=True,  # else what was killed stays a zombie
+                network=self._network,
+                networking_config={
+                    self._network: EndpointConfig(self._client.api.api_version, ipv4_address=endpoint[0])
+                },
+                volumes=volumes | {path: {"bind": path, "mode": "ro"} for path in shared},
+                labels={LABEL: str(self._directory)},
+            )
+        except APIError as problem:
+            raise ClusterError(f"cannot make container {name}: {problem.explanation}") from None
         self._nodes[node] = NodeContainer(node, program, container, log, endpoint, on_exit)
         return self._nodes[node]
-
-    def _created(self, words: list[str], **details: Any) -> Any:
-        from docker.errors import APIError
-
-        assert self._client is not None
-        try:
-            return self._client.containers.create(self._image, words, **details)
-        except APIError as problem:
-            raise ClusterError(f"cannot make container {details['name']}: {problem.explanation}") from None
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return the container's own address."""
@@ -372,7 +370,7 @@ def _remove_all(client: "DockerClient", run_dir: Path) -> list[str]:
     from docker.errors import APIError, NotFound
 
     removed = []
-    wanted: dict[str, Any] = {"label": f"{LABEL}={run_dir.resolve()}"}
+    wanted: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={run_dir.resolve()}"}
     for container in client.containers.list(all=True, filters=wanted, ignore_removed=True):
         with contextlib.suppress(NotFound):
             container.remove(force=True)
@@ -398,7 +396,7 @@ def obstacles() -> list[Obstacle]:
 
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has left."""
-    wanted: dict[str, Any] = {"label": f"{LABEL}={run_dir.resolve()}"}
+    wanted: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={run_dir.resolve()}"}
     with contextlib.closing(engine()) as client:
         containers = client.containers.list(all=True, filters=wanted, ignore_removed=True)
         found = [f"container {container.name}" for container in containers]

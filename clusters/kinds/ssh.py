@@ -20,7 +20,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -38,10 +38,13 @@ from tribunal.clusters.nodes.node_events import EventFile, FileEvents
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import ReplogSoftware
 from tribunal.clusters.nodes.remote_files import RemoteFiles, RemoteHost
-from tribunal.clusters.nodes.remote_node import RemoteNode
+from tribunal.clusters.nodes.remote_node import InThread, RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell, read_hosts
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_CAPABILITIES
 NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
@@ -61,7 +64,7 @@ STILL: Final = (
 class SshAddresses:
     """Every node on its host's address, all relays on the harness's."""
 
-    def __init__(self, hosts: Hosts, port: int, shells: dict[int, Shell], in_thread: Callable[..., Any]) -> None:
+    def __init__(self, hosts: Hosts, port: int, shells: dict[int, Shell], in_thread: InThread) -> None:
         self._hosts = hosts
         self._port = port
         self._shells = shells
@@ -91,7 +94,7 @@ class SshAddresses:
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own host, through its sshd."""
         if source != CLIENTS:
-            sock: socket.socket = await self._in_thread(self._shells[source].forwarded, endpoint)
+            sock = await self._in_thread(self._shells[source].forwarded, endpoint)
             sock.settimeout(0)
             return sock
         return await connected(socket.socket(), endpoint, bound_to=None)
@@ -110,9 +113,11 @@ class OnHosts:
         self._run_name = ""
         self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "ssh")
 
-    async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    async def in_thread(self, call: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
         """Run what blocks in a thread: more of them than the loop's own executor has."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(call, *arguments))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, functools.partial(call, *arguments, **named)
+        )
 
     def folder(self, node: int) -> str:
         """Return the node's folder on its host."""

@@ -26,7 +26,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link, Proof
 from tribunal.clusters.capabilities import RETRANSMISSION_MS, Fate, Shape
@@ -71,10 +71,10 @@ def caller_of(host: str) -> int:
 
 
 class Door(NamedTuple):
-    """Where a node's relay listens, as `create_server` wants to be told, and who decides on what comes in there."""
+    """Where a node's relay listens (an address, or a socket that listens already), and who decides on what comes in there."""
 
     wires: Wires
-    where: dict[str, Any]
+    where: tuple[str, int] | socket.socket
 
 
 async def connected(sock: socket.socket, endpoint: tuple[str, int], *, bound_to: str | None) -> socket.socket:
@@ -147,7 +147,7 @@ class LoopbackAddresses:
 
 def door_at(wires: Wires, endpoint: tuple[str, int]) -> Door:
     """Return a door at an address of this machine."""
-    return Door(wires, {"host": endpoint[0], "port": endpoint[1]})
+    return Door(wires, endpoint)
 
 
 async def connect_far(far: Side, endpoint: tuple[str, int], *, source: tuple[str, int] | None = None) -> None:
@@ -227,8 +227,11 @@ class Links:
         try:
             for node in self.ports:
                 for wires, where in self.addresses.doors(node, self):
-                    server = await loop.create_server(partial(near_side, wires, node), **where)
-                    self._servers.append(server)
+                    near = partial(near_side, wires, node)
+                    if isinstance(where, socket.socket):
+                        self._servers.append(await loop.create_server(near, sock=where))
+                    else:
+                        self._servers.append(await loop.create_server(near, *where))
                     self._wires[wires] = None
         except OSError:
             await self.close()

@@ -90,7 +90,7 @@ class NamespaceAddresses:
         """Return where a node's relay listens, outside and in each namespace, and the node's side door."""
         yield from self._loopback.doors(node, links)
         for caller in self._ports:
-            yield Door(links, {"sock": self._spaces.listener(str(caller), *self.advertised(node))})
+            yield Door(links, self._spaces.listener(str(caller), *self.advertised(node)))
         yield door_at(self._side_doors, self.endpoint(node))
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:

@@ -2,13 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from tribunal.clusters.api import NodeEvent
 
 NOT_FIELDS: Final = ("event", "node", "node_ns")
+
+
+class EventHead(msgspec.Struct):
+    """What every line has. A controller names the broker that it registered, fenced or unfenced."""
+
+    event: str
+    node_ns: int
+    node: int | None = None
 
 
 class EventFile:
@@ -35,18 +43,15 @@ class EventFile:
 
     def _event(self, line: bytes) -> NodeEvent | None:
         try:
-            fields: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, msgspec.ValidationError):
+            fields = msgspec.json.decode(line, type=dict[str, object])
+            head = msgspec.convert(fields, EventHead)
+        except msgspec.MsgspecError:
             return None  # torn by a kill -9, which a line of a dying node may be
-        name, node_ns = fields.get("event"), fields.get("node_ns")
-        if not isinstance(name, str) or not isinstance(node_ns, int):
-            return None
-        about = fields.get("node")  # a controller tells of brokers: registered, fenced, unfenced
         return NodeEvent(
-            node=about if isinstance(about, int) else self.node,
-            name=name,
-            node_ns=node_ns,
-            at_ns=self._at_ns(node_ns),
+            node=self.node if head.node is None else head.node,
+            name=head.event,
+            node_ns=head.node_ns,
+            at_ns=self._at_ns(head.node_ns),
             fields={key: value for key, value in fields.items() if key not in NOT_FIELDS},
         )
 
@@ -60,7 +65,7 @@ class NodeEvents(Protocol):
     def stopped(self, node: int) -> None:
         """Take note that a node ended in good order, as it was asked to."""
 
-    def killed(self, node: int, pid: object) -> None:
+    def killed(self, node: int, pid: int | None) -> None:
         """Take note that a node was killed."""
 
     def exited(self, node: int, reason: str) -> None:
@@ -84,7 +89,7 @@ class FileEvents:
     def stopped(self, node: int) -> None:
         """Leave it to the node."""
 
-    def killed(self, node: int, pid: object) -> None:
+    def killed(self, node: int, pid: int | None) -> None:
         """Take note that a node was killed."""
         self._seen.append(seen_by_harness(node, "killed", self._now_ns(), pid=pid))
 

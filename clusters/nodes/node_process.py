@@ -13,12 +13,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.serving import refuses
+from tribunal.clusters.spec import Settings, SettingValue
 
 PARENT_DEATH: Final = Path(__file__).with_name("parent_death.py")
 EXIT_TIMEOUT_MS: Final = 10_000
@@ -209,17 +210,17 @@ def last_lines(log: Path, count: int = LOG_LINES) -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-def toml(settings: dict[str, Any]) -> str:
+def toml(settings: Settings) -> str:
     """Write settings as a node.toml."""
     return "".join(f'"{name}" = {_toml_value(value)}\n' for name, value in settings.items())
 
 
-def _toml_value(value: Any) -> str:
+def _toml_value(value: SettingValue) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return str(value)
-    if isinstance(value, list | tuple):
+    if not isinstance(value, str):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

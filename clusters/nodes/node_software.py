@@ -1,8 +1,8 @@
 """What is installed on a cluster's nodes: which program each one runs, its configuration, its formatted log directory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_process import toml
 from tribunal.clusters.nodes.node_program import NodeProgram, ReplogProgram
 from tribunal.clusters.run_context import RunContext
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.spec import ClusterSpec, Settings, SettingValue
 from tribunal.clusters.zookeeper import ensemble as zookeeper
 from tribunal.clusters.zookeeper.ensemble import ZooKeeperProgram
 
@@ -51,7 +51,7 @@ class NodeSoftware(Protocol):
     def config(self, node: int) -> Path:
         """Return the node's configuration file on this machine."""
 
-    def configure(self, node: int, changes: Mapping[str, Any]) -> None:
+    def configure(self, node: int, changes: Settings) -> None:
         """Write the node's configuration, with these settings different."""
 
     async def prepare_format(self) -> None:
@@ -93,7 +93,7 @@ class ReplogSoftware:
         """Return node.toml, or a ZooKeeper server's zoo.cfg."""
         return self._run.folder(node) / ("zoo.cfg" if is_zookeeper(self._run.spec, node) else "node.toml")
 
-    def configure(self, node: int, changes: Mapping[str, Any]) -> None:
+    def configure(self, node: int, changes: Settings) -> None:
         """Write the node's configuration, with these settings different."""
         spec = self._run.spec
         self._run.folder(node).mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class ReplogSoftware:
         else:
             self.config(node).write_text(toml({**self._settings(node), **changes}))
 
-    def _settings(self, node: int) -> dict[str, Any]:
+    def _settings(self, node: int) -> dict[str, SettingValue]:
         """Return the node's whole configuration, by Kafka's names."""
         host, port = self._environment.listener(node)
         link, link_port = self._links.advertised(node)
@@ -123,7 +123,7 @@ class ReplogSoftware:
             **self._run.spec.node_settings(),
         }
 
-    def _source_of_metadata(self, node: int) -> dict[str, Any]:
+    def _source_of_metadata(self, node: int) -> dict[str, SettingValue]:
         """Return where a node learns what the cluster is."""
         spec = self._run.spec
         servers = [(server, *self._links.advertised(server)) for server in spec.controller_ids]

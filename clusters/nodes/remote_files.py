@@ -7,7 +7,7 @@ import tarfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.nodes.remote_node import InThread
 from tribunal.clusters.nodes.ssh_hosts import Shell
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.spec import Settings
 
 CLOCK_SAMPLES: Final = 7
 # Answers each line with its monotonic clock: the quickest answer says best how far the clocks are apart.
@@ -68,7 +69,7 @@ class RemoteFiles:
         self._hosts = hosts
         self._in_thread = in_thread
         self._clock_offsets: dict[int, int] = {}
-        self._tails: list[asyncio.Future[Any]] = []
+        self._tails: list[asyncio.Future[None]] = []
 
     async def prepare(self) -> None:
         """Put each node's configuration on its host, format there, follow its events."""
@@ -93,7 +94,7 @@ class RemoteFiles:
     def _upload_config(self, node: int) -> None:
         self._hosts[node].run("cat >node.toml", self._software.config(node).read_bytes())
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+    async def reconfigure(self, node: int, settings: Settings) -> None:
         """Write the configuration anew, and bring it to the host."""
         self._software.configure(node, settings)
         await self._in_thread(self._upload_config, node)

@@ -9,8 +9,10 @@ Clients live together on one machine, `clients`. Whoever runs it must do so insi
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from replog.config import DEFINITIONS, Endpoint, NodeConfig
 from replog.types import METADATA_TOPIC
@@ -37,6 +39,7 @@ from tribunal.clusters.simulated.clients import SimulatedClients
 from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
 from tribunal.clusters.simulated.committed_znodes import CommittedZnodes
 from tribunal.clusters.simulated.control_watch import ControlWatch
+from tribunal.clusters.simulated.event_fields import AboutNode
 from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
@@ -45,6 +48,8 @@ from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, Simulation, Told
 from tribunal.clusters.simulated.zookeeper_model import Model
+from tribunal.clusters.spec import Settings, SettingValue
+from tribunal.clusters.values import Facts
 
 POINTS_SETTING: Final = "tribunal.points"
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
@@ -161,7 +166,7 @@ class SimulatedCluster(SimulatedFaults):
             return ZooKeeperNode(node, machine, self._settings(node, role), self.model)
         return SimulatedNode(node, machine, self._settings(node, role))
 
-    def _settings(self, node: int, role: str) -> dict[str, Any]:
+    def _settings(self, node: int, role: str) -> dict[str, SettingValue]:
         voters = ",".join(f"{voter}@{_address(voter)}:{PORT}" for voter in self.spec.controller_ids)
         zookeeper = ",".join(f"{_address(server)}:{PORT}" for server in self.spec.controller_ids)
         boss = (
@@ -266,12 +271,12 @@ class SimulatedCluster(SimulatedFaults):
         self._tell(node, "killed", pid=incarnation)
         return Proof(holds=proof.holds, facts={**self._gone(node, {"pid": incarnation}).facts, **proof.facts})
 
-    def _gone(self, node: int, facts: dict[str, Any]) -> Proof:
+    def _gone(self, node: int, facts: Facts) -> Proof:
         machine = self.machine(node)
         holds = not machine.running and PORT not in machine.host.listeners
         return Proof(holds=holds, facts={**facts, "process": "gone", "port": "refuses"})
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+    async def reconfigure(self, node: int, settings: Settings) -> None:
         """Give a node that is down other settings; they hold for its later lives."""
         one = self._node(node)
         one.config = NodeConfig({**self._settings(node, "broker"), **settings})
@@ -403,15 +408,16 @@ class SimulatedCluster(SimulatedFaults):
 
     def _event(self, told: Told) -> NodeEvent:
         fields = {name: value for name, value in told.fields.items() if name != "node"}
+        about = msgspec.convert(told.fields, AboutNode).node
         return NodeEvent(
-            node=told.fields.get("node", self._node_of[told.machine]),
+            node=self._node_of[told.machine] if about is None else about,
             name=told.name,
             node_ns=told.node_ns,
             at_ns=told.at_ns - self.clock.start_ns,
             fields={name: str(value) if isinstance(value, UUID) else value for name, value in fields.items()},
         )
 
-    def _tell(self, node: int, name: str, **fields: Any) -> None:
+    def _tell(self, node: int, name: str, **fields: object) -> None:
         at_ns = self.clock.now_ns()
         self._own_events.append(NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields))
 

@@ -11,6 +11,8 @@ trusts the code it watches but for the epoch that a broker says it registered wi
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 from replog.errors import Error
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, decode_response
@@ -18,6 +20,7 @@ from replog.wire.decoder import MalformedMessage
 from replog.wire.messages.stop_replica import StopReplicaRequest
 from tribunal.clusters.api import CLIENTS
 from tribunal.clusters.capabilities import Fate
+from tribunal.clusters.simulated.event_fields import BrokerRegistered
 from tribunal.clusters.simulated.frames import LENGTH_BYTES, Frame
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.world import Told
@@ -55,7 +58,7 @@ class ControlWatch:
         if node is None:
             return
         if told.name == "registered":
-            self._registered[node] = (int(told.fields["broker_epoch"]), told.at_ns)
+            self._registered[node] = (msgspec.convert(told.fields, BrokerRegistered).broker_epoch, told.at_ns)
         elif told.name == "start":
             self._registered.pop(node, None)
 

@@ -2,9 +2,8 @@
 
 import asyncio
 from asyncio import Future, Task
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from replog.config import NodeConfig
@@ -19,6 +18,7 @@ from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.world import Machine
 from tribunal.clusters.simulated.zookeeper import ZooKeeperServer, open_zookeeper
 from tribunal.clusters.simulated.zookeeper_model import Model
+from tribunal.clusters.spec import Settings
 
 LAST_LINES: Final = 12
 
@@ -44,7 +44,7 @@ class Ending:
 class SimulatedNode:
     """A machine that runs a broker or a controller."""
 
-    def __init__(self, node: int, machine: Machine, settings: Mapping[str, Any]) -> None:
+    def __init__(self, node: int, machine: Machine, settings: Settings) -> None:
         self.node = node
         self.machine = machine
         self.config = NodeConfig(settings)
@@ -111,7 +111,7 @@ class SimulatedNode:
 class ZooKeeperNode(SimulatedNode):
     """The machine of the ensemble; what it knows survives its process, as a quorum's logs do."""
 
-    def __init__(self, node: int, machine: Machine, settings: Mapping[str, Any], model: Model) -> None:
+    def __init__(self, node: int, machine: Machine, settings: Settings, model: Model) -> None:
         super().__init__(node, machine, settings)
         self.model = model
 

@@ -9,7 +9,7 @@ from asyncio import BaseProtocol, BaseTransport, Task
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from tribunal.clusters.simulated.loop import SimulatedHandle
@@ -85,7 +85,7 @@ class Process:
         self.deferred: deque[SimulatedHandle] = deque()
         self.graveyard: list[object] = []
         self.network: ClientNetwork | None = None  # through which what runs here may connect by itself
-        self._tasks: dict[int, Task[Any]] = {}
+        self._tasks: dict[int, Task[object]] = {}
         self._sweep_at = TASKS_BEFORE_FIRST_SWEEP
         self.context: Context = copy_context()
         self.context.run(PROCESS.set, self)
@@ -94,7 +94,7 @@ class Process:
         """Return what its clock shows at the loop's time, past the end of a blocking call it just made."""
         return self.clock.local_ns(max(now_ns, self.busy_until_ns))
 
-    def adopt(self, number: int, task: "Task[Any]") -> None:
+    def adopt(self, number: int, task: "Task[object]") -> None:
         """Keep a strong reference to a task until it is done."""
         tasks = self._tasks
         tasks[number] = task
@@ -132,6 +132,6 @@ class Process:
 PROCESS: ContextVar[Process] = ContextVar("simulated_process")
 
 
-def silence(task: "Task[Any]") -> None:
+def silence(task: "Task[object]") -> None:
     """Forbid the complaint that asyncio makes when a pending task is collected."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # the C task has no public name for it

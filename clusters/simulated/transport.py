@@ -12,10 +12,10 @@ import asyncio
 import errno
 from asyncio import BaseProtocol, Protocol
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from zlib import crc32
 
 from tribunal.clusters.api import CutMode
@@ -105,7 +105,7 @@ class SimulatedTransport(asyncio.Transport):
 
     # asyncio.Transport
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         """Know `peername` and `sockname`."""
         if name == "peername":
             return (self.peer.host.address, self.peer.port)
@@ -169,7 +169,7 @@ class SimulatedTransport(asyncio.Transport):
         else:
             self.send(bytes(data))
 
-    def writelines(self, list_of_data: Any) -> None:
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Send parts as one segment."""
         self.write(b"".join(list_of_data))
 

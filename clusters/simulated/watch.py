@@ -27,10 +27,13 @@ is seen by I9. I6, I19 and the readers' half of I18 are claims about clients; th
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.log.creation import partition_metadata
 from replog.types import METADATA_TOPIC, TopicPartition
 from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from tribunal.clusters.simulated.event_fields import BrokerRegistered, HighWatermark, QuorumLeader
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
 from tribunal.clusters.simulated.stability import Stability
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
@@ -284,27 +287,28 @@ class Watch:
             case "high_watermark":
                 self._exposed(node, told)
             case "quorum_leader":
-                self.stability.claimed(told.fields["leader"], told.fields["epoch"])
-                self.committed.claimed(told.fields["leader"], told.fields["epoch"], node)
+                claim = msgspec.convert(told.fields, QuorumLeader)
+                self.stability.claimed(claim.leader, claim.epoch)
+                self.committed.claimed(claim.leader, claim.epoch, node)
             case "registered":
-                self._registered(told.fields["node"])  # the controller tells of it
+                self._registered(msgspec.convert(told.fields, BrokerRegistered).node)
             case _:
                 pass
 
     def _exposed(self, node: int, told: Told) -> None:
         """A leader says how far its partition is committed."""
-        fields = told.fields
-        partition = TopicPartition(fields["topic"], fields["partition"])
-        epoch, high_watermark = fields["leader_epoch"], fields["high_watermark"]
+        shown = msgspec.convert(told.fields, HighWatermark)
+        partition = TopicPartition(shown.topic, shown.partition)
+        epoch, high_watermark = shown.leader_epoch, shown.high_watermark
         log = self._log_of(node, partition)
         if log is None and partition in self._former:
             return  # it has not heard that its topic is gone
         self._one_leader(partition, epoch, node)
         prefix = self._prefix(partition)
         may_have_lost = epoch > prefix.leader_epoch and self._may_have_lost(node, partition, prefix)
-        if (last_stable_offset := fields.get("last_stable_offset")) is not None:
+        if shown.last_stable_offset is not None:
             stable = self._stable.setdefault(partition, StableOffsets(partition))
-            stable.show(StableOffset(epoch, high_watermark, last_stable_offset), may_have_lost=may_have_lost)
+            stable.show(StableOffset(epoch, high_watermark, shown.last_stable_offset), may_have_lost=may_have_lost)
         self._moved_by_right(node, partition, epoch, high_watermark)
         if log is None:
             return

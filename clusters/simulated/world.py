@@ -7,9 +7,9 @@ A machine has an address, a clock, a disk and at most one living process; proces
 
 from asyncio import CancelledError, Future, Task
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
-from typing import Any, Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -19,6 +19,8 @@ from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 from tribunal.clusters.simulated.loop import SimulatedLoop
 from tribunal.clusters.simulated.network import Host, ProcessNetwork, SimulatedNetwork
 from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock, Process
+
+T = TypeVar("T")
 
 LINES_KEPT: Final = 40
 EPOCH_MS: Final = 1_790_000_000_000  # wall time at virtual time 0: a Tuesday in September 2026
@@ -32,7 +34,7 @@ class Told(msgspec.Struct, frozen=True, gc=False):
     machine: str
     node_ns: int
     name: str
-    fields: dict[str, Any]
+    fields: Mapping[str, object]
 
 
 class Probes:
@@ -96,11 +98,11 @@ class Simulation:
         machine = self.machines[name] = Machine(self, name, address, rank)
         return machine
 
-    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, main: Coroutine[object, object, T]) -> T:
         """Run the harness' coroutine to its end."""
         return self.loop.run_until_complete(main)
 
-    def tell(self, machine: "Machine", name: str, fields: dict[str, Any]) -> None:
+    def tell(self, machine: "Machine", name: str, fields: Mapping[str, object]) -> None:
         """Keep an event, and let the listeners (the invariants) see it."""
         loop = self.loop
         node_ns = machine.clock.local_ns(loop.now_ns)
@@ -134,7 +136,7 @@ class Machine:
         """Tell whether its process lives."""
         return self.process is not None and self.process.alive
 
-    def start(self, main: Callable[[World], Coroutine[Any, Any, None]]) -> "Future[BaseException | None]":
+    def start(self, main: Callable[[World], Coroutine[object, object, None]]) -> "Future[BaseException | None]":
         """Start a process; the future says how it ended: None, or the exception that ended it.
 
         A process that is killed never ends by itself: its future stays open.

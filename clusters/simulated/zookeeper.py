@@ -9,12 +9,12 @@ import asyncio
 from asyncio import BaseProtocol, BaseTransport
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 
 from replog.config import Endpoint, NodeConfig, endpoint
-from replog.ports import World, ZooKeeperListener
+from replog.ports import Listener, World, ZooKeeperListener
 from replog.zookeeper.operations import (
     ERRORS,
     NO_SESSION,
@@ -182,7 +182,7 @@ class ZooKeeperServer:
         self._connections: dict[int, Served] = {}
         self._next_number = 0
         self._ticking: asyncio.Task[None] | None = None
-        self._listener: Any = None
+        self._listener: Listener | None = None
 
     async def start(self) -> None:
         """Serve; sessions get their whole time-out again, as after an ensemble's election."""
@@ -195,7 +195,8 @@ class ZooKeeperServer:
         """Stop serving."""
         if self._ticking is not None:
             self._ticking.cancel()
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
         for connection in list(self._connections.values()):
             connection.hang_up()
 

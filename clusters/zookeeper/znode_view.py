@@ -5,8 +5,8 @@ RegisterBrokerRecord, its end a fencing, a changed state a PartitionChangeRecord
 several writes of one partition were seen as one, records in between keep the count of epochs right.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -20,6 +20,14 @@ from replog.zookeeper.operations import Stat
 from replog.zookeeper.znodes import ConfigZnode, ControllerZnode, DamagedZnode, PartitionStateZnode, TopicZnode
 from tribunal.clusters.api import ClusterState, MetadataEntry
 from tribunal.clusters.metadata import MetadataView
+
+
+class Assignment(NamedTuple):
+    """Which brokers a partition is assigned to, and which of them are on their way in or out."""
+
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
 
 
 class ZnodeView(MetadataView):
@@ -101,22 +109,24 @@ class ZnodeView(MetadataView):
             leader = before[0].leader if number < raised - 1 else -2
             self._say(r.PartitionChangeRecord(partition_id=key.partition, topic_id=topic.topic_id, leader=leader), key)
         known = topic.partitions[key.partition]
-        change: dict[str, Any] = {
-            name: nodes for name, nodes in assignment.items() if list(getattr(known, name)) != nodes
-        }
         record = r.PartitionChangeRecord(
             partition_id=key.partition,
             topic_id=topic.topic_id,
-            isr=now.isr if list(known.isr) != now.isr else None,
+            isr=_changed(known.isr, now.isr),
             leader=now.leader if raised > 0 else -2,
             leader_recovery_state=(
                 now.leader_recovery_state if now.leader_recovery_state != before[0].leader_recovery_state else -1
             ),
-            **change,
+            replicas=_changed(known.replicas, assignment.replicas),
+            adding_replicas=_changed(known.adding_replicas, assignment.adding),
+            removing_replicas=_changed(known.removing_replicas, assignment.removing),
         )
         self._say(record, key)
 
-    def _created(self, key: TopicPartition, topic_id: UUID, now: PartitionStateZnode, version: int) -> Any:
+    def _created(
+        self, key: TopicPartition, topic_id: UUID, now: PartitionStateZnode, version: int
+    ) -> r.PartitionRecord:
+        assignment = self._assignment(key)
         return r.PartitionRecord(
             partition_id=key.partition,
             topic_id=topic_id,
@@ -125,16 +135,18 @@ class ZnodeView(MetadataView):
             leader_epoch=now.leader_epoch,
             partition_epoch=version,
             leader_recovery_state=now.leader_recovery_state,
-            **self._assignment(key),
+            replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
         )
 
-    def _assignment(self, key: TopicPartition) -> dict[str, Any]:
+    def _assignment(self, key: TopicPartition) -> Assignment:
         znode, index = self._assignments[key.topic], str(key.partition)
-        return {
-            "replicas": znode.partitions.get(index, []),
-            "adding_replicas": znode.adding_replicas.get(index, []),
-            "removing_replicas": znode.removing_replicas.get(index, []),
-        }
+        return Assignment(
+            replicas=znode.partitions.get(index, []),
+            adding=znode.adding_replicas.get(index, []),
+            removing=znode.removing_replicas.get(index, []),
+        )
 
     def _config(self, kind: int, name: str, path: str, data: bytes, stat: Stat | None) -> None:
         now = {} if stat is None else znodes.decoded(ConfigZnode, path, data).config
@@ -159,3 +171,8 @@ class ZnodeView(MetadataView):
         )
         self._count += 1
         self.next_offset = self._count
+
+
+def _changed(before: Sequence[int], now: list[int]) -> list[int] | None:
+    """Return what a record says of a list: null where it is as it was."""
+    return None if list(before) == now else now

@@ -110,19 +110,13 @@ def _bottom(track: Track) -> float:
 
 
 def _phases(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
-    if not page.phases:
+    phases = [(phase.start_ns, phase) for phase in page.phases if phase.start_ns is not None]
+    if not phases:
         return
     top = y + 16
     bars = [
-        axis.bar(
-            row.start_ns,
-            row.end_ns,
-            top,
-            "phase",
-            row.name,
-            f"{row.name}: {_span(row.start_ns, row.end_ns)}",
-        )
-        for row in page.phases
+        axis.bar(start_ns, one.end_ns, top, "phase", one.name, f"{one.name}: {_span(start_ns, one.end_ns)}")
+        for start_ns, one in phases
     ]
     yield Track("Phases", y, [(top, "")], bars, [], [])
 

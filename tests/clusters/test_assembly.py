@@ -89,7 +89,7 @@ def test_the_folders_of_a_container_are_there_before_it_is(tmp_path):
     """An engine that finds none makes one, as root, in which the harness of another user cannot write."""
     pytest.importorskip("docker")
     engine, environment = Engine(), Containers()
-    environment._client, environment._network = engine, SimpleNamespace(name="n")
+    environment._client, environment._network = engine, "n"
     environment._links = Links({1: 30_001}, ContainerAddresses("10.213.1", lambda _: None))
     run = RunContext(ClusterSpec(), tmp_path, RunClock(), CLUSTER_ID)
 
