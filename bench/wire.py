@@ -1,4 +1,4 @@
-"""The protocol itself, for benches that no client library is quick or patient enough for."""
+"""The protocol itself, for benches that need more speed or longer timeouts than a client library has."""
 
 import asyncio
 import struct

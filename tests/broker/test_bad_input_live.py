@@ -1,4 +1,4 @@
-"""What strangers and broken clients send to a real broker: each is told, nothing is appended, everyone else is served."""
+"""What foreign and broken clients send to a real broker: each is answered with an error, nothing is appended, all others are served."""
 
 import asyncio
 import struct
@@ -268,12 +268,12 @@ def test_metadata_by_id_where_answers_must_name_topics_is_refused(tmp_path: Path
         ):
             body = MetadataRequest(topics=[wanted, MetadataRequestTopic(name="t")])
             answer = await broker.ask(Api.METADATA, version, body)
-            assert [(told.name, told.error_code) for told in answer.topics] == [
+            assert [(result.name, result.error_code) for result in answer.topics] == [
                 (wanted.name or "", Error.INVALID_REQUEST),
                 ("t", Error.INVALID_REQUEST),
             ]
         answer = await broker.ask(Api.METADATA, version, MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
-        assert [told.error_code for told in answer.topics] == [Error.NONE]
+        assert [result.error_code for result in answer.topics] == [Error.NONE]
 
     on_broker(tmp_path, scenario)
 
@@ -282,7 +282,7 @@ def test_a_legal_request_with_a_very_long_name_ends_nobody(tmp_path: Path) -> No
     async def scenario(broker: Broker) -> None:
         topic = ct.CreatableTopic(name="x" * 32_767, num_partitions=1, replication_factor=1)
         answer = await broker.ask(Api.CREATE_TOPICS, 4, ct.CreateTopicsRequest(topics=[topic], timeout_ms=5000))
-        assert [told.error_code for told in answer.topics] == [Error.INVALID_TOPIC_EXCEPTION]
+        assert [result.error_code for result in answer.topics] == [Error.INVALID_TOPIC_EXCEPTION]
 
     on_broker(tmp_path, scenario)
 
@@ -293,10 +293,10 @@ def test_nobody_creates_a_topic_over_the_metadata_log(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         wanted = MetadataRequestTopic(name="__cluster_metadata")
         answer = await broker.ask(Api.METADATA, 9, MetadataRequest(topics=[wanted]))
-        assert [told.error_code for told in answer.topics] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+        assert [result.error_code for result in answer.topics] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
         topic = ct.CreatableTopic(name="__cluster_metadata", num_partitions=1, replication_factor=1)
         made = await broker.ask(Api.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics=[topic], timeout_ms=5000))
-        assert [told.error_code for told in made.topics] == [Error.TOPIC_AUTHORIZATION_FAILED]
+        assert [result.error_code for result in made.topics] == [Error.TOPIC_AUTHORIZATION_FAILED]
 
     on_broker(tmp_path, scenario)
 

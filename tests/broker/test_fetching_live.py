@@ -87,7 +87,7 @@ def test_a_session_says_only_what_there_is_to_say(tmp_path: Path, slots: int) ->
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", partitions=3, replication_factor=1)
             hand = await reader(client, "t")
-            await settled(cluster, "t", 3)
+            await wait_for_sessions(cluster, "t", 3)
 
             first = await hand.fetch((0, 0), (0, 0), (1, 0), (2, 0))
             assert said(first) == dict.fromkeys(range(3), nothing)
@@ -115,14 +115,14 @@ def test_a_session_says_only_what_there_is_to_say(tmp_path: Path, slots: int) ->
     asyncio.run(scenario())
 
 
-def test_a_reader_that_left_is_told_of_no_more_than_one_move(tmp_path: Path) -> None:
+def test_a_reader_that_left_is_notified_of_no_more_than_one_move(tmp_path: Path) -> None:
     """Its session may stay for minutes; records must not cost more for it."""
 
     async def scenario() -> None:
         async with running(tmp_path, controllers=1, brokers=1) as cluster:
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", partitions=1, replication_factor=1)
-            await settled(cluster, "t", 1)
+            await wait_for_sessions(cluster, "t", 1)
             hand = await reader(client, "t")
             broker = cluster.nodes[1]
             assert isinstance(broker, Broker)
@@ -144,7 +144,7 @@ def test_a_reader_that_left_is_told_of_no_more_than_one_move(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-async def settled(cluster: Loopback, topic: str, count: int) -> None:
+async def wait_for_sessions(cluster: Loopback, topic: str, count: int) -> None:
     """Wait until all brokers host all partitions and all followers are in their leaders' sessions."""
     brokers = [node for node in cluster.nodes.values() if isinstance(node, Broker)]
     async with asyncio.timeout(20):
@@ -157,7 +157,7 @@ def test_idle_followers_name_nothing_and_stay_in_sync_and_learn_of_log_starts(tm
         async with running(tmp_path, controllers=1, brokers=2, replica__lag__time__max__ms=1000) as cluster:
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", assignments=[[1, 2]] * 20)
-            await settled(cluster, "t", 20)
+            await wait_for_sessions(cluster, "t", 20)
             for index in range(20):
                 await append(client, "t", index, b"x")
             leader, follower = cluster.nodes[1], cluster.nodes[2]
@@ -256,7 +256,7 @@ def test_a_fetch_that_waiting_would_not_fill_is_answered_at_once(tmp_path: Path,
         async with running(tmp_path, controllers=1, brokers=1, log__segment__bytes=4096) as cluster:
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", partitions=1, replication_factor=1)
-            await settled(cluster, "t", 1)
+            await wait_for_sessions(cluster, "t", 1)
             for _ in range(10 if len(asked) == 1 else 5):
                 await append(client, "t", 0, b"x" * 600)
             hand = await reader(client, "t")
@@ -288,7 +288,7 @@ def test_special_timestamps_are_answered_by_what_they_mean_and_others_refused(tm
         async with running(tmp_path, controllers=1, brokers=1) as cluster:
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", partitions=1, replication_factor=1)
-            await settled(cluster, "t", 1)
+            await wait_for_sessions(cluster, "t", 1)
             await append(client, "t", 0, b"x")
             found = {}
             for timestamp in expected:
@@ -319,7 +319,7 @@ def test_records_are_not_deleted_where_the_last_of_each_key_is_wanted(tmp_path: 
             for topic in expected:
                 configs = {"cleanup.policy": policies[topic]} if topic in policies else {}
                 await client.create_topic(topic, partitions=1, replication_factor=1, configs=configs)
-                await settled(cluster, topic, 1)
+                await wait_for_sessions(cluster, topic, 1)
                 if topic != "__consumer_offsets":  # only coordinators write there
                     await append(client, topic, 0, b"x")
                 partition = dr.DeleteRecordsPartition(partition_index=0, offset=1)

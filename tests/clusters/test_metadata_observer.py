@@ -46,7 +46,7 @@ async def overtaken():
 
     server = await answering(cut_up_to(40), endpoint[1])
     async with asyncio.timeout(20):
-        while not observer.overtaken:  # noqa: ASYNC110 - it tells nobody
+        while not observer.overtaken:  # noqa: ASYNC110 - it notifies nobody
             await asyncio.sleep(0.01)
     await observer.stop()
     server.close()

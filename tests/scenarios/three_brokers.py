@@ -91,7 +91,7 @@ async def all_fall(cluster: SimulatedCluster) -> None:
     await cluster.kill(2)
     await isr_is(cluster, [3])
     await produce(cluster, 1, 5)
-    await asyncio.sleep(3)  # the producer's records are flushed and the leader settled
+    await asyncio.sleep(3)  # the producer's records are flushed and the leader is stable
     await cluster.kill(3)
     await leads(cluster, NOBODY)
 

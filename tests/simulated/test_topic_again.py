@@ -17,8 +17,8 @@ CONFIGS = {"min.insync.replicas": "1"}
 
 async def create(cluster, client, replicas, values):
     """Create the topic on these brokers, and write some values one by one."""
-    told = await client.create_topic("again", assignments=[replicas], configs=CONFIGS)
-    assert told.error_code is Error.NONE
+    created = await client.create_topic("again", assignments=[replicas], configs=CONFIGS)
+    assert created.error_code is Error.NONE
     await until(lambda: AGAIN in cluster.state.partitions, timeout_ms=30_000, what="it is known", cluster=cluster)
     for value in values:
         await write(client, value)
@@ -34,8 +34,8 @@ async def write(client, value):
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_the_watch_accuses_no_topic_of_what_the_former_one_of_its_name_was(apart):
-    """Other leaders, other batches; the former leader hears of it late, and is known by whose log it has."""
+def test_the_watch_reports_no_violation_for_what_the_earlier_topic_of_the_name_was(apart):
+    """Other leaders, other batches; the former leader is notified late, and is known by whose log it has."""
     exposed = []
 
     async def again(cluster):

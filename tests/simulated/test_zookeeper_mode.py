@@ -112,7 +112,7 @@ def test_a_leave_is_asked_for_again_with_the_epoch_of_the_new_session():
     assert trial.lost() == []
 
 
-def test_a_reign_ends_though_who_waited_for_it_has_hung_up():
+def test_a_term_ends_although_a_waiting_client_has_disconnected():
     """Found by a sweep (rotating-swarm, seed 230449): the last request of a lost connection ended the node."""
     undecided = []
 
@@ -140,7 +140,7 @@ def test_a_reign_ends_though_who_waited_for_it_has_hung_up():
     assert trial.lost() == []
 
 
-def test_a_topic_created_again_is_not_known_by_its_former_id():
+def test_a_topic_created_again_is_not_known_by_its_earlier_id():
     """Requests before 2.8 name no ids; brokers read them, and forget them with the topic."""
     former, between, latter = [], [], []
 
@@ -171,12 +171,12 @@ def test_a_topic_created_again_is_not_known_by_its_former_id():
     assert None not in former + latter
 
 
-def test_a_setting_changed_after_a_short_loss_of_zookeeper_is_heard_of():
-    """Watches are lost with their connection, also where the session lives on."""
+def test_a_setting_changed_after_a_short_loss_of_zookeeper_arrives():
+    """Watches are lost with their connection, also where the session goes on."""
     known = []
 
     async def change(cluster):
-        (seat,) = seats(cluster)
+        (seat,) = active_controllers(cluster)
         apart = next(cluster.nodes[node].shell for node in BROKERS if cluster.nodes[node].shell.seat is not seat)
         session = apart.zookeeper.session_id
         apart.zookeeper._client.transport.abort()
@@ -197,10 +197,10 @@ def test_a_setting_changed_after_a_short_loss_of_zookeeper_is_heard_of():
 
 def test_a_controller_whose_znode_is_deleted_steps_down_and_topics_left_halfway_are_seen_to():
     """What an operator does to have another controller; and what a controller leaves that dies between transactions."""
-    reigns = []
+    epochs_gained = []
 
     async def depose(cluster):
-        (before,) = seats(cluster)
+        (before,) = active_controllers(cluster)
         epoch = before.core.epoch
         assignments = {
             name: encoded(TopicZnode(partitions={"0": [1, 2, 3], "1": [2, 3, 1]}, topic_id=id_text(UUID(int=number))))
@@ -216,16 +216,16 @@ def test_a_controller_whose_znode_is_deleted_steps_down_and_topics_left_halfway_
             Delete(path=paths.CONTROLLER),
         ]
         server._tell(server.model.transact(halfway, 0)[1])
-        await until(lambda: any(seat.core.epoch > epoch for seat in seats(cluster)))
+        await until(lambda: any(seat.core.epoch > epoch for seat in active_controllers(cluster)))
         await asyncio.sleep(1)
-        reigns.extend(seat.core.epoch - epoch for seat in seats(cluster))
+        epochs_gained.extend(seat.core.epoch - epoch for seat in active_controllers(cluster))
         await until(lambda: all(hosts(cluster, name) == 3 for name in ("assigned", "begun")))
         assert server.model.node(paths.DELETE_TOPICS).children == {}
         assert list(server.model.node(paths.TOPICS).children) == ["produce-consume", "assigned", "begun"]
 
     trial = Trial("zookeeper/deposed", SPEC).run(depose)
 
-    assert reigns == [1]
+    assert epochs_gained == [1]
     assert trial.lost() == []
 
 
@@ -257,12 +257,12 @@ def test_what_was_moved_away_while_a_session_was_lost_is_hosted_no_more():
     assert trial.lost() == []
 
 
-def test_settings_read_before_the_end_of_a_former_topic_was_told_are_not_lost():
+def test_settings_read_before_the_deletion_of_the_earlier_topic_arrived_are_not_lost():
     """What comes from ZooKeeper is no slower for a broker that the controller cannot reach."""
     known = []
 
     async def create_again(cluster):
-        (seat,) = seats(cluster)
+        (seat,) = active_controllers(cluster)
         slow, *others = [node for node in BROKERS if node != seat.config.node_id]
         client = cluster.clients._client("creator", 10_000)
 
@@ -301,12 +301,12 @@ def test_who_leaves_learns_of_a_controller_elected_later():
 
     async def leave_without_controller(cluster):
         every = [cluster.nodes[node].shell.seat for node in BROKERS]
-        (leaving,) = seats(cluster)
+        (leaving,) = active_controllers(cluster)
         for seat in every:
             seat.may_stand = False  # as of one that registers anew while it leaves
         server = cluster.nodes[ZOOKEEPER].shell
         server._tell(server.model.transact([Delete(path=paths.CONTROLLER)], 0)[1])
-        await until(lambda: not seats(cluster))
+        await until(lambda: not active_controllers(cluster))
         await asyncio.sleep(1)
         stopping = asyncio.ensure_future(cluster.stop(leaving.config.node_id))
         await asyncio.sleep(1)
@@ -355,7 +355,7 @@ def isr(cluster):
     return cluster.state.partitions[PARTITION].isr
 
 
-def seats(cluster):
+def active_controllers(cluster):
     """Who takes itself for the controller."""
     shells = [cluster.nodes[node].shell for node in BROKERS]
     return [shell.seat for shell in shells if shell is not None and shell.seat.is_active]

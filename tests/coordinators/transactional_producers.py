@@ -29,7 +29,7 @@ class Lost(Exception):
     """The transaction's outcome is not known to its producer, or it is over."""
 
 
-class Teller:
+class LedgerProducer:
     """One producer of one transactional id."""
 
     def __init__(self, client: Client, name: str, transactional_id: str) -> None:
@@ -75,21 +75,21 @@ class Teller:
         )
         while True:
             try:
-                told = await self.client.produce(
+                result = await self.client.produce(
                     TOPIC, partition, batch, acks=-1, timeout_ms=1000, transactional_id=self.transactional_id
                 )
             except NO_ANSWER:
                 await self._rest()
                 continue
-            if told.error_code is Error.NONE:
+            if result.error_code is Error.NONE:
                 return
-            if told.error_code not in TRY_AGAIN:
+            if result.error_code not in TRY_AGAIN:
                 await self._give_up()
-                raise Lost(told.error_code.name)
+                raise Lost(result.error_code.name)
             await self._rest()
 
     async def _give_up(self) -> None:
-        """Abort; whatever the answer, a new life follows."""
+        """Abort; whatever the answer, a new producer epoch follows."""
         body = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -157,11 +157,11 @@ async def read_committed(clients: Any, seconds: int = 20) -> tuple[Counter[str],
     return values, hanging
 
 
-def contradictions(tellers: list[Teller], values: Counter[str]) -> list[str]:
-    """Return every transaction that is not all or nothing, or not what its producer was told."""
+def contradictions(producers: list[LedgerProducer], values: Counter[str]) -> list[str]:
+    """Return every transaction that is not all or nothing, or not what its producer was answered."""
     wrong: list[str] = []
-    for teller in tellers:
-        for transaction, outcome in teller.outcomes.items():
+    for producer in producers:
+        for transaction, outcome in producer.outcomes.items():
             seen = [values[f"{transaction}.{partition}"] for partition in range(PARTITIONS)]
             allowed = {"committed": [[1] * PARTITIONS], "aborted": [[0] * PARTITIONS]}
             if seen not in allowed.get(outcome, [[0] * PARTITIONS, [1] * PARTITIONS]):
