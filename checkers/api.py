@@ -18,10 +18,9 @@ import pyarrow as pa
 
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Excuse as Excuse
-from tribunal.checkers.judge.timeline import Entry, History, Judgement, Timeline
+from tribunal.checkers.judge.timeline import Entry, History, Judgement, NodeSettings, Timeline
 from tribunal.results import plugins
 from tribunal.results.recording import TABLES, WORDS
-from tribunal.results.rows import NodeSettings
 from tribunal.results.verdict import Detail
 
 Array = npt.NDArray[Any]  # a column: whole numbers or truth values, of whatever width

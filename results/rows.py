@@ -12,9 +12,6 @@ import pyarrow as pa
 
 from tribunal.results.recording import TABLES, DamagedRecording
 
-# What every node was started with, by Kafka's names, as the manifest has it.
-NodeSettings = Mapping[str, str | int | float | bool]
-
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row of any table."""
