@@ -213,7 +213,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     run_kernel:        looks at a whole run.
     fold:     if something can only be said of all partitions together: the kernel's summaries, partition by partition, become
               anomalies of the run and figures for the report.
-    detail:   if there is more to say of an anomaly than its columns tell.
+    detail:   if there is more to say of an anomaly than is in its columns.
     sql:      the same as a query that runs in Spark SQL and in DuckDB: the definition for readers, the oracle in tests.
     name, about:  the module's name and its docstring; `properties` writes them in.
     """
@@ -379,12 +379,12 @@ def sends_of_reads(rows: "PartitionRows") -> Array:
     sends, reads = rows.columns("sends"), rows.columns("reads")
     values = reads["value"]
     found = np.full(values.size, UNKNOWN, np.int64)
-    told = np.flatnonzero(sends["log_offset"] != UNKNOWN)
-    offsets = sends["log_offset"][told]
-    first, end = (int(offsets.min()), int(offsets.max()) + 1) if told.size else (0, 0)
-    if 0 < end - first <= 4 * told.size + 1024:
+    placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
+    offsets = sends["log_offset"][placed]
+    first, end = (int(offsets.min()), int(offsets.max()) + 1) if placed.size else (0, 0)
+    if 0 < end - first <= 4 * placed.size + 1024:
         at = np.zeros(end - first, np.int64)
-        at[offsets - first] = told
+        at[offsets - first] = placed
         guess = at[np.clip(reads["log_offset"] - first, 0, at.size - 1)]
         np.copyto(found, guess, where=sends["value"][guess] == values)
     rest = np.flatnonzero((found == UNKNOWN) & (values != UNKNOWN))

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -23,9 +23,11 @@ LIFE_EVENTS: Final = frozenset(WORDS["nodes", "event"])
 class Collector:
     """Moves events and metadata from the cluster into the recording, and closes segments now and then."""
 
-    def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
+    def __init__(self, cluster: Cluster, recorder: Recorder, *, in_segments: bool) -> None:
+        """Collect from a cluster; `in_segments`: close segments while the run goes on, so that they survive this process."""
         self._cluster = cluster
         self._recorder = recorder
+        self._in_segments = in_segments
         self._task: asyncio.Task[None] | None = None
         self._by_event: dict[str, Callable[[NodeEvent], None]] = {
             "high_watermark": self._watermark,
@@ -53,8 +55,7 @@ class Collector:
         segment_due = loop.time() + SEGMENT_MS / 1000
         while True:
             self.collect()
-            # A simulated run that dies is run again: its rows are written once, at the end.
-            if self._cluster.kind != "simulated" and loop.time() >= segment_due:
+            if self._in_segments and loop.time() >= segment_due:
                 segment_due = loop.time() + SEGMENT_MS / 1000
                 # A full disk: the rows are kept, and the run's end says it if it stays so.
                 with contextlib.suppress(OSError):
@@ -134,11 +135,11 @@ class Collector:
         )
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _known(value: Any) -> Any:
+def _known(value: object) -> object:
     """Return null for the protocol's -1: a recording writes unknown as null."""
     return None if isinstance(value, int) and value < 0 else value
 
@@ -155,7 +156,7 @@ def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder) -> int:
     return count
 
 
-def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, pa.string()).dictionary_encode()
     return pa.array(values, kind)

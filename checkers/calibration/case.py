@@ -1,7 +1,7 @@
 """One recording as calibration sees it: rows, final logs, committed history, and where nothing may be lost.
 
 `must_survive` and its kin are an independent and conservative reading of docs/verdicts.md. They name only what no rule could
-excuse, whoever was a holder; of most records in a hurt run they say nothing.
+excuse, whoever was a holder; of most records in a run with faults they say nothing.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.manifest import Setting
 from tribunal.results.metadata import NO_LEADER, RECOVERING, PartitionChangeRecord, PartitionRecord, State, decoded
 from tribunal.results.recording import NO_PARTITION
 from tribunal.results.rows import (
@@ -76,9 +77,8 @@ class Case:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        settings = (recording.manifest or {}).get("settings")
-        self.settings: dict[str, object] = dict(settings) if isinstance(settings, dict) else {}
-        self.is_zookeeper = (recording.manifest or {}).get("mode") == "zookeeper"
+        self.settings: dict[str, Setting] = dict(recording.settings or {})
+        self.is_zookeeper = recording.manifest is not None and recording.manifest.mode == "zookeeper"
         self.has_elr = not self.is_zookeeper and self._is_on("eligible.leader.replicas.enable", otherwise=True)
         self.allows_unclean = self._is_on("unclean.leader.election.enable", otherwise=False)
         self.allows_unclean |= self._is_on("unclean.recovery.manager.enabled", otherwise=False)
