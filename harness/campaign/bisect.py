@@ -20,7 +20,6 @@ from tribunal.harness.plan import encoded, read_plan
 from tribunal.results.scratch import Scratch
 
 FIRST_BAD: Final = " is the first bad commit"
-SKIP: Final = 125  # git bisect: this commit cannot be tested
 PROBE: Final = Path(__file__).with_name("bisect_probe.py")
 
 
