@@ -20,7 +20,6 @@ from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, 
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
-from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
 from tribunal.clusters.nodes import on_host
 from tribunal.clusters.nodes.mounts import MountedDisks
@@ -55,7 +54,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 async def launched(run: RunContext, environment: HostEnvironment, compose: Compose) -> ComposedCluster:
     """Open the environment, compose a cluster there and bring it up; whatever goes wrong, nothing of it stays."""
     try:
-        cluster = compose(await environment.open(run.spec, run.directory))
+        cluster = compose(await environment.open(run))
     except BaseException:
         await asyncio.shield(environment.close())
         raise
@@ -107,10 +106,6 @@ def composed(
     """Compose a cluster of a system's nodes in this environment."""
     spec, state = run.spec, system.observation.state
     exits = NodeExits(system.events)
-    requests = RequestLog(run.clock.now_ns)
-    links.on_message = requests.note
-    if spec.is_zookeeper_mode:
-        links.zookeeper_nodes = frozenset(spec.controller_ids)
     nodes = {
         node: environment.node(
             node,
@@ -138,7 +133,7 @@ def composed(
         exits=exits,
         links=links,
         link_faults=LinkFaults(links),
-        requests=requests,
+        requests=run.requests,
         state=state,
         observer=system.observation.observer,
         metadata=system.observation.metadata,

@@ -2,7 +2,8 @@
 
 Each `Capability` has its protocol in `PROTOCOLS`; all of them are a `FaultTarget` besides, which is what every cluster offers to
 every fault. A fault names in its signature what it needs, and the plan that asks a cluster for what it cannot do is refused
-before anything starts. A new capability is a name and a protocol here, and the methods of the clusters that have it.
+before anything starts. A new capability is a name and a protocol here, and the methods of the clusters that have it: a class of
+clusters offers what it has the methods for (`offered_by`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -356,6 +357,17 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.UNREGISTER: CanUnregister,
     Capability.REMOVE_VOTER: CanChangeVoters,
 }
+
+
+def offered_by(cluster: type) -> frozenset[Capability]:
+    """Return the capabilities whose protocols' methods a class of clusters has."""
+    methods = set(dir(cluster))
+    return frozenset(capability for capability, protocol in PROTOCOLS.items() if _own(protocol) <= methods)
+
+
+def _own(protocol: type) -> set[str]:
+    """Return the methods that a protocol adds to those of every target."""
+    return {name for name in dir(protocol) if not name.startswith("_")} - set(dir(FaultTarget))
 
 
 def asked_by(target: type) -> frozenset[Capability]:

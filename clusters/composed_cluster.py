@@ -6,7 +6,7 @@ its node is down, the observer stops before the nodes do, and nothing is left be
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -24,7 +24,16 @@ from tribunal.clusters.api import (
     TopicPartition,
     until,
 )
-from tribunal.clusters.capabilities import Capability, ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
+from tribunal.clusters.capabilities import (
+    Capability,
+    ClockSkew,
+    Damage,
+    DiskTrouble,
+    FrameRule,
+    RuleInForce,
+    Shape,
+    offered_by,
+)
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.frame_rules import Rule
@@ -339,3 +348,6 @@ class ComposedCluster:
         """Read every replica's log."""
         for node in self.spec.broker_ids:
             yield from log_entries(node, self._run.data_dir(node))
+
+
+CAPABILITIES: Final = offered_by(ComposedCluster)  # of every kind that does not take one out

@@ -10,7 +10,7 @@ from typing import Protocol
 from tribunal.clusters.api import Proof
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_program import NodeProgram
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.run_context import RunContext
 
 
 class NodeLife(Protocol):
@@ -54,7 +54,7 @@ class HostEnvironment(Protocol):
     def place(self) -> str:
         """Where the nodes live, in a few words for the run's header."""
 
-    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+    async def open(self, run: RunContext) -> Links:
         """Prepare addresses and open the relays."""
 
     def node(

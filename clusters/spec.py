@@ -82,6 +82,11 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.mode == ZOOKEEPER
 
     @property
+    def ensemble_ids(self) -> tuple[int, ...]:
+        """Ids of the servers of ZooKeeper; none in KRaft mode."""
+        return self.controller_ids if self.is_zookeeper_mode else ()
+
+    @property
     def node_ids(self) -> tuple[int, ...]:
         """Every node, controllers first: the order in which they are started."""
         return self.controller_ids + self.broker_ids

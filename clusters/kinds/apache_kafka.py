@@ -25,8 +25,7 @@ from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
 from tribunal.clusters.kafka.jars import VERSION, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
 from tribunal.clusters.kafka.software import KafkaSoftware
-from tribunal.clusters.kinds.processes import ADMIN_CAPABILITIES, NODE_CAPABILITIES, leftovers, sweep
-from tribunal.clusters.links.link_faults import LINK_CAPABILITIES
+from tribunal.clusters.kinds.processes import leftovers, sweep
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.maven_jars import NoJars
@@ -37,7 +36,15 @@ from tribunal.clusters.nodes.node_files import LocalFiles
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
 
-CAPABILITIES: Final = NODE_CAPABILITIES | LINK_CAPABILITIES | ADMIN_CAPABILITIES | {Capability.UNREGISTER}
+LINK_CAPABILITIES: Final = frozenset(
+    {Capability.CUT, Capability.SHAPE, Capability.RESET, Capability.HALF_OPEN, Capability.ADD_RULE}
+)
+# A foreign system can do only what was tried: a new capability is none of its own before it stands here.
+CAPABILITIES: Final = LINK_CAPABILITIES | {
+    *(Capability.START, Capability.STOP, Capability.KILL, Capability.PAUSE),
+    *(Capability.WIPE, Capability.POWER_FAIL, Capability.DAMAGE),
+    *(Capability.REASSIGN, Capability.SET_TOPIC_CONFIG, Capability.ELECT_PREFERRED, Capability.UNREGISTER),
+}
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
 NO_PAIRS: Final = "Apache Kafka cannot bind its outgoing side, so that a relay would not know who calls; {}"
 IN_NAMESPACES: Final = f"Apache Kafka {VERSION}, processes in network namespaces"

@@ -24,16 +24,15 @@ from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proo
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.composed_cluster import ComposedCluster
+from tribunal.clusters.composed_cluster import CAPABILITIES, ComposedCluster
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
-from tribunal.clusters.kinds.processes import CAPABILITIES
 from tribunal.clusters.links.relay import Side, Wires
 from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.mounts import below
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
 from tribunal.clusters.nodes.node_program import NodeProgram
-from tribunal.clusters.obstacles import Obstacle
+from tribunal.clusters.obstacles import Obstacle, with_tool
 from tribunal.clusters.run_context import RunContext
 
 if TYPE_CHECKING:
@@ -48,8 +47,12 @@ FREEZE_ATTEMPTS: Final = 4
 SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 REMEDY: Final = (
-    "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables); a rootful Podman by "
-    "DOCKER_HOST=unix:///run/podman/podman.sock; or --cluster processes"
+    with_tool(
+        "ensure_docker.sh",
+        "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables)",
+        otherwise="apt-get install docker.io iptables, then systemctl start docker (where nothing starts services: dockerd)",
+    )
+    + "; a rootful Podman by DOCKER_HOST=unix:///run/podman/podman.sock; or --cluster processes"
 )
 CLIENT: Final = "pip install 'docker>=7' (the extra replog[containers])"
 FORBIDDEN: Final = "let your user talk to it: sudo usermod -aG docker $USER, then log in again; or --cluster processes"
@@ -251,14 +254,19 @@ class Containers:
         self._image = ""
         self._directory = Path()
 
-    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+    async def open(self, run: RunContext) -> Links:
         """Have an image, make a network, open the relays on its gateway."""
-        self._directory = Path(os.path.abspath(directory))  # noqa: PTH100, ASYNC240 - no look at the disk
+        self._directory = Path(os.path.abspath(run.directory))  # noqa: PTH100, ASYNC240 - no look at the disk
         self._client = await asyncio.to_thread(engine)
         self._image = await asyncio.to_thread(node_image, self._client)
         prefix, self._network = await asyncio.to_thread(self._make_network)
         addresses = ContainerAddresses(prefix, self._pid_of)
-        self._links = Links({node: RELAY_PORT + node for node in spec.node_ids}, addresses)
+        self._links = Links(
+            {node: RELAY_PORT + node for node in run.spec.node_ids},
+            addresses,
+            on_message=run.requests.note,
+            zookeeper_nodes=run.spec.ensemble_ids,
+        )
         try:
             await self._links.open()
         except OSError as problem:

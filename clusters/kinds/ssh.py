@@ -27,11 +27,11 @@ import msgspec
 from tribunal import PACKAGE, ROOT
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Unsupported
 from tribunal.clusters.assembly import System, composed, launched, observed
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.composed_cluster import CAPABILITIES as ALL_CAPABILITIES
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.interpreter_base import PACKAGES
-from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
-from tribunal.clusters.kinds.processes import MOUNT_CAPABILITIES
 from tribunal.clusters.links.relay import Side, Wires
 from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
 from tribunal.clusters.nodes.node_events import EventFile, FileEvents
@@ -46,7 +46,7 @@ from tribunal.clusters.run_context import RunContext
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_CAPABILITIES
+CAPABILITIES: Final = ALL_CAPABILITIES - {Capability.MOUNT_DISK}
 NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
 RECORD: Final = "ssh.json"
 CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
@@ -123,19 +123,25 @@ class OnHosts:
         """Return the node's folder on its host."""
         return remote_folder(self.hosts.entry(node), self._run_name)
 
-    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+    async def open(self, run: RunContext) -> Links:
         """Connect to every host, upload the code, open the relays."""
+        spec = run.spec
         self.hosts = read_hosts(Path(spec.hosts))
         entries = [self.hosts.entry(node) for node in spec.node_ids]
-        self._run_name = run_name(directory)
-        write_record(directory, self.hosts)
+        self._run_name = run_name(run.directory)
+        write_record(run.directory, self.hosts)
         self.shells = {entry.id: Shell(entry) for entry in entries}
         await asyncio.gather(*(self.in_thread(shell.open) for shell in self.shells.values()))
         code = _code()
         await asyncio.gather(*(self.in_thread(self._furnish, node, code) for node in self.shells))
         port = spec.base_port or NODE_PORT
         addresses = SshAddresses(self.hosts, port, self.shells, self.in_thread)
-        self._links = Links({node: RELAY_PORT + node for node in spec.node_ids}, addresses)
+        self._links = Links(
+            {node: RELAY_PORT + node for node in run.spec.node_ids},
+            addresses,
+            on_message=run.requests.note,
+            zookeeper_nodes=run.spec.ensemble_ids,
+        )
         try:
             await self._links.open()
         except OSError as problem:

@@ -11,15 +11,12 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Link, Proof
-from tribunal.clusters.capabilities import Capability, FrameRule, RuleInForce, Shape
+from tribunal.clusters.capabilities import FrameRule, RuleInForce, Shape
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.links.probing import Channel
 from tribunal.clusters.links.relay import Relay, Side
 from tribunal.clusters.links.relays import Links
 
-LINK_CAPABILITIES: Final = frozenset(
-    {Capability.CUT, Capability.SHAPE, Capability.RESET, Capability.HALF_OPEN, Capability.ADD_RULE}
-)
 SAMPLES: Final = 5
 SAMPLE_WAIT_MS: Final = 4_000
 PROBE_BYTES: Final = 40

@@ -23,7 +23,7 @@ forgotten by one end (`link_faults.py`), and single messages be delayed, held, d
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Final, NamedTuple, Protocol
@@ -160,9 +160,18 @@ class Links:
     """All relays of one cluster, and what hinders their links."""
 
     def __init__(
-        self, ports: dict[int, int], addresses: Addresses | None = None, packets: PacketFilter | None = None
+        self,
+        ports: dict[int, int],
+        addresses: Addresses | None = None,
+        packets: PacketFilter | None = None,
+        *,
+        on_message: Callable[[Head, Fate], None] = lambda head, fate: None,
+        zookeeper_nodes: Collection[int] = (),
     ) -> None:
+        """`on_message` gets every message and its fate; `zookeeper_nodes` speak another language: no messages, other probes."""
         self.ports = ports
+        self._on_message = on_message
+        self._zookeeper_nodes = frozenset(zookeeper_nodes)
         self._packets: PacketFilter = NoPacketFilter() if packets is None else packets
         self._stopped_packets: dict[str, int] = {}  # that the last cut was seen to stop
         self._wires: dict[Wires, None] = {}  # of all doors
@@ -175,8 +184,6 @@ class Links:
         self._random = Random("links")
         self._traffic: dict[Link, Traffic] = {}
         self._servers: list[asyncio.Server] = []
-        self.zookeeper_nodes: frozenset[int] = frozenset()  # they speak another language: no messages, other probes
-        self.on_message: Callable[[Head, Fate], None] = lambda head, fate: None
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where the node itself listens."""
@@ -309,7 +316,7 @@ class Links:
 
     def told(self, head: Head) -> None:
         """Tell whoever wants to know of a message, with its fate (docs/recording-format.md, requests)."""
-        if head.source in self.zookeeper_nodes or head.target in self.zookeeper_nodes:
+        if head.source in self._zookeeper_nodes or head.target in self._zookeeper_nodes:
             return
         if head.rule is not None:
             fate = head.rule.rule.fate
@@ -317,7 +324,7 @@ class Links:
             fate = Fate.HELD
         else:
             fate = Fate.DELAYED if self.is_shaped(link) else Fate.DELIVERED
-        self.on_message(head, fate)
+        self._on_message(head, fate)
 
     async def tally(self, links: Sequence[Link]) -> dict[str, int]:
         """Return what cuts of these links have stopped: packets, or bytes where the relay did it."""
@@ -414,7 +421,7 @@ class Links:
         return found
 
     async def _channel(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Channel:
-        channel = Channel(link, reader, writer, ZOOKEEPER if link.target in self.zookeeper_nodes else KAFKA)
+        channel = Channel(link, reader, writer, ZOOKEEPER if link.target in self._zookeeper_nodes else KAFKA)
         try:
             async with asyncio.timeout(GREETING_MS / 1000):
                 await channel.greet()

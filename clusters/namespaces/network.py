@@ -27,7 +27,7 @@ from tribunal.clusters.namespaces.firewall import Firewall
 from tribunal.clusters.namespaces.spaces import Namespaces
 from tribunal.clusters.nodes.node_process import NodeProcess
 from tribunal.clusters.nodes.node_program import NodeProgram
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.run_context import RunContext
 
 PLACE: Final = "processes in network namespaces"
 NET: Final = "10.213.0."
@@ -144,11 +144,6 @@ class SideDoors:
         await self._addresses.connect_relay(target, target, far)
 
 
-def namespace_links(ports: dict[int, int], spaces: Namespaces, firewall: Firewall) -> Links:
-    """Return links whose packets the kernel carries, and stops."""
-    return Links(ports, NamespaceAddresses(ports, spaces), firewall)
-
-
 class InNamespaces:
     """Runs nodes as processes in namespaces.
 
@@ -169,15 +164,25 @@ class InNamespaces:
         assert self._spaces is not None
         return self._spaces
 
-    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+    async def open(self, run: RunContext) -> Links:
         """Make the namespaces, their network and the relays."""
         # Not in a thread: the kernel ends the keeper with the thread that started it.
-        spaces = self._spaces = Namespaces(directory)
+        spec, spaces = run.spec, Namespaces(run.directory)
+        self._spaces = spaces
         spaces.open()
         lay_out(spaces, [*spec.node_ids, CLIENTS])
         firewall = Firewall(spaces, address, device)
         firewall.open()
-        self._links = await open_on_free_port(spec, lambda ports: namespace_links(ports, spaces, firewall))
+        self._links = await open_on_free_port(
+            spec,
+            lambda ports: Links(
+                ports,
+                NamespaceAddresses(ports, spaces),
+                firewall,
+                on_message=run.requests.note,
+                zookeeper_nodes=run.spec.ensemble_ids,
+            ),
+        )
         if self._routes_choose_source:
             for node in spec.node_ids:
                 spaces.run(source_route(node), name=str(node))

@@ -31,7 +31,7 @@ from replog.controller.events import (
     Tell,
     Tick,
 )
-from replog.controller.policy import RECOVERY_STRATEGY, UNCLEAN_ENABLE, Settings, Strategy
+from replog.controller.policy import RECOVERY_STRATEGY, UNCLEAN_ENABLE, Settings
 from replog.controller.served_api import ServedApi, Unasked
 from replog.errors import Error
 from replog.log.log import Log
@@ -78,7 +78,7 @@ class ControllerNode:
         self.world = world
         self.config = config
         self.controller = Controller(
-            settings_of(config), config.texts, world.entropy.uuid, world.entropy.random("replica placement")
+            Settings.of(config), config.texts, world.entropy.uuid, world.entropy.random("replica placement")
         )
         self.authorizer = Authorizer(may, lambda: self.controller.image)
         self.handlers = Handlers()  # those of the quorum come with it
@@ -86,7 +86,9 @@ class ControllerNode:
         for decided in controller.APIS.values():
             self.handlers.on(decided.any_served, self._decide_if_active)
         self.tasks = Tasks()
-        self.server = Server(world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config), features=self._features)
+        self.server = Server(
+            world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config.network), features=self._features
+        )
         self.metrics = MetricsServer(world, lambda: exposition(self.controller))
         self.quorum: QuorumNode | None = None
         self._also_tell = also_tell
@@ -422,24 +424,3 @@ def advertised_of(config: NodeConfig) -> Endpoint:
         return endpoint("controller.advertised.listeners", text)
     known = next((voter.endpoint for voter in config.voters if voter.node_id == config.node_id), None)
     return known or listener_of(config)
-
-
-def settings_of(config: NodeConfig) -> Settings:
-    """Return what the controller's decisions need of a node's configuration."""
-    return Settings(
-        cluster_id=config.cluster_id,
-        session_timeout_ms=config.controller.session_timeout_ms,
-        heartbeat_interval_ms=config.controller.heartbeat_interval_ms,
-        min_insync_replicas=config.topics.insync_replicas_min,
-        default_replication_factor=config.topics.replication_factor,
-        num_partitions=config.topics.partition_count,
-        unclean_leader_election=config.controller.unclean_election_enable,
-        unclean_leader_election_interval_ms=config.controller.unclean_election_interval_ms,
-        unclean_recovery_strategy=Strategy(config.controller.unclean_recovery_strategy),
-        unclean_recovery_manager=config.controller.unclean_recovery_manager_enabled,
-        unclean_recovery_timeout_ms=config.controller.unclean_recovery_timeout_ms,
-        leader_rebalance=config.controller.leader_rebalance_enable,
-        leader_imbalance_check_interval_ms=1000 * config.controller.leader_imbalance_check_interval_seconds,
-        eligible_leader_replicas=config.controller.eligible_leader_replicas_enable,
-        max_idle_interval_ms=config.quorum.idle_interval_ms_max,
-    )

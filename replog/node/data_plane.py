@@ -119,7 +119,7 @@ class DataPlane:
         self.authorizer = self.cluster.authorizer
         self.handlers = self._handlers()
         self.server = Server(
-            world, mode.apis, handler or self.handle, ServerLimits.of(config), features=self.cluster.features
+            world, mode.apis, handler or self.handle, ServerLimits.of(config.network), features=self.cluster.features
         )
         self.periodic = PeriodicWork()
         self._checkpoint_is_due = False

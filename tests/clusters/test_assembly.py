@@ -9,8 +9,8 @@ import pytest
 from tribunal.clusters.api import ClusterError, ClusterSpec, Proof
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.composed_cluster import CAPABILITIES
 from tribunal.clusters.kinds.containers import ContainerAddresses, Containers
-from tribunal.clusters.kinds.processes import CAPABILITIES
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.nodes.node_program import ReplogProgram

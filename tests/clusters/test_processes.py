@@ -15,7 +15,8 @@ import pytest
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link, TopicPartition, until
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.kinds.processes import CAPABILITIES, launch
+from tribunal.clusters.composed_cluster import CAPABILITIES
+from tribunal.clusters.kinds.processes import launch
 from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.nodes.node_process import process_exists

@@ -9,6 +9,7 @@ import pytest
 
 from tribunal.clusters.images import build
 from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
+from tribunal.clusters.obstacles import with_tool
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
 from tribunal.harness.doctor import examined
@@ -82,3 +83,13 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(kind, package,
 @pytest.mark.parametrize("kind", [processes, containers], ids=["processes", "containers"])
 def test_a_fault_that_works_is_not_refused(kind):
     assert refusal(faults()["isolate"], kind.KIND) == ""
+
+
+def test_a_remedy_names_a_checkouts_tool_only_where_there_is_one(tmp_path):
+    (tmp_path / "get_it.py").touch()
+
+    in_a_checkout = with_tool("get_it.py", "python tools/get_it.py", otherwise="apt-get install it", tools=tmp_path)
+    installed = with_tool("get_it.py", "python tools/get_it.py", otherwise="apt-get install it", tools=tmp_path / "no")
+
+    assert in_a_checkout == "python tools/get_it.py"
+    assert installed == "apt-get install it"

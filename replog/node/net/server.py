@@ -19,7 +19,8 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
-from replog.config import Endpoint, NodeConfig
+from replog.config import Endpoint
+from replog.config.network import NetworkConfig
 from replog.errors import Error
 from replog.ports import Listener, World
 from replog.wire.apis import FEATURE_OF, Api
@@ -30,6 +31,7 @@ from replog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, S
 
 REQUEST_START_BYTES: Final = 8
 UNWRITTEN_BYTES_MAX: Final = 65536
+_NETWORK: Final = NetworkConfig(listeners="")
 LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
 
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -40,20 +42,20 @@ Answer = TypeVar("Answer", bound=msgspec.Struct, contravariant=True)
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one listener takes on."""
 
-    request_bytes_max: int = 104857600
-    queued_bytes_max: int = 16 * 1024 * 1024
+    request_bytes_max: int = _NETWORK.socket_request_bytes_max
+    queued_bytes_max: int = _NETWORK.queued_request_bytes_max
+    idle_ms_max: int = _NETWORK.connections_idle_ms_max
     pending_requests_max: int = 100
     reply_buffer_bytes_max: int = 1024 * 1024
-    idle_ms_max: int = 600000
     farewell_ms: int = 10000  # for the last answers of a connection that we close
 
     @staticmethod
-    def of(config: NodeConfig) -> "ServerLimits":
+    def of(config: NetworkConfig) -> "ServerLimits":
         """Take the limits from a node's configuration."""
         return ServerLimits(
-            request_bytes_max=config.network.socket_request_bytes_max,
-            queued_bytes_max=config.network.queued_request_bytes_max,
-            idle_ms_max=config.network.connections_idle_ms_max,
+            request_bytes_max=config.socket_request_bytes_max,
+            queued_bytes_max=config.queued_request_bytes_max,
+            idle_ms_max=config.connections_idle_ms_max,
         )
 
 

@@ -149,7 +149,7 @@ class QuorumNode:
             cluster_id=config.cluster_id,
             voters=voter_set(ReplicaKey(voter.node_id) for voter in config.voters),
             endpoints={voter.node_id: voter.endpoint for voter in config.voters},
-            settings=settings_of(config),
+            settings=Settings.of(config.quorum),
             log=self._log.outline(),
             stored=self._log.stored_state(),
             draw=world.entropy.random("quorum elections").randrange,
@@ -469,17 +469,6 @@ class QuorumNode:
         self._applied_offset = snapshot.offset
         self.bytes_since_snapshot = 0
         self._listener.on_snapshot(Snapshot(self._log, snapshot))
-
-
-def settings_of(config: NodeConfig) -> Settings:
-    """Return the quorum's time limits by Kafka's names."""
-    return Settings(
-        election_timeout_ms=config.quorum.election_timeout_ms,
-        fetch_timeout_ms=config.quorum.fetch_timeout_ms,
-        election_backoff_max_ms=config.quorum.election_backoff_ms_max,
-        request_timeout_ms=config.quorum.request_timeout_ms,
-        retry_backoff_ms=config.quorum.retry_backoff_ms,
-    )
 
 
 def _chunks(records: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:

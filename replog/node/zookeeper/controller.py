@@ -13,10 +13,10 @@ from typing import Final
 
 from replog.config import Endpoint, NodeConfig
 from replog.controller.events import Probe, Reply, Request, Tell
+from replog.controller.policy import Settings
 from replog.controller.served_api import AnyServedApi
 from replog.errors import Error
 from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
-from replog.node.controller import settings_of
 from replog.node.net.server import AnyRequest
 from replog.node.tasks import Tasks
 from replog.node.zookeeper.control_channel import ControlChannel
@@ -217,7 +217,7 @@ class ControllerSeat:
         loaded = await self._load()
         self._events.clear()
         self.core = ZooKeeperController(
-            settings_of(self.config),
+            Settings.of(self.config),
             node_id=self.config.node_id,
             epoch=epoch,
             protocol=self.protocol,
