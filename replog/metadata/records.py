@@ -11,27 +11,13 @@ import msgspec
 
 from replog.metadata.state import Broker, Partition
 from replog.types import ZERO_UUID, BrokerEpoch, NodeId
+from replog.wire.records.metadata import *  # noqa: F403 - all layouts: whoever writes or replays finds them here
 from replog.wire.records.metadata import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
-    ClearElrRecord,
-    ConfigRecord,
-    ControllerEndpoint,
-    ControllerFeature,
-    EndTransactionRecord,
-    FeatureLevelRecord,
-    NoOpRecord,
-    PartitionChangeRecord,
     PartitionRecord,
-    ProducerIdsRecord,
     RegisterBrokerRecord,
-    RegisterControllerRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-    UnregisterBrokerRecord,
 )
 
 FENCE: Final = 1
@@ -43,41 +29,6 @@ TRANSACTIONS_LEVEL: Final = 13  # metadata version 3.6-IV1 (KIP-868)
 
 MetadataRecord = msgspec.Struct  # any of `METADATA_RECORDS`; others' kinds pass through unread
 Records = Sequence[MetadataRecord]
-
-__all__ = [
-    "BATCH_RECORDS_MAX",
-    "FENCE",
-    "TRANSACTIONS_LEVEL",
-    "UNFENCE",
-    "AbortTransactionRecord",
-    "BeginTransactionRecord",
-    "BrokerEndpoint",
-    "BrokerFeature",
-    "BrokerRegistrationChangeRecord",
-    "ClearElrRecord",
-    "ConfigRecord",
-    "ControllerEndpoint",
-    "ControllerFeature",
-    "EndTransactionRecord",
-    "FeatureLevelRecord",
-    "MetadataRecord",
-    "NoOpRecord",
-    "PartitionChangeRecord",
-    "PartitionRecord",
-    "ProducerIdsRecord",
-    "Records",
-    "RegisterBrokerRecord",
-    "RegisterControllerRecord",
-    "RemoveTopicRecord",
-    "TopicRecord",
-    "UnregisterBrokerRecord",
-    "controlled_shutdown_record",
-    "fencing_record",
-    "is_bracketed",
-    "offset_in_group",
-    "partition_record",
-    "registration_record",
-]
 
 
 def is_bracketed(count: int, metadata_version: int) -> bool:

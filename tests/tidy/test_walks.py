@@ -54,6 +54,17 @@ def test_a_new_setting() -> None:
     assert f"`{name}`" in (ROOT / page).read_text()
 
 
+def test_a_new_metadata_record() -> None:
+    files = listed("a-new-metadata-record.md")
+
+    assert sorted(files) == naming(r"\bRegisterControllerRecord\b")
+    assert len(files) == 3
+
+
+def test_a_new_metric() -> None:
+    assert sorted(listed("a-new-metric.md")) == naming(r"\bglobal_under_min_isr_partition_count\b")
+
+
 @pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=lambda definition: definition.name)
 def test_a_setting_is_read_unless_it_is_marked_as_without_effect(definition: Definition) -> None:
     declared = [str(path.relative_to(ROOT)) for path in (ROOT / "replog" / "config").glob("*.py")]
