@@ -64,9 +64,9 @@ class Admin:
             Api.ELECT_DESIGNATED_LEADERS, body, timeout_ms=TIMEOUT_MS
         )
         _insist(answer.error_code, topic)
-        for told in answer.replica_election_results:
-            for result in told.partition_results:
-                _insist(result.error_code, f"{told.topic}-{result.partition}")
+        for topic_result in answer.replica_election_results:
+            for result in topic_result.partition_results:
+                _insist(result.error_code, f"{topic_result.topic}-{result.partition}")
 
     async def describe_topics(
         self, topics: list[str], page_size: int

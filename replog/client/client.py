@@ -220,9 +220,9 @@ class Client:
         )
         if answer is None:
             return None
-        told: PartitionProduceResponse = _only(_only(answer.responses).partition_responses)
-        self._note(topic, told.error_code)
-        return told
+        result: PartitionProduceResponse = _only(_only(answer.responses).partition_responses)
+        self._note(topic, result.error_code)
+        return result
 
     async def fetch(
         self,
@@ -258,9 +258,9 @@ class Client:
         if answer.error_code is not Error.NONE or not answer.responses:
             self._note(topic, answer.error_code)
             return PartitionData(partition_index=partition, error_code=answer.error_code, high_watermark=-1)
-        told: PartitionData = _only(_only(answer.responses).partitions)
-        self._note(topic, told.error_code)
-        return told
+        result: PartitionData = _only(_only(answer.responses).partitions)
+        self._note(topic, result.error_code)
+        return result
 
     async def list_offsets(
         self, topic: str, partition: int, timestamp: int, *, isolation_level: int = 0
@@ -281,9 +281,9 @@ class Client:
                 timeout_ms=self.timeout_ms,
             ),
         )
-        told: ListOffsetsPartitionResponse = _only(_only(answer.topics).partitions)
-        self._note(topic, told.error_code)
-        return told
+        result: ListOffsetsPartitionResponse = _only(_only(answer.topics).partitions)
+        self._note(topic, result.error_code)
+        return result
 
     # topics
 
@@ -309,12 +309,12 @@ class Client:
         )
         answer = await self.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[wanted], timeout_ms=self.timeout_ms))
         self._forget(topic)
-        told: CreatableTopicResult = _only(answer.topics)
-        return told
+        result: CreatableTopicResult = _only(answer.topics)
+        return result
 
 
 def _only(items: Sequence[Any]) -> Any:
     """Return the one item that was asked for; another count is no answer to our question."""
     if len(items) != 1:
-        raise ConnectionLost(f"asked for one thing and was told of {len(items)}")
+        raise ConnectionLost(f"asked for one thing and was result of {len(items)}")
     return items[0]

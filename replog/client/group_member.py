@@ -115,9 +115,9 @@ class GroupMember:
                 answer = await self._link.ask(OffsetFetchRequest(groups=[group], require_stable=True))
         except (*NO_ANSWER, TimeoutError) as problem:
             return CommittedOffsets({}, type(problem).__name__)
-        (told,) = answer.groups
-        found = [part for topic in told.topics for part in topic.partitions]
-        errors = [told.error_code, *(part.error_code for part in found)]
+        (group,) = answer.groups
+        found = [part for topic in group.topics for part in topic.partitions]
+        errors = [group.error_code, *(part.error_code for part in found)]
         wrong = next((error for error in errors if error is not Error.NONE), None)
         if wrong is not None:
             self._link.forget()

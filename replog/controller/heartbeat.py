@@ -103,7 +103,7 @@ class Sessions:
         self._sessions.pop(broker_id, None)
 
     def is_valid(self, broker_id: NodeId, epoch: BrokerEpoch, now_ms: int) -> bool:
-        """Tell whether this very life was heard of within the session timeout."""
+        """Return whether this very life was heard of within the session timeout."""
         session = self._sessions.get(broker_id)
         return session is not None and session.epoch == epoch and now_ms - session.last_contact_ms < self.timeout_ms
 

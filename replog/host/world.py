@@ -156,7 +156,7 @@ class RealDisk:
         return RealFile(path, os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
-        """Tell whether a name exists."""
+        """Return whether a name exists."""
         return Path(path).exists()
 
     def list_directory(self, path: str) -> list[str]:

@@ -32,7 +32,7 @@ Records = Sequence[MetadataRecord]
 
 
 def is_bracketed(count: int, metadata_version: int) -> bool:
-    """Tell whether a group of records is written as a transaction of several batches.
+    """Return whether a group of records is written as a transaction of several batches.
 
     Before there were transactions a group is one batch, however long: nobody may see half of it.
     """

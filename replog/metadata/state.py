@@ -94,7 +94,7 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online(self, directory: UUID) -> bool:
-        """Tell whether a replica said to lie in this directory can be served.
+        """Return whether a replica said to lie in this directory can be served.
 
         A registration without directories is from before they were told: all are online.
         """

@@ -60,13 +60,13 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     """How the two ways to live differ for those who handle records.
 
     alter_partition_version:  None is the highest that the controller offers.
-    fetches_tell_epoch:       KIP-903 needs metadata that name everybody's broker epoch.
+    fetches_carry_epoch:       KIP-903 needs metadata that name everybody's broker epoch.
     needs_all_directories:    nobody could be told which replicas are lost with one of them.
     """
 
     apis: dict[Api, VersionRange]
     alter_partition_version: int | None
-    fetches_tell_epoch: bool
+    fetches_carry_epoch: bool
     needs_all_directories: bool
 
 
@@ -110,7 +110,7 @@ class DataPlane:
             self.replicas,
             self.directories,
             metadata_path=config.metadata_log_dir,
-            tell=driver.on_directory_lost,
+            report=driver.on_directory_lost,
             needs_all=mode.needs_all_directories,
         )
         self.moves = DirectoryMoves(self.replicas, self.directories, driver.on_replica_moved, self.tasks)
@@ -132,7 +132,7 @@ class DataPlane:
             replicas, self.link, self.tasks, self.identity, version=mode.alter_partition_version
         )
         self.fetching = ReplicaFetching(
-            replicas, self.flushing, _limits(config), self.tasks, self.identity, tells_epoch=mode.fetches_tell_epoch
+            replicas, self.flushing, _limits(config), self.tasks, self.identity, carries_epoch=mode.fetches_carry_epoch
         )
         self.coordinators = CoordinatorService(config, replicas, self.link, self.tasks, self.identity)
         return ReplicaPorts(

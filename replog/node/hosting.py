@@ -66,7 +66,7 @@ class Hosting:
         """Act upon what changed since the last call."""
         is_history = not self.has_begun
         if is_history:
-            if not self._knows_this_life():
+            if not self._knows_this_registration():
                 return
             self._begin()
         change = self.metadata.take_change()
@@ -76,7 +76,7 @@ class Hosting:
             change.deleted.clear()  # groups may have committed offsets of others of these names since
         self._apply(change)
 
-    def _knows_this_life(self) -> bool:
+    def _knows_this_registration(self) -> bool:
         registered = self.metadata.image.brokers.get(self.replicas.node_id)
         return registered is not None and registered.epoch == self.identity.broker_epoch != NO_BROKER_EPOCH
 
@@ -176,7 +176,7 @@ class Hosting:
         return LOST if directory in (UNASSIGNED, MIGRATING) else directory
 
     def _is_lost(self, assigned: Assigned) -> bool:
-        """Tell whether the replica lies in a directory that is offline, or may: then there must not be an empty one.
+        """Return whether the replica lies in a directory that is offline, or may: then there must not be an empty one.
 
         Where nobody has said in which directory it lies, one from an earlier life that counts as in sync may be full.
         """

@@ -53,7 +53,7 @@ def test_the_producer_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
             is_answered=False,
             reply=answer.set_result,
         )
-        verifier = Verifier(links, topics, Tasks(), retry_ms=20, patience_ms=100)
+        verifier = Verifier(links, topics, Tasks(), retry_ms=20, timeout_ms=100)
         GroupApi(shards, verifier, lambda: False).commit_in_transaction(request)
         return await answer
 

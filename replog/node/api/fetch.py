@@ -147,13 +147,13 @@ class Fetch:
         return True
 
     def is_satisfied(self, outcome: Outcome) -> bool:
-        """Tell whether there is no reason to wait longer."""
+        """Return whether there is no reason to wait longer."""
         if outcome.is_urgent or outcome.size_bytes >= self.min_bytes:
             return True
         return outcome.size_bytes > 0 and self._is_kept_back(outcome)
 
     def _is_kept_back(self, outcome: Outcome) -> bool:
-        """Tell whether there is enough although it does not all come: waiting would not bring it (as Kafka counts).
+        """Return whether there is enough although it does not all come: waiting would not bring it (as Kafka counts).
 
         Batches stay whole, so an answer ends before its limits; and a read ends with its segment.
         """

@@ -181,7 +181,7 @@ class MarkerApi:
 
 
 def _is_repeated(marker: wtm.WritableTxnMarker, replica: Replica) -> bool:
-    """Tell whether it comes late, to end the transaction behind its own (KIP-1228).
+    """Return whether it comes late, to end the transaction behind its own (KIP-1228).
 
     In protocol version 2 a marker has a later epoch than what it ends; in the same epoch is what came after it.
     """

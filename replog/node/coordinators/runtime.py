@@ -285,7 +285,7 @@ class CoordinatorShard(Generic[AnyCore]):
     # --- loading -----------------------------------------------------------------------------
 
     async def load(self) -> bool:
-        """Read the log from its start to its end; tell whether this coordinator is still wanted."""
+        """Read the log from its start to its end; return whether this coordinator is still wanted."""
         partition = self.replica.partition
         while partition.is_recovering and not self.is_ended:  # noqa: ASYNC110 - rare, and nothing tells its end
             await asyncio.sleep(RECOVERY_POLL_MS / 1000)

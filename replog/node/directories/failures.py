@@ -24,14 +24,14 @@ class DirectoryFailures:
         directories: LogDirectories,
         *,
         metadata_path: str,
-        tell: Callable[[UUID], None],
+        report: Callable[[UUID], None],
         needs_all: bool,
     ) -> None:
         """`needs_all`: the broker cannot go on without any of its directories."""
         self.replicas = replicas
         self.directories = directories
         self.metadata_path = metadata_path
-        self.tell = tell
+        self.report = report
         self.needs_all = needs_all
 
     def on_failure(self, path: str, names: list[TopicPartition]) -> None:
@@ -48,7 +48,7 @@ class DirectoryFailures:
         directory_id = self.directories.ids.get(path, LOST)
         loop.call_soon(self._take_away, replicas, directory_id)
         if directory_id != LOST:
-            self.tell(directory_id)
+            self.report(directory_id)
 
     def _take_away(self, replicas: list[Replica], directory_id: UUID) -> None:
         for replica in replicas:

@@ -75,7 +75,7 @@ class LogDirectories:
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._prepared: dict[TopicPartition, str] = {}
-        self._rivals: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
+        self._competing_logs: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
         self._gone: dict[str, dict[TopicPartition, None]] = {}  # by path: logs that its checkpoints may still name
 
     def open(self, on_failure: OnFailure | None = None) -> None:
@@ -193,20 +193,20 @@ class LogDirectories:
         first, second = (found, other) if goes_further(found.log, other.log) else (other, found)
         self.logs[name] = first
         if first.log.topic_id != second.log.topic_id and None not in (first.log.topic_id, second.log.topic_id):
-            self._rivals.setdefault(name, []).append(second)
+            self._competing_logs.setdefault(name, []).append(second)
         else:
             self._put_aside(name, second)
 
     def choose(self, name: TopicPartition, topic_id: UUID | None) -> None:
         """Of several topics' logs of one name keep that of this topic, and put the others aside."""
-        for rival in self._rivals.pop(name, []):
-            if rival.directory in self.offline:
+        for competing in self._competing_logs.pop(name, []):
+            if competing.directory in self.offline:
                 continue
-            other = rival
-            if rival.log.topic_id == topic_id and name in self.logs:
-                other, self.logs[name] = self.logs[name], rival
-            elif rival.log.topic_id == topic_id:
-                self.logs[name] = rival
+            other = competing
+            if competing.log.topic_id == topic_id and name in self.logs:
+                other, self.logs[name] = self.logs[name], competing
+            elif competing.log.topic_id == topic_id:
+                self.logs[name] = competing
                 continue
             try:
                 self._put_aside(name, other)

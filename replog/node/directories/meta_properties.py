@@ -48,10 +48,10 @@ def check(disk: Disk, config: NodeConfig) -> None:
             continue
         if properties is None:
             raise ForeignDirectory(f"{directory} is not formatted; run: python -m replog format --config ...")
-        refuse_strangers(config, directory, properties)
+        refuse_foreign_directories(config, directory, properties)
 
 
-def refuse_strangers(config: NodeConfig, directory: str, properties: dict[str, str]) -> None:
+def refuse_foreign_directories(config: NodeConfig, directory: str, properties: dict[str, str]) -> None:
     """Raise `ForeignDirectory` unless the properties are this node's."""
     if properties.get("version") != VERSION:
         raise ForeignDirectory(f"{directory}: version {properties.get('version')} of {FILE_NAME} is not known here")
@@ -74,7 +74,7 @@ def format_directories(
         if properties is None:
             missing.append(directory)
             continue
-        refuse_strangers(config, directory, properties)
+        refuse_foreign_directories(config, directory, properties)
         if not ignore_formatted:
             raise ForeignDirectory(f"{directory} is formatted already; --ignore-formatted leaves it as it is")
     for directory in missing:

@@ -48,10 +48,10 @@ class ControllerLink:
             connection = await self._open()
             answer = connection.send(exchange.api, body, version=version, timeout_ms=timeout_ms)
             was_sent = True
-            told: R = await answer
+            response: R = await answer
             if strikes(self.world, "controller's answer is lost"):
                 raise ConnectionLost(f"{exchange}: the answer is lost")
-            return told
+            return response
         except (ConnectionLost, UnsupportedVersion) as problem:
             self.drop()
             raise NoController(str(problem), was_sent=was_sent) from None

@@ -87,7 +87,7 @@ class AwaitedRequest(Caller, Protocol[Q, Answer]):
 
     @property
     def is_answered(self) -> bool:
-        """Tell whether nothing is owed any more."""
+        """Return whether nothing is owed any more."""
 
     def reply(self, body: Answer) -> None:
         """Answer; when nobody waits any more it does nothing."""
@@ -127,7 +127,7 @@ class ServerRequest(Generic[Q, R]):
 
     @property
     def is_answered(self) -> bool:
-        """Tell whether nothing is owed any more."""
+        """Return whether nothing is owed any more."""
         return self._progress is not Progress.PENDING
 
     def reply(self, body: R) -> None:
@@ -253,7 +253,7 @@ class Server:
         self._choked.pop(connection.connection_id, None)
 
     def is_waiting(self, connection: "ServerConnection") -> bool:
-        """Tell whether a connection must not read because too much is held already."""
+        """Return whether a connection must not read because too much is held already."""
         return connection.connection_id in self._waiting
 
     def forget(self, connection: "ServerConnection") -> None:
@@ -365,7 +365,7 @@ class ServerConnection(asyncio.Protocol):
         self._adjust_reading()
 
     def _has_room(self) -> bool:
-        """Tell whether one more request may be taken; answers that only wait to be written make room."""
+        """Return whether one more request may be taken; answers that only wait to be written make room."""
         if self._may_take_requests():
             return True
         self._write_answers()

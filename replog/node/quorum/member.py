@@ -170,7 +170,7 @@ class QuorumNode:
         self._armed_ms: int | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._left: asyncio.Event | None = None
-        self._telling = False
+        self._notifying = False
         self._closed = False
         self._applied_offset = log.log_start_offset
         self._acting_epoch: QuorumEpoch | None = None
@@ -182,7 +182,7 @@ class QuorumNode:
         """Take part. State of before comes first: a snapshot is told before this returns."""
         latest = self._core.log.latest_snapshot
         if latest is not None:
-            self._tell_snapshot(latest)
+            self._notify_snapshot(latest)
         self._take(events.Started(now_ms=self._now_ms))
 
     async def stop(self) -> None:
@@ -417,43 +417,43 @@ class QuorumNode:
     # --- the listener
 
     def _tell(self) -> None:
-        """Tell the listener, in order; much at once is told in several turns."""
-        if self._telling:
+        """Notify the listener, in order; many notifications take several turns."""
+        if self._notifying:
             return
-        self._telling = True
+        self._notifying = True
         try:
             budget_bytes = 1 if strikes(self._world, "metadata is told bit by bit") else NOTICE_BYTES
             while self._notices and not self._closed:
                 notice = self._notices[0]
                 if isinstance(notice, events.Committed):
-                    budget_bytes = self._tell_committed(notice.high_watermark, budget_bytes)
+                    budget_bytes = self._notify_committed(notice.high_watermark, budget_bytes)
                     if self._applied_offset < notice.high_watermark:
                         asyncio.get_running_loop().call_soon(self._tell)
                         return
                 self._notices.popleft()
-                self._tell_notice(notice)
+                self._notify_notice(notice)
         finally:
-            self._telling = False
+            self._notifying = False
 
-    def _tell_committed(self, high_watermark: int, budget_bytes: int) -> int:
+    def _notify_committed(self, high_watermark: int, budget_bytes: int) -> int:
         while self._applied_offset < high_watermark and budget_bytes > 0:
             for batch in self._log.committed(self._applied_offset, high_watermark):
-                self._tell_batch(batch)
+                self._notify_batch(batch)
                 budget_bytes -= batch.size_bytes
         return budget_bytes
 
-    def _tell_batch(self, batch: CommittedBatch) -> None:
+    def _notify_batch(self, batch: CommittedBatch) -> None:
         self._applied_offset = batch.next_offset
         self.bytes_since_snapshot += batch.size_bytes
         if batch.records:
             self._listener.on_committed(batch.base_offset, batch.epoch, batch.records)
 
-    def _tell_notice(self, notice: Notice) -> None:
+    def _notify_notice(self, notice: Notice) -> None:
         match notice:
             case events.Committed():
                 pass
             case events.InstallSnapshot():
-                self._tell_snapshot(notice.snapshot)
+                self._notify_snapshot(notice.snapshot)
             case events.Leading():
                 if self._core.is_leading and self._core.epoch == notice.epoch:
                     self._acting_epoch = notice.epoch
@@ -465,7 +465,7 @@ class QuorumNode:
             case events.LeaderChanged():
                 self._listener.on_leader_changed(notice.leader_id, notice.epoch)
 
-    def _tell_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+    def _notify_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         self._applied_offset = snapshot.offset
         self.bytes_since_snapshot = 0
         self._listener.on_snapshot(Snapshot(self._log, snapshot))

@@ -32,7 +32,7 @@ class WaitingFetch(Protocol):
     heeds_watermarks: bool  # the same of a raised high watermark
 
     def look_again(self, *, is_final: bool) -> bool:
-        """Answer if there is enough now, or anyhow when final; tell whether it was answered."""
+        """Answer if there is enough now, or anyhow when final; return whether it was answered."""
 
 
 class Replica:

@@ -84,7 +84,7 @@ class ZooKeeperBroker:
         plane = self.plane = DataPlane(world, config, mode_of(config), self, may=may, handler=self._handle)
         self.identity = plane.identity
         self.zookeeper = open_zookeeper(world, config, self)
-        self.seat = ControllerSeat(world, config, self.zookeeper, plane.tasks)
+        self.controller_role = ControllerSeat(world, config, self.zookeeper, plane.tasks)
         self.hosting = AssignedHosting(
             config,
             plane.replicas,
@@ -124,7 +124,7 @@ class ZooKeeperBroker:
         self.is_serving = True
         self.plane.start_periodic_work(look_at_directories=self.plane.moves.look, after_checkpoint=_nothing)
         self.plane.tasks.start(self._carry_out_control_requests())
-        self.plane.tasks.start(self.seat.run())
+        self.plane.tasks.start(self.controller_role.run())
         await self._be_registered()
         self.plane.tasks.start(self._keep_registered())
 
@@ -144,7 +144,7 @@ class ZooKeeperBroker:
         """Hand leaderships over, stop serving, close the logs in order, end the session last (SPEC 3.11.4)."""
         self._is_stopping = True
         await self._take_leave()
-        self.seat.close()
+        self.controller_role.close()
         self.plane.stop()
         self.plane.close_logs()
         await self.zookeeper.close()
@@ -153,7 +153,7 @@ class ZooKeeperBroker:
     async def _take_leave(self) -> None:
         """Ask the controller to be relieved; by whatever epoch is registered when it is asked (KIP-380)."""
         deadline_ms = self.world.clock.now_ms() + self.config.controller.controlled_shutdown_timeout_ms
-        version = self.seat.protocol.of(Api.CONTROLLED_SHUTDOWN)
+        version = self.controller_role.protocol.of(Api.CONTROLLED_SHUTDOWN)
         while (left_ms := deadline_ms - self.world.clock.now_ms()) > 0:
             body = cs.ControlledShutdownRequest(broker_id=self.config.node_id, broker_epoch=self.identity.broker_epoch)
             with contextlib.suppress(NoController):
@@ -212,15 +212,15 @@ class ZooKeeperBroker:
         self._session.set()
         self._configs_changed = True
         self._control_came.set()
-        self.seat.look_again()
-        self.seat.brokers_changed()
+        self.controller_role.look_again()
+        self.controller_role.brokers_changed()
 
     def on_watch(self, path: str, what: Watched) -> None:
         """Look at what changed."""
         if path == paths.CONTROLLER:
-            self.seat.look_again()
+            self.controller_role.look_again()
         elif path == paths.BROKER_IDS:
-            self.seat.brokers_changed()
+            self.controller_role.brokers_changed()
         elif path == paths.CONFIG_CHANGES:
             self._configs_changed = True
             self._control_came.set()
@@ -247,14 +247,14 @@ class ZooKeeperBroker:
             wall_ms=self.world.clock.wall_ms(),
         )
         session_id = self.zookeeper.session_id
-        patience_ms = LOST_SESSIONS_OF_OTHERS * self.config.zookeeper.session_timeout_ms
-        deadline_ms = self.world.clock.now_ms() + patience_ms
+        timeout_ms = LOST_SESSIONS_OF_OTHERS * self.config.zookeeper.session_timeout_ms
+        deadline_ms = self.world.clock.now_ms() + timeout_ms
         while (epoch := await self._try_to_register(znode)) is None:
             if self.world.clock.now_ms() > deadline_ms:
                 self.world.journal.probe("duplicate_registration_refused")
                 raise ZooKeeperUnusable(
                     f"broker id {self.config.node_id} is registered by another living broker "
-                    f"({paths.broker(self.config.node_id)} is still there after {patience_ms} ms)"
+                    f"({paths.broker(self.config.node_id)} is still there after {timeout_ms} ms)"
                 )
             await asyncio.sleep(RETRY_MS / 1000)
         if session_id == self.zookeeper.session_id:
@@ -285,14 +285,14 @@ class ZooKeeperBroker:
             previous_broker_epoch=previous if previous >= 0 else self.plane.directories.previous_broker_epoch,
             incarnation=str(self.identity.incarnation),
         )
-        self.seat.may_stand = not self._is_stopping
-        self.seat.look_again()
+        self.controller_role.may_stand = not self._is_stopping
+        self.controller_role.look_again()
 
     # --- what the data plane asks ----------------------------------------------------------
 
     def leader(self) -> tuple[NodeId, Endpoint | None]:
         """Return who the controller is, and where."""
-        return self.seat.controller_id, self.seat.endpoint
+        return self.controller_role.controller_id, self.controller_role.endpoint
 
     def on_directory_lost(self, directory_id: UUID) -> None:
         """Never: the broker ends with the first directory that fails."""
@@ -366,13 +366,13 @@ class ZooKeeperBroker:
 
     def _handle(self, request: AnyRequest) -> None:
         control = self._control_handlers.by_api.get(request.api)
-        decided = self.seat.decides(request)
+        decided = self.controller_role.decides(request)
         if control is not None:
             if self.plane.authorizer.admits(request, control.served):
                 control.handle(request)
         elif decided is not None and self._is_for_controller(request):
             if self.plane.authorizer.admits(request, decided):
-                self.seat.handle(request)
+                self.controller_role.handle(request)
         elif not self.control.has_metadata and not (request.client_id or "").startswith(PEERS):
             self._early.append(request)
         else:
@@ -384,9 +384,9 @@ class ZooKeeperBroker:
         self._control_came.set()
 
     def _is_for_controller(self, request: AnyRequest) -> bool:
-        """Tell who decides here: the controller itself; others pass on what clients ask, never what brokers do."""
+        """Return who decides here: the controller itself; others pass on what clients ask, never what brokers do."""
         from_peer = (request.client_id or "").startswith(PEERS)
-        return self.seat.is_active or from_peer or request.api in CONTROLLER_APIS
+        return self.controller_role.is_active or from_peer or request.api in CONTROLLER_APIS
 
     async def _carry_out_control_requests(self) -> None:
         """Do what controllers say, from the first registration on: before it nobody can tell for which life that is."""
@@ -453,7 +453,7 @@ def mode_of(config: NodeConfig) -> Mode:
     return Mode(
         apis=ZOOKEEPER_BROKER_APIS,
         alter_partition_version=protocol.of(Api.ALTER_PARTITION),
-        fetches_tell_epoch=False,
+        fetches_carry_epoch=False,
         needs_all_directories=True,
     )
 
