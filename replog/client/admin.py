@@ -142,7 +142,7 @@ class Admin:
 
 
 def _directory(replicas: list[dq.ReplicaState], node: NodeId, what: str) -> UUID:
-    """Return the directory of a replica; of several lives of one node the one that fetched last."""
+    """Return the directory of a replica; of several registrations of one node the one that fetched last."""
     known = sorted((one.last_fetch_timestamp, one.replica_directory_id) for one in replicas if one.replica_id == node)
     if not known:
         raise AdminFailed(f"node {node} is not {what} of this quorum")

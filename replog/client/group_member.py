@@ -51,7 +51,7 @@ REFUSED: Final = frozenset(
 class GroupMember:
     """Reads one topic together with the other members of its group.
 
-    generation, member_id:  who it is, or was when it last heard of its group.
+    generation, member_id:  who it is, or was when its group last answered.
     """
 
     def __init__(self, client: Client, consumer: Consumer, *, group: str, topic: str, session_timeout_ms: int) -> None:
@@ -72,7 +72,7 @@ class GroupMember:
     # reading
 
     async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionRecords]:
-        """Join if need be, say that it lives, read."""
+        """Join if need be, send heartbeats, read."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         try:

@@ -1,6 +1,6 @@
 """Requests of brokers: registration, heartbeat, AlterPartition, producer ids.
 
-Each refuses another life than the registered one: a broker epoch that is not equal is stale
+Each refuses another incarnation than the registered one: a broker epoch that is not equal is stale
 (KIP-380, KIP-903, SPEC 2.7.6).
 """
 
@@ -37,7 +37,7 @@ PRODUCER_IDS_PER_BLOCK: Final = 1000
 
 
 def on_registration(turn: Turn, sessions: Sessions, body: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-    """Register a life of a broker."""
+    """Register an incarnation of a broker."""
     broker_id = NodeId(body.broker_id)
     session_valid = sessions.is_valid(broker_id, turn.image.broker_epoch(broker_id), turn.now_ms)
     outcome = register(turn.policy, body, session_valid=session_valid, next_offset=turn.next_offset)
@@ -104,7 +104,7 @@ def _controller_refusal(image: Image, body: ControllerRegistrationRequest) -> tu
 
 
 def current_incarnation(turn: Turn, broker_id: int, broker_epoch: int) -> Broker | None:
-    """Return the broker if this very life of it is registered; otherwise the request is refused."""
+    """Return the broker if this very incarnation is registered; otherwise the request is refused."""
     broker = turn.image.brokers.get(NodeId(broker_id))
     if broker is None or broker.epoch != broker_epoch:
         turn.probe("stale_broker_epoch_refused")

@@ -120,13 +120,13 @@ class Recovery:
         return True
 
     def forget(self, node: NodeId) -> None:
-        """Drop what a replica said: it was fenced, or began a new life. It may be asked at once again."""
+        """Drop what a replica said: it was fenced, or registered anew. It may be asked at once again."""
         self.answers.pop(node, None)
         self._in_flight_until_ms.pop(node, None)
         self._not_before_ms.pop(node, None)
 
     def winner(self, acceptable: Callable[[NodeId], bool], now_ms: int) -> NodeId:
-        """Return whom to elect now, -1 while the strategy wants to hear more (SPEC 2.12.5, 2.12.6)."""
+        """Return whom to elect now, -1 while the strategy needs more answers (SPEC 2.12.5, 2.12.6)."""
         candidates = [node for node in self.replicas if node in self.answers and acceptable(node)]
         if not candidates or not self._has_enough_answers(now_ms):
             return NO_NODE

@@ -70,7 +70,7 @@ class RealEntropy:
         return uuid.uuid4()
 
     def strikes(self, point: str) -> bool:
-        """Tell that nothing is to go wrong here by our own doing."""
+        """Return that no fault is injected here."""
         return False
 
 

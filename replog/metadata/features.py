@@ -37,7 +37,7 @@ UNSAFE_DOWNGRADE: Final = 3
 
 
 def bootstrap(settings: Settings) -> list[r.MetadataRecord]:
-    """Return the first records of a cluster's life."""
+    """Return the first records of a cluster."""
     records: list[r.MetadataRecord] = [
         r.FeatureLevelRecord(name=METADATA_VERSION, feature_level=SUPPORTED[METADATA_VERSION].highest),
         r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=SUPPORTED[KRAFT_VERSION].highest),

@@ -316,7 +316,7 @@ class Image:
         if record.in_controlled_shutdown:
             changes["in_controlled_shutdown"] = True
         if record.log_dirs:
-            # A broker never lives without directories: an empty list says nothing of them.
+            # A broker is never without directories: an empty list says nothing of them.
             changes["log_dirs"] = tuple(record.log_dirs)
         self._put_broker(broker.broker_id, msgspec.structs.replace(broker, **changes))
 

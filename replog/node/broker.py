@@ -47,7 +47,7 @@ class Broker:
     def __init__(
         self, world: World, config: NodeConfig, *, quorum: QuorumNode | None = None, may: May = allow_all
     ) -> None:
-        """Prepare; a combined node gives its `quorum`, and tells what is committed."""
+        """Prepare; a combined node gives its `quorum`, and passes on what is committed."""
         self.world = world
         self.config = config
         plane = self.plane = DataPlane(world, config, KRAFT, self, may=may)
@@ -221,7 +221,7 @@ class Broker:
         self.hosting.update()
 
     async def _serve(self) -> None:
-        """Open the listener: not before the metadata tells of the present, or clients would learn the past."""
+        """Open the listener: not before the metadata is up to date, or clients would learn the past."""
         if not self.is_serving and self.hosting.has_begun:
             await self.plane.server.start(self.config.listener)
             self.is_serving = True
@@ -269,7 +269,7 @@ class Broker:
         return node, endpoint
 
     def on_directory_lost(self, directory_id: UUID) -> None:
-        """Tell the controller with the next heartbeat."""
+        """Report it to the controller with the next heartbeat."""
         if self.lifecycle is not None:
             self.lifecycle.on_directory_failed(directory_id, self.world.clock.now_ms())
             self._lifecycle_changed.set()

@@ -1,6 +1,6 @@
 """A controller: a voter of the quorum, the controller's core, and a listener for brokers.
 
-The quorum tells what is committed and who leads; the core decides while this node leads. What the core appends is in its
+The quorum notifies of what is committed and who leads; the core decides while this node leads. What the core appends is in its
 image at once and in the log a moment later; answers wait until everything appended before them is committed, and
 become NOT_CONTROLLER when leadership ends first (SPEC 2.14).
 """
@@ -74,7 +74,7 @@ class ControllerNode:
         also_notify: Callable[[], QuorumListener] | None = None,
         may: May = allow_all,
     ) -> None:
-        """Prepare; a combined node's broker is told what the quorum tells, before the controller."""
+        """Prepare; a combined node's broker is notified by the quorum as well, before the controller."""
         self.world = world
         self.config = config
         self.controller = Controller(
@@ -107,7 +107,7 @@ class ControllerNode:
         )
         self.registration: ControllerRegistration | None = None
 
-    # --- life ------------------------------------------------------------------------------------
+    # --- start and stop----------------------------------------------------------------------------
 
     def prepare(self) -> QuorumNode:
         """Open the metadata log and join the quorum, without sending anything yet."""
@@ -194,7 +194,7 @@ class ControllerNode:
         self._arm()
 
     def on_resigned(self, epoch: QuorumEpoch) -> None:
-        """Stop acting; whoever waits is told to ask elsewhere."""
+        """Stop acting; waiting requests are answered NOT_CONTROLLER."""
         if self._also_notify:
             self._also_notify().on_resigned(epoch)
         self.world.journal.log("info", f"no longer the active controller of epoch {epoch}")
@@ -202,7 +202,7 @@ class ControllerNode:
         self._stop_acting()
 
     def on_leader_changed(self, leader: NodeId, epoch: QuorumEpoch) -> None:
-        """Be known to the new leader; brokers are told by the quorum where to go."""
+        """Be known to the new leader; brokers learn the leader from the quorum."""
         if self._also_notify:
             self._also_notify().on_leader_changed(leader, epoch)
         self._look_at_registration()

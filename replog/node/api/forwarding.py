@@ -2,7 +2,7 @@
 
 A request that surely was not carried out (no leader known, no connection, NOT_CONTROLLER) is sent again until the client's
 time is over. One that was lost under way is only if it changes nothing: creating a topic twice would report that it
-exists already. The client is told REQUEST_TIMED_OUT then, which says that nobody knows.
+exists already. The client is then answered REQUEST_TIMED_OUT: the outcome is unknown.
 """
 
 import asyncio

@@ -44,7 +44,7 @@ class MarkerSender:
         self.tasks = tasks
 
     def send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
-        """Begin; the coordinator's core hears when all are written."""
+        """Begin; the coordinator's core is notified when all are written."""
         self.tasks.start(self._send(coordinator, markers))
 
     async def _send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:

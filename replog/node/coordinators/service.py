@@ -1,4 +1,4 @@
-"""A broker's part in coordinating groups and transactions: which requests go where, and who is told of elections."""
+"""A broker's part in coordinating groups and transactions: which requests go where, and who is notified of elections."""
 
 from collections.abc import Iterable
 from uuid import UUID

@@ -24,7 +24,7 @@ NOBODY_KNOWS: Final = (
     Error.NOT_COORDINATOR,
     Error.CONCURRENT_TRANSACTIONS,
     Error.NETWORK_EXCEPTION,
-    *(Error.UNKNOWN_TOPIC_OR_PARTITION, Error.OPERATION_NOT_ATTEMPTED),  # the coordinator has yet to hear of it
+    *(Error.UNKNOWN_TOPIC_OR_PARTITION, Error.OPERATION_NOT_ATTEMPTED),  # the coordinator does not know of it yet
 )
 
 

@@ -1,7 +1,7 @@
 """`meta.properties`: whose a log directory is. Written by `format`, checked before a node opens anything.
 
 A directory of another cluster or node holds somebody else's data: a node that served it would lie, one that
-replicated into it would destroy it. The directory id tells a wiped and formatted disk from the one of before.
+replicated into it would destroy it. By the directory id a wiped and formatted disk differs from the one of before.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def format_directories(
 ) -> list[str]:
     """Write the file where it is missing; return the directories that were formatted.
 
-    A directory of this very node is refused unless `ignore_formatted`; a stranger's always.
+    A directory of this very node is refused unless `ignore_formatted`; one of another node or cluster always.
     """
     missing = []
     for directory in directories_of(config):

@@ -1,6 +1,6 @@
 """A broker's way to the active controller: one connection, to whoever leads the quorum now.
 
-The observer tells who leads. A request that cannot be delivered, or reaches a node that no longer leads, fails with
+The observer knows who leads. A request that cannot be delivered, or reaches a node that no longer leads, fails with
 `NoController`; whoever asked knows whether and when to ask again. Nothing is repeated here, because only the
 asker knows whether its question still holds (a heartbeat does, an AlterPartition may not).
 """

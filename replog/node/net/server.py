@@ -1,7 +1,7 @@
 """A listener that speaks the protocol: frames in, requests to the handler in order, replies out in order.
 
 The handler is called with each request as it arrives and may answer at once, later, or in any order; replies leave in
-the order of the requests, connection by connection, as Kafka's clients rely on. What a stranger sends cannot
+the order of the requests, connection by connection, as Kafka's clients rely on. What an unknown client sends cannot
 hurt: bytes that are no request close the connection with a logged reason; memory is bounded by not reading. Reading
 stops while a connection has `pending_requests_max` requests unanswered, while its peer does not read
 replies, and while all connections together hold more than `queued_bytes_max` of unanswered or unfinished requests (then
@@ -137,7 +137,7 @@ class ServerRequest(Generic[Q, R]):
         self._finish(encode_response(self.api, self.version, self.correlation_id, body))
 
     def reply_nothing(self) -> None:
-        """Answer nothing, as a produce with acks=0 wants it; unless something of it was refused: nobody would hear."""
+        """Answer nothing, as a produce with acks=0 wants it; unless something of it was refused: no client would notice."""
         if self.amend is not None:
             self.close(f"a part of {self.api.name} was refused")
         else:

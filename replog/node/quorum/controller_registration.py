@@ -1,7 +1,7 @@
 """A controller's registration with whoever is active: where it listens and which features it supports (KIP-919).
 
-The committed metadata is compared with what this process is; what differs is told until it does not, so that no answer has
-to be trusted and a controller that forgot is told again. The active controller tells itself without a connection.
+The committed metadata is compared with what this process is; what differs is registered until it does not, so that no answer has
+to be trusted and with a controller that forgot it registers again. The active controller registers itself without a connection.
 """
 
 import asyncio

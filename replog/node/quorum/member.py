@@ -1,7 +1,7 @@
-"""A node's seat in the metadata quorum: the core (`replog.quorum`) carried out on a disk, a network and a clock.
+"""A node's part of the metadata quorum: the core (`replog.quorum`) carried out on a disk, a network and a clock.
 
 Controllers vote, brokers observe; the code is the same. Effects are performed strictly in order. What concerns the state
-machine (committed records, leadership) is told to the `QuorumListener` afterwards, in order too, when every effect of the
+machine (committed records, leadership) goes to the `QuorumListener` afterwards, in order too, when every effect of the
 event is done: so a listener may append from within a call. Syncing the log runs beside; the only effects that wait for it
 are those that would take files away under it.
 """
@@ -65,7 +65,7 @@ ChangeQ = TypeVar(
 )
 
 BATCH_BYTES_MAX: Final = 1 << 20
-NOTICE_BYTES: Final = 1 << 20  # of committed records told in one turn of the event loop
+NOTICE_BYTES: Final = 1 << 20  # of committed records that go to the listener in one turn of the event loop
 
 
 class NotLeading(Exception):
@@ -176,10 +176,10 @@ class QuorumNode:
         self._acting_epoch: QuorumEpoch | None = None
         self.bytes_since_snapshot = 0
 
-    # --- life
+    # --- start and stop
 
     def start(self) -> None:
-        """Take part. State of before comes first: a snapshot is told before this returns."""
+        """Take part. State of before comes first: a snapshot goes to the listener before this returns."""
         latest = self._core.log.latest_snapshot
         if latest is not None:
             self._notify_snapshot(latest)
@@ -220,7 +220,7 @@ class QuorumNode:
 
     @property
     def is_leading(self) -> bool:
-        """Whether this node leads and its state machine was told so."""
+        """Whether this node leads and its state machine was notified of it."""
         return self._acting_epoch is not None and self._core.is_leading and self._core.epoch == self._acting_epoch
 
     @property
@@ -230,7 +230,7 @@ class QuorumNode:
 
     @property
     def applied_offset(self) -> int:
-        """First offset that the listener has not been told."""
+        """First offset that has not gone to the listener."""
         return self._applied_offset
 
     @property
@@ -259,7 +259,7 @@ class QuorumNode:
     def append(self, records: Sequence[bytes], *, atomic: bool = True) -> int:
         """Append records and return the first one's offset; `NotLeading` when that is not for us.
 
-        They are in the log, not yet committed: `on_committed` tells. With `atomic` they are one batch, committed
+        They are in the log, not yet committed: `on_committed` follows. With `atomic` they are one batch, committed
         together or not at all; without, large amounts become several.
         """
         assert records, "nothing to append"
@@ -271,7 +271,7 @@ class QuorumNode:
         return base_offset
 
     def take_snapshot(self, values: Iterable[bytes]) -> None:
-        """Write the state machine's state, as of what it has been told, and let older log go in time."""
+        """Write the state machine's state, as of the last notification, and let older log go in time."""
         offset = self._applied_offset
         latest = self._core.log.latest_snapshot
         if latest is not None and latest.offset >= offset:

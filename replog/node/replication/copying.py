@@ -70,7 +70,7 @@ class SourceLoop:
         """Begin, or begin again in a new leader epoch."""
         assert replica.partition.state is not None
         if self._source_epoch != self._source_epoch_now():
-            self._disconnect()  # a source that lost power said nothing: what was asked of its former life stays unanswered
+            self._disconnect()  # a source that lost power said nothing: what was asked of its earlier incarnation stays unanswered
         self.source.follow(replica.name, replica.key.topic_id, replica.partition.state.leader_epoch)
         self._changed.set()
         if not self._is_running:
@@ -170,7 +170,7 @@ class SourceLoop:
             session_epoch=session.epoch,
             topics=[FetchTopic(topic_id=topic_id, partitions=wanted) for topic_id, wanted in topics.items()],
             forgotten_topics_data=_forgotten(question.forgotten),
-            # KIP-903: the epoch of this very life, so that a fetch of a former one is recognised.
+            # KIP-903: the epoch of this very incarnation, so that a fetch of an earlier one is recognised.
             replica_state=ReplicaState(replica_id=self.replicas.node_id, replica_epoch=self.fetching.sent_epoch),
         )
 
@@ -341,7 +341,7 @@ class ReplicaFetching:
         return self.identity.broker_epoch if self.carries_epoch else NO_BROKER_EPOCH
 
     def moved(self, replica: Replica) -> None:
-        """Tell the leader, if we follow one, with the next fetch where our log begins now."""
+        """Report to the leader, if we follow one, with the next fetch where our log begins now."""
         loop = self._followed.get(replica)
         if loop is not None:
             loop.source.changed(replica.name)

@@ -1,11 +1,11 @@
-"""A broker of ZooKeeper mode: registered by an ephemeral znode, told by a controller what it hosts (KIP-380; SPEC 3.12).
+"""A broker of ZooKeeper mode: registered by an ephemeral znode, directed by a controller (KIP-380; SPEC 3.12).
 
 Logs, partitions, fetchers, coordinators and everything clients see are those of KRaft mode (`DataPlane`). What differs is how
 a broker lives: a session instead of heartbeats, control requests instead of a metadata log. Every broker also stands for
 election as controller (`ControllerSeat`).
 
 Control requests are carried out one after another in the order they came. Clients are answered once the controller has said
-what the cluster looks like: before that, this broker would tell them the past.
+what the cluster looks like: before that, this broker would answer with the past.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ ControlRequest = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetad
 ControlQ = TypeVar("ControlQ", li.LeaderAndIsrRequest, sr.StopReplicaRequest, um.UpdateMetadataRequest)
 CONTROLLER_APIS: Final = frozenset({Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN, Api.ALLOCATE_PRODUCER_IDS})
 PEERS: Final = ("broker-", "controller-")  # how nodes call themselves
-LOST_SESSIONS_OF_OTHERS: Final = 2  # so many session time-outs may a former life's registration outlive it
+LOST_SESSIONS_OF_OTHERS: Final = 2  # so many session time-outs may an earlier process's registration outlive it
 
 
 class ZooKeeperUnusable(BrokerFailed):
@@ -131,7 +131,7 @@ class ZooKeeperBroker:
     def _open_directories(self) -> None:
         """Open the logs; from now on the broker ends with the first directory that fails.
 
-        Heartbeats, which tell a controller of KRaft mode which replicas are lost, there are none (nor have we Kafka's
+        Heartbeats, which report to a controller of KRaft mode which replicas are lost, there are none (nor have we Kafka's
         `/log_dir_event_notification`): only a session that ends moves leaderships. And whoever hosted without a directory
         what lies in it would begin with an empty log that counts as in sync. `NoDirectory` says which one failed.
         """
@@ -304,7 +304,7 @@ class ZooKeeperBroker:
     # --- configuration -------------------------------------------------------------------
 
     async def _read_configs(self) -> None:
-        """Take all dynamic configurations there are, and be told of the next change."""
+        """Take all dynamic configurations there are, and watch for the next change."""
         self._configs_changed = False
         try:
             await self.zookeeper.children(paths.CONFIG_CHANGES, watch=True)
@@ -343,11 +343,11 @@ class ZooKeeperBroker:
             self._configured |= dict.fromkeys(topics)
         known = self.control.known_epochs
         if body.controller_epoch > known.controller_epoch or body.broker_epoch > known.broker_epoch:
-            self.control.topic_ids.clear()  # we may have missed what was told before: deletions
+            self.control.topic_ids.clear()  # requests may have been missed: deletions
         await self._learn_ids(topics_without_id(body))
 
     async def _learn_ids(self, topics: list[str]) -> None:
-        """Read the ids of topics that a request of an old version does not tell."""
+        """Read the ids of topics that a request of an old version does not name."""
         known = self.control.topic_ids
         missing = [topic for topic in topics if topic not in known]
         while missing:
@@ -389,7 +389,7 @@ class ZooKeeperBroker:
         return self.controller_role.is_active or from_peer or request.api in CONTROLLER_APIS
 
     async def _carry_out_control_requests(self) -> None:
-        """Do what controllers say, from the first registration on: before it nobody can tell for which life that is."""
+        """Do what controllers say, from the first registration on: before it the registration that they are meant for is unknown."""
         await self._is_registered.wait()
         while True:
             self._control_came.clear()

@@ -1,6 +1,6 @@
 """A broker as candidate for controller: the campaign, the term, and its end (KIP-380; SPEC 3.12).
 
-One task does it all in order: read, decide, write, tell. A write is fenced by the version that the election gave
+One task does it all in order: read, decide, write, send. A write is fenced by the version that the election gave
 `/controller_epoch`; if it fails for whatever reason the term is over, because what is in ZooKeeper is no longer what this
 controller believes. Whoever is elected next, perhaps the same node, reads everything anew.
 """
@@ -213,7 +213,7 @@ class ControllerSeat:
     async def _serve(self, epoch: int, fence_version: int) -> None:
         self._fence = Check(path=paths.CONTROLLER_EPOCH, version=fence_version)
         self._brokers_changed = False
-        await self._still_mine()  # and be told when it is not
+        await self._still_mine()  # and be notified when it is not
         loaded = await self._load()
         self._events.clear()
         self.core = ZooKeeperController(
@@ -249,7 +249,7 @@ class ControllerSeat:
         event, request = self._events.popleft()
         if isinstance(event, BrokersChanged):
             event = BrokersChanged(await self._registered())
-            # A broker that starts believes the first controller it hears, and who is started may need no write, which
+            # A broker that starts believes the first controller that reaches it, and who is started may need no write, which
             # would be fenced. Who saw it registered sees who was elected before that.
             await self._still_mine()
         version = 0 if request is None else request.version
