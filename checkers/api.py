@@ -379,12 +379,12 @@ def sends_of_reads(rows: "PartitionRows") -> Array:
     sends, reads = rows.columns("sends"), rows.columns("reads")
     values = reads["value"]
     found = np.full(values.size, UNKNOWN, np.int64)
-    told = np.flatnonzero(sends["log_offset"] != UNKNOWN)
-    offsets = sends["log_offset"][told]
-    first, end = (int(offsets.min()), int(offsets.max()) + 1) if told.size else (0, 0)
-    if 0 < end - first <= 4 * told.size + 1024:
+    placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
+    offsets = sends["log_offset"][placed]
+    first, end = (int(offsets.min()), int(offsets.max()) + 1) if placed.size else (0, 0)
+    if 0 < end - first <= 4 * placed.size + 1024:
         at = np.zeros(end - first, np.int64)
-        at[offsets - first] = told
+        at[offsets - first] = placed
         guess = at[np.clip(reads["log_offset"] - first, 0, at.size - 1)]
         np.copyto(found, guess, where=sends["value"][guess] == values)
     rest = np.flatnonzero((found == UNKNOWN) & (values != UNKNOWN))

@@ -1,7 +1,7 @@
 """One recording as calibration sees it: rows, final logs, committed history, and where nothing may be lost.
 
 `must_survive` and its kin are an independent and conservative reading of docs/verdicts.md. They name only what no rule could
-excuse, whoever was a holder; of most records in a hurt run they say nothing.
+excuse, whoever was a holder; of most records in a run with faults they say nothing.
 """
 
 from collections.abc import Iterator

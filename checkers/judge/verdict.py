@@ -58,7 +58,7 @@ def check(
     engine_name:  spark, inline or spark-sql.
     master:       local[n], spark://... or sc://...; None: this machine.
     prepared:     a Spark session that is starting already.
-    unwritten:    told of a verdict.json that cannot be written, as in a folder that is read-only.
+    unwritten:    called with a verdict.json that cannot be written, as in a folder that is read-only.
     """
     try:
         tables = engine.judge_runs(
@@ -154,10 +154,10 @@ class _Simulation(msgspec.Struct, frozen=True):
     violated: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def _facts(told: msgspec.Raw) -> Violation | None:
+def _facts(facts: msgspec.Raw) -> Violation | None:
     """Return the facts of a violation; none where another version has facts of another sort: it is a violation all the same."""
     try:
-        return msgspec.json.decode(told, type=Violation | None)
+        return msgspec.json.decode(facts, type=Violation | None)
     except msgspec.DecodeError:
         return None
 

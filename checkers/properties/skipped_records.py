@@ -1,7 +1,7 @@
 """Records that consumers passed over and none received, and consumers that stopped although there was more.
 
 Looks at tailing consumers. `unseen`: an acknowledged record of the final log lies within what some consumer went through, yet no
-consumer received it. `stopped`: a consumer asked at one place to its end, for ten seconds or longer, was told of a high watermark
+consumer received it. `stopped`: a consumer asked at one place to its end, for ten seconds or longer, was shown a high watermark
 (last stable offset, if it is read_committed) beyond, and got nothing. A truncation below a consumer's position explains the first,
 a partition without a leader the second: these are facts, no verdicts. What nobody can read in the end is `lost_writes`.
 """
@@ -44,7 +44,7 @@ KINDS: Final = {
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Compare what tailing consumers went through with what they received.
 
-    returns:  unseen: one row per record; stopped: log_offset is where the consumer stood, other_offset the end it was told of,
+    returns:  unseen: one row per record; stopped: log_offset is where the consumer stood, other_offset the end it was shown,
               invoke_ns since when, at_ns until when it asked.
     source:   jepsen.tests.kafka `unseen`; SPEC 3.9.
     """
@@ -93,13 +93,13 @@ def _stopped(rows: PartitionRows, tail: Array) -> pa.Table:
         own = own[np.argsort(polls["poll_index"][own], kind="stable")]
         position = int(polls["position"][own[-1]])
         idle = (polls["record_count"][own] == 0) & (polls["position"][own] == position)
-        idle &= _told_end(polls)[own] > position
+        idle &= _shown_end(polls)[own] > position
         busy = np.flatnonzero(~idle)
         waiting = own[busy[-1] + 1 if busy.size else 0 :]
         if waiting.size == 0:
             continue
         since, until = int(polls["invoke_ns"][waiting].min()), int(polls["invoke_ns"][waiting].max())
-        end = int(_told_end(polls)[waiting].max())
+        end = int(_shown_end(polls)[waiting].max())
         more = np.searchsorted(offsets, end) > np.searchsorted(offsets, position)
         if until - since >= LEAST_NS and more:
             found.append((position, end, since, until, process))
@@ -108,7 +108,7 @@ def _stopped(rows: PartitionRows, tail: Array) -> pa.Table:
     return anomalies("stopped", **dict(zip(names, columns, strict=True)))
 
 
-def _told_end(polls: Columns) -> Array:
+def _shown_end(polls: Columns) -> Array:
     stable = (polls["isolation"] == READ_COMMITTED) & (polls["last_stable_offset"] != UNKNOWN)
     return np.where(stable, polls["last_stable_offset"], polls["high_watermark"])
 
@@ -120,7 +120,7 @@ def detail(anomaly: Anomaly) -> str:
     assert anomaly.invoke_ns is not None
     assert anomaly.at_ns is not None
     waited = (anomaly.at_ns - anomaly.invoke_ns) / 1e9
-    return f"stood at {anomaly.log_offset} for {waited:.1f} s, was told of {anomaly.other_offset}"
+    return f"stood at {anomaly.log_offset} for {waited:.1f} s, was shown {anomaly.other_offset}"
 
 
 SQL: Final = """
@@ -139,7 +139,7 @@ WITH readers AS (
   WHERE s.outcome = 'ok' AND s.acks <> 0 AND (s.txn_id IS NULL OR c.value IS NOT NULL)
 ), asked AS (
   SELECT *, CASE WHEN isolation = 'read_committed' AND last_stable_offset IS NOT NULL THEN last_stable_offset
-                 ELSE COALESCE(high_watermark, -1) END AS told_end,
+                 ELSE COALESCE(high_watermark, -1) END AS shown_end,
          MAX(poll_index) OVER (PARTITION BY run_id, topic, partition, process) AS last_index
   FROM polls WHERE phase = 'tail' AND outcome = 'ok' AND position IS NOT NULL
 ), received AS (
@@ -156,14 +156,14 @@ WITH readers AS (
   GROUP BY run_id, topic, partition, process
 ), idle AS (
   SELECT a.*, p.place,
-    CASE WHEN a.record_count = 0 AND a.position = p.place AND a.told_end > p.place THEN 1 ELSE 0 END AS is_idle
+    CASE WHEN a.record_count = 0 AND a.position = p.place AND a.shown_end > p.place THEN 1 ELSE 0 END AS is_idle
   FROM asked a JOIN places p
     ON a.run_id = p.run_id AND a.topic = p.topic AND a.partition = p.partition AND a.process = p.process
 ), busy AS (
   SELECT run_id, topic, partition, process, MAX(poll_index) AS last_busy FROM idle WHERE is_idle = 0
   GROUP BY run_id, topic, partition, process
 ), waits AS (
-  SELECT i.run_id, i.topic, i.partition, i.process, i.place, MAX(i.told_end) AS told_end,
+  SELECT i.run_id, i.topic, i.partition, i.process, i.place, MAX(i.shown_end) AS shown_end,
          MIN(i.invoke_ns) AS since_ns, MAX(i.invoke_ns) AS until_ns
   FROM idle i LEFT JOIN busy b
     ON i.run_id = b.run_id AND i.topic = b.topic AND i.partition = b.partition AND i.process = b.process
@@ -183,10 +183,10 @@ WITH readers AS (
     ON f.run_id = t.run_id AND f.topic = t.topic AND f.partition = t.partition AND f.value = t.value
   UNION ALL
   SELECT DISTINCT w.run_id, w.topic, w.partition, 'stopped', w.place, CAST(NULL AS BIGINT), w.since_ns, w.until_ns,
-         w.told_end, w.process
+         w.shown_end, w.process
   FROM waits w JOIN final_log f
     ON w.run_id = f.run_id AND w.topic = f.topic AND w.partition = f.partition
-   AND f.log_offset >= w.place AND f.log_offset < w.told_end
+   AND f.log_offset >= w.place AND f.log_offset < w.shown_end
   WHERE w.until_ns - w.since_ns >= 10000000000
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS INT) AS leader_epoch FROM found

@@ -11,7 +11,7 @@ concluded from them, and tests of that code check what they hold.
     transaction_timeouts  timeout_ns                              of runs with transactions
     complete_runs, lossy_runs                                     runs that came to their end; whose disks provably lost records
     entries, entry_facts, members                                 a partition's committed history, step by step
-    metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' lives, requests between nodes
+    metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' registrations, requests between nodes
     faults              fault_index, kind, resolved_target, injected_ns, healed_ns
 """
 

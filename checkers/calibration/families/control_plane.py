@@ -56,7 +56,7 @@ def record(offset: int, epoch: int, at_ns: int, record_type: str, place: Place |
     )  # fmt: skip
 
 
-def _settled(case: Case, random: Random) -> Iterator[tuple[Place, State]]:
+def _in_full_isr(case: Case, random: Random) -> Iterator[tuple[Place, State]]:
     """Yield partitions whose last state has a leader and everybody in the ISR."""
     for place in shuffled(case.places, random):
         state = case.state(place)
@@ -75,7 +75,7 @@ def _plotted(change: str, plot: Plot, fits: Callable[[Case], bool] = lambda case
     def inject(case: Case, random: Random) -> Iterator[Injected]:
         if not fits(case):
             return
-        for place, state in _settled(case, random):
+        for place, state in _in_full_isr(case, random):
             appended = Appended(case)
             since_ns = appended.at_ns
             for record_type, body in plot(case, place, state):
@@ -167,7 +167,7 @@ def _clean_of_unclean(case: Case, random: Random) -> Iterator[Injected]:
     # Without ELR the last replica standing may be elected, whatever became of it (R3).
     if not _elr(case):
         return
-    for place, state in _settled(case, random):
+    for place, state in _in_full_isr(case, random):
         appended = Appended(case)
         node, since_ns = _others(state)[0], appended.at_ns
         epoch = case.metadata[-1].metadata_offset + 1
@@ -356,7 +356,7 @@ def _stale(case: Case, random: Random, api_key: int) -> Iterator[Injected]:
         )  # fmt: skip
         draft = Draft(case)
         draft.rows(Request).extend([asked, answer])
-        change = f"a request naming broker {node} by its former epoch {epochs[-2]} is carried out, {epochs[-1]} is registered"
+        change = f"a request naming broker {node} by its previous epoch {epochs[-2]} is carried out, {epochs[-1]} is registered"
         yield _injected(draft, None, change, known[-1][1], at_ns)
 
 
@@ -421,7 +421,7 @@ CLASSES: Final = (
     ),
     _class(
         "stale-request-accepted",
-        "a request of a broker's former life is carried out",
+        "a request with a stale broker epoch is carried out",
         _stale_request,
         "stale_epochs",
     ),

@@ -12,7 +12,7 @@ from tribunal.checkers.calibration.case import LAG_NS, Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.results.rows import NodeEvent, Poll, Watermark
 
-SETTLED_NS: Final = 5 * LAG_NS  # a new leader may show a lower high watermark for a while, not for that long
+CATCH_UP_NS: Final = 5 * LAG_NS  # a new leader may show a lower high watermark for a while, not for that long
 
 
 def _injected(draft: Draft, place: Place, change: str, offset: int, times: tuple[int, int]) -> Injected:
@@ -75,7 +75,7 @@ def _node_across(case: Case, random: Random) -> Iterator[Injected]:
             seen for seen in rows if seen.leader_epoch == state.leader_epoch and seen.observer == f"node-{state.leader}"
         ]
         former = [seen for seen in rows if (seen.leader_epoch or 0) < state.leader_epoch]
-        if not own or not former or own[-1].at_ns - own[0].at_ns < SETTLED_NS:
+        if not own or not former or own[-1].at_ns - own[0].at_ns < CATCH_UP_NS:
             continue
         shown = max(former, key=lambda seen: seen.high_watermark or 0)
         high = shown.high_watermark or 0
@@ -110,7 +110,7 @@ def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected
             for one, two in _told(case, place, elections, across=across)
             if any((one.complete_ns or 0) < at_ns < two.invoke_ns for at_ns in elections) is across
             if all(abs(at_ns - one.invoke_ns) > LAG_NS for at_ns in elections)
-            if all(not 0 <= two.invoke_ns - at_ns <= SETTLED_NS for at_ns in elections)
+            if all(not 0 <= two.invoke_ns - at_ns <= CATCH_UP_NS for at_ns in elections)
             if case.holds(place, one.invoke_ns, two.invoke_ns) and case.is_told(place, two.invoke_ns - LAG_NS)
             if case.is_told(place, one.invoke_ns - LAG_NS)
         ]
