@@ -98,12 +98,12 @@ class FileEvents:
         self._seen.append(seen_by_harness(node, "exit", self._now_ns(), reason=reason))
 
     def drain(self) -> list[NodeEvent]:
-        """Return what nodes told, and what was seen of their lives, since the last call."""
+        """Return what nodes events, and what was seen of their lives, since the last call."""
         seen, self._seen = self._seen, []
-        told = [event for file in self._files.values() for event in file.drain()]
-        return sorted(seen + told, key=lambda event: event.at_ns)
+        events = [event for file in self._files.values() for event in file.drain()]
+        return sorted(seen + events, key=lambda event: event.at_ns)
 
 
 def seen_by_harness(node: int, name: str, at_ns: int, **fields: object) -> NodeEvent:
-    """Return an event that no node has told."""
+    """Return an event that no node has events."""
     return NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields)

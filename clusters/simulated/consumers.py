@@ -98,8 +98,8 @@ class SimulatedMember:
 
     async def committed(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> Committed:
         """Ask once for stable offsets."""
-        told = await self.member.committed(partitions, timeout_ms)
-        return Committed(told.offsets, told.error)
+        committed = await self.member.committed(partitions, timeout_ms)
+        return Committed(committed.offsets, committed.error)
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
         """Ask once; an answer that a later coordinator might not have given says nothing."""

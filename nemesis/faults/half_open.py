@@ -24,8 +24,8 @@ async def inject(cluster: CanHalfOpenLinks, node: int, options: Options) -> Asyn
     links = links_of(cluster.spec, node, options.others, direction)
     effect = Effect(node, await cluster.half_open(links))
     yield effect
-    told = await cluster.close_half_open(links)
-    effect.heal = joined(told, "service", await all_back(cluster))
+    closed = await cluster.close_half_open(links)
+    effect.heal = joined(closed, "service", await all_back(cluster))
 
 
 FAULT: Final = Fault(options=Options, inject=inject)
