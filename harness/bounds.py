@@ -10,12 +10,12 @@ A kind whose nodes refuse small values says so in `Kind.least` (Kafka's segments
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from tribunal.clusters.api import Kind
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.spec import ClusterSpec, SettingValue
 
 BROKERS_MAX: Final = 4
 CONTROLLERS_MAX: Final = 3
@@ -35,7 +35,7 @@ def affordable(drawn: ClusterSpec, scenario: ClusterSpec, kind: Kind) -> Cluster
     )
 
 
-def _bounded(name: str, value: Any, scenario: ClusterSpec, least: Mapping[str, int]) -> Any:
+def _bounded(name: str, value: SettingValue, scenario: ClusterSpec, least: Mapping[str, int]) -> SettingValue:
     if name in scenario.settings or isinstance(value, bool) or not isinstance(value, int):
         return value
     if name.endswith(".timeout.ms"):

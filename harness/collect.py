@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -134,11 +134,11 @@ class Collector:
         )
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _known(value: Any) -> Any:
+def _known(value: object) -> object:
     """Return null for the protocol's -1: a recording writes unknown as null."""
     return None if isinstance(value, int) and value < 0 else value
 
@@ -155,7 +155,7 @@ def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder) -> int:
     return count
 
 
-def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, pa.string()).dictionary_encode()
     return pa.array(values, kind)

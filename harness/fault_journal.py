@@ -6,9 +6,10 @@ what the run's kind of cluster has left running, proves that nothing is left, an
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -26,7 +27,7 @@ class ActiveFault(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     kind: str
     target: str
-    options: dict[str, Any]
+    options: Mapping[str, object]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,10 +5,10 @@ the expression and the drawn fractions that choose among those who fit, the exec
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -39,7 +39,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     kind: str
     target: Target
-    options: dict[str, Any]
+    options: Mapping[str, object]
     lasts_ms: int
     after_ms: int
     not_before_ms: int | None = None
@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = "kraft"
     spec: ClusterSpec
     workload: str
-    workload_plan: dict[str, Any]
+    workload_plan: Mapping[str, object]
     time_ms: int
     warm_up_ms: int
     final_read_ms: int
@@ -166,7 +166,7 @@ def _rounds(scenario: Scenario, seed: int, time_ms: int, partitions: int) -> tup
     return tuple(planned)
 
 
-def _with_seed(step: Step, random: Random) -> dict[str, Any]:
+def _with_seed(step: Step, random: Random) -> Mapping[str, object]:
     """Return a step's options, with a seed drawn for a fault that has chances of its own and was given none."""
     options = faults()[step.kind].options
     wanted = "seed" in options.__struct_fields__ and "seed" not in step.options
@@ -174,7 +174,7 @@ def _with_seed(step: Step, random: Random) -> dict[str, Any]:
 
 
 def _fault(
-    index: int, step: Step, options: dict[str, Any], random: Random, partitions: int, *, must: bool
+    index: int, step: Step, options: Mapping[str, object], random: Random, partitions: int, *, must: bool
 ) -> PlannedFault:
     return PlannedFault(
         index=index,
@@ -196,7 +196,7 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     planned_target: str
     resolved: int
     role: str  # broker or controller
-    options: dict[str, Any]
+    options: Mapping[str, object]
     started_ms: int
     lasted_ms: int
     meanwhile: bool = False

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -28,8 +28,9 @@ from tribunal.harness.collect import Collector, record_final_logs
 from tribunal.harness.fault_journal import ActiveFault, FaultJournal
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded
 from tribunal.harness.progress import Progress
-from tribunal.nemesis.api import Effect
+from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
+from tribunal.results.manifest import Made, Setting
 from tribunal.results.store import Recorder
 from tribunal.workloads.api import Stage
 
@@ -110,7 +111,7 @@ class Run:
             self.failure = f"{self.failure_kind}: {problem}"
             raise
         finally:
-            self.recorder.finish(self._manifest(interrupted=interrupted))
+            self.recorder.finish(self._made(interrupted=interrupted))
         return Ending(run_dir=self.run_dir, failure=self.failure, interrupted=interrupted)
 
     async def _whole_run(self) -> None:
@@ -325,7 +326,7 @@ class Run:
         effect = entry.effect
         heal = effect.heal if effect else None
         lost = [] if effect is None or not effect.lost_everything else _all_of(cluster, effect.node)
-        lost += [msgspec.to_builtins(loss) for loss in effect.losses] if effect else []
+        lost += effect.losses if effect else []
         self.recorder.row(
             "faults",
             index=entry.planned.index,
@@ -335,11 +336,11 @@ class Run:
             planned_ns=entry.planned_ns,
             injected_ns=entry.injected_ns,
             healed_ns=entry.healed_ns,
-            proof=_json(effect.proof.facts) if effect else None,
+            proof=_json(effect.proof) if effect else None,
             took_effect=effect.proof.holds if effect else False,
-            heal_proof=_json(heal.facts) if heal else None,
+            heal_proof=_json(heal) if heal else None,
             healed=heal.holds if heal else False,
-            lost_from_offset=lost,
+            lost_from_offset=[msgspec.structs.asdict(loss) for loss in lost],
         )
 
     # --- the end ---------------------------------------------------------------------------
@@ -359,22 +360,22 @@ class Run:
         finally:
             await cluster.close()
 
-    def _manifest(self, *, interrupted: bool) -> dict[str, Any]:
+    def _made(self, *, interrupted: bool) -> Made:
         plan = self.plan
-        return {
-            "seed": plan.seed,
-            "scenario": plan.scenario,
-            "cluster": plan.cluster,
-            "mode": plan.mode,
-            "place": self._place,
-            "mutants": list(plan.spec.mutants),
-            "commit": commit(),
-            "lock_sha256": lock_sha256(),
-            "settings": settings(plan),
-            "interrupted": interrupted,
-            "failure": self.failure,
-            "failure_kind": self.failure_kind,
-        }
+        return Made(
+            seed=plan.seed,
+            scenario=plan.scenario,
+            cluster=plan.cluster,
+            mode=plan.mode,
+            place=self._place,
+            mutants=plan.spec.mutants,
+            commit=commit(),
+            lock_sha256=lock_sha256(),
+            settings=settings(plan),
+            interrupted=interrupted,
+            failure=self.failure,
+            failure_kind=self.failure_kind,
+        )
 
     # --- showing ---------------------------------------------------------------------------
 
@@ -387,7 +388,7 @@ class Run:
             await asyncio.sleep(STATUS_MS / 1000)
 
 
-async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+async def to_its_end(work: Coroutine[object, None, None]) -> None:
     """Do work that must not be left half-way: who is cancelled meanwhile is so only when it is done."""
     task = asyncio.ensure_future(work)
     try:
@@ -415,9 +416,9 @@ class _Entry:
         self.effect: Effect | None = None
 
 
-def settings(plan: Plan) -> dict[str, Any]:
+def settings(plan: Plan) -> dict[str, Setting]:
     """Return the nodes' settings that say what a run promises."""
-    return {name: DEFINITIONS[name].default for name in JUDGED_SETTINGS} | plan.spec.node_settings()
+    return {**{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS}, **plan.spec.node_settings()}
 
 
 @cache
@@ -442,8 +443,8 @@ def lock_sha256() -> str:
         return "unknown"
 
 
-def _json(facts: dict[str, Any]) -> str:
-    return msgspec.json.encode(facts).decode()
+def _json(proof: Proof) -> str:
+    return msgspec.json.encode(proof.facts).decode()
 
 
 def _expression(planned: PlannedFault) -> str:
@@ -451,12 +452,12 @@ def _expression(planned: PlannedFault) -> str:
     return f"{planned.target.text}{chosen}"
 
 
-def _all_of(cluster: Cluster, node: int) -> list[dict[str, Any]]:
+def _all_of(cluster: Cluster, node: int) -> list[Loss]:
     """Return every partition of a node as lost from offset 0."""
     partitions: list[TopicPartition] = [
         partition for partition, state in cluster.state.partitions.items() if node in state.replicas
     ]
-    return [{"node": node, "topic": topic, "partition": number, "log_offset": 0} for topic, number in partitions]
+    return [Loss(node=node, topic=topic, partition=number, log_offset=0) for topic, number in partitions]
 
 
 def _load(counts: Counter[tuple[int, str]]) -> list[dict[str, int]]:

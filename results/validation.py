@@ -6,7 +6,6 @@ the answer is ERROR with table, row and reason, never a verdict. Checks that nee
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -109,12 +108,12 @@ def _by_process(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
             yield int(processes[order[low]]), sequences[low:high]
 
 
-def _first(mask: Any) -> int | None:
+def _first(mask: pa.ChunkedArray) -> int | None:
     position = pc.index(pc.fill_null(mask, False), True).as_py()  # noqa: FBT003 - pyarrow's own signature
     return None if position < 0 else int(position)
 
 
-def _damage(name: str, mask: Any, reason: str) -> DamagedRecording | None:
+def _damage(name: str, mask: pa.ChunkedArray, reason: str) -> DamagedRecording | None:
     row = _first(mask)
     return None if row is None else DamagedRecording(name, row, reason)
 

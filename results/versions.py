@@ -66,6 +66,6 @@ def stored_table(name: str, version: int) -> StoredTable:
     return StoredTable(pa.schema([table.field(today).with_name(then) for today, then in names.items()]), names)
 
 
-def is_known(version: object) -> bool:
+def is_known(version: int | str | None) -> bool:
     """Tell whether a manifest's version is one that can be read."""
-    return isinstance(version, int) and not isinstance(version, bool) and OLDEST <= version <= SCHEMA_VERSION
+    return isinstance(version, int) and OLDEST <= version <= SCHEMA_VERSION

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.manifest import Setting
 from tribunal.results.metadata import NO_LEADER, RECOVERING, PartitionChangeRecord, PartitionRecord, State, decoded
 from tribunal.results.recording import NO_PARTITION
 from tribunal.results.rows import (
@@ -72,9 +73,8 @@ class Case:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        settings = (recording.manifest or {}).get("settings")
-        self.settings: dict[str, object] = dict(settings) if isinstance(settings, dict) else {}
-        self.is_zookeeper = (recording.manifest or {}).get("mode") == "zookeeper"
+        self.settings: dict[str, Setting] = dict(recording.settings or {})
+        self.is_zookeeper = recording.manifest is not None and recording.manifest.mode == "zookeeper"
         self.has_elr = not self.is_zookeeper and self._is_on("eligible.leader.replicas.enable", otherwise=True)
         self.allows_unclean = self._is_on("unclean.leader.election.enable", otherwise=False)
         self.allows_unclean |= self._is_on("unclean.recovery.manager.enabled", otherwise=False)

@@ -28,6 +28,7 @@ from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.results.manifest import KRAFT
 from tribunal.results.metadata import CONFIG_OF_TOPIC, ConfigRecord, decoded
 from tribunal.results.rows import Admin, typed
 from tribunal.results.store import Recording, partition_order
@@ -39,8 +40,8 @@ def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = Non
     """Return what a run's timelines are made of."""
     tables = tables or {name: recording.table(name) for name in FACT_TABLES}
     settings: NodeSettings | None = None
-    if recording.manifest is not None and isinstance(recording.manifest.get("settings"), dict):
-        settings = {"mode": recording.manifest.get("mode", "kraft"), **recording.manifest["settings"]}
+    if recording.manifest is not None and recording.manifest.settings is not None:
+        settings = {"mode": recording.manifest.mode or KRAFT, **recording.manifest.settings}
     return History(tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings)
 
 
@@ -64,7 +65,7 @@ class PartitionJudge:
             can_lead=self.timeline.can_lead,
             committed=committed_values(of_run("txns")) if in_transactions else None,
             leaders=self.timeline.leaders,
-            settings=(recording.manifest or {}).get("settings") or {},
+            settings=recording.settings or {},
             of_run=of_run,
             steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),
         )
@@ -190,7 +191,7 @@ def _log_start_may_move(recording: Recording, topic: str) -> bool:
         return True
     if any("retention" in name for name, _ in _configured(recording, topic)):
         return True
-    settings = (recording.manifest or {}).get("settings") or {}
+    settings = recording.settings or {}
     texts = [
         *map(str, settings),
         *(call.arguments or "" for call in admin if "config" in call.api or "create" in call.api),
@@ -200,7 +201,7 @@ def _log_start_may_move(recording: Recording, topic: str) -> bool:
 
 def _is_compacted(recording: Recording, topic: str) -> bool:
     """Whether older records of a key may go: by the nodes' settings, by what was ordered, or by the committed metadata."""
-    settings = (recording.manifest or {}).get("settings") or {}
+    settings = recording.settings or {}
     if any(name.endswith("cleanup.policy") and "compact" in str(value) for name, value in settings.items()):
         return True
     calls = typed(recording.table("admin"), Admin)

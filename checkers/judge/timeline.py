@@ -34,6 +34,7 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
     WasRead,
 )
+from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
     CONFIG_OF_BROKER,
     CONFIG_OF_TOPIC,
@@ -58,7 +59,7 @@ TRANSACTION_LOG: Final = "__transaction_state"
 
 
 # Kafka's names and what nodes were started with, as the manifest has them.
-NodeSettings = Mapping[str, str | int | float | bool]
+NodeSettings = Mapping[str, Setting]
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -724,7 +725,7 @@ def settings_from(given: NodeSettings | None, recorded: Mapping[str, str], repli
     manager = _true(values.get("unclean.recovery.manager.enabled", False))
     strategy = str(values.get("unclean.recovery.strategy", "balanced")).lower()
     return Settings(
-        min_isr=int(values.get("min.insync.replicas", 1)),
+        min_isr=integer(values, "min.insync.replicas", 1),
         replication_factor=replication_factor,
         elr=not zookeeper and _true(values.get("eligible.leader.replicas.enable", True)),
         unclean=_true(values.get("unclean.leader.election.enable", False)),

@@ -23,6 +23,7 @@ from tribunal.checkers.api import (
     nothing,
 )
 from tribunal.checkers.judge.steps import OPEN, SEND
+from tribunal.results.manifest import integer
 
 GRACE_NS: Final = 10_000_000_000
 TIMEOUT: Final = "transaction.max.timeout.ms"
@@ -55,7 +56,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     steps = context.steps()
     sent = steps["kind"] == SEND
     begin, end = steps["begin_ns"][sent], steps["end_ns"][sent]
-    timeout_ns = int(context.settings.get(TIMEOUT, DEFAULT_TIMEOUT_MS)) * 1_000_000
+    timeout_ns = integer(context.settings, TIMEOUT, DEFAULT_TIMEOUT_MS) * 1_000_000
     open_ = (steps["outcome"][sent] == OPEN) | (end == UNKNOWN)
     ends = np.where(open_, begin + timeout_ns, end)
     free_ns = int(ends.max(initial=0)) + GRACE_NS

@@ -28,6 +28,7 @@ from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, fla
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT
+from tribunal.results.manifest import integer
 from tribunal.results.metadata import State, registrations
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording, partition_order
@@ -109,9 +110,9 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
         for name, row in _of_timeline(timeline):
             rows[name].append({"topic": topic, "partition": partition, **row})
     txns, faults = recording.table("txns"), recording.table("faults")
-    settings = (recording.manifest or {}).get("settings") or {}
+    settings = recording.settings or {}
     if txns.num_rows:
-        timeout_ms = int(settings.get(TIMEOUT, DEFAULT_TIMEOUT_MS))
+        timeout_ms = integer(settings, TIMEOUT, DEFAULT_TIMEOUT_MS)
         rows["transaction_timeouts"].append({"timeout_ns": timeout_ms * 1_000_000})
     rows["complete_runs"] += [{}] if recording.complete else []
     rows["lossy_runs"] += [{}] if any(faults["lost_from_offset"].to_pylist()) else []

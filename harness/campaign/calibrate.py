@@ -144,7 +144,8 @@ def injections(
     case: Case, chosen: Sequence[AnomalyClass], per_class: int, seed: int
 ) -> Iterator[tuple[AnomalyClass, Injected]]:
     """Draw the injections of a recording, class by class."""
-    identity = (case.recording.manifest or {}).get("recording_hash") or recording_hash(case.recording)
+    manifest = case.recording.manifest
+    identity = (manifest.recording_hash if manifest is not None else None) or recording_hash(case.recording)
     for one in chosen:
         if one.inject is not None:
             drawn = one.inject(case, Random(f"{seed}/{identity}/{one.name}"))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -312,7 +312,12 @@ def upper_bound(runs: int, found: int) -> float:
 def recording_hash(run_dir: Path) -> str:
     """Return the hash of a finished recording, empty without one."""
     try:
-        manifest: dict[str, Any] = msgspec.json.decode((run_dir / "manifest.json").read_bytes())
+        return msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=_Hashed).recording_hash
     except (OSError, msgspec.DecodeError):
         return ""
-    return str(manifest.get("recording_hash", ""))
+
+
+class _Hashed(msgspec.Struct, frozen=True):
+    """What of a manifest identifies its recording."""
+
+    recording_hash: str = ""

@@ -7,7 +7,7 @@ import multiprocessing
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -82,12 +82,11 @@ def _flat(value: object, prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> dict[str, object]:
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, object])
     except (OSError, msgspec.DecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _made_with(run_dir: Path) -> dict[str, str]:

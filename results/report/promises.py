@@ -4,7 +4,7 @@ The counts of sends come from the recording, those of losses from the verdict: t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ PROMISES: Final[Mapping[int, str]] = {
     0: "nothing",
 }
 OUTCOMES: Final = ("ok", "sent", "fail", "info")
-Array = npt.NDArray[Any]
+Array = npt.NDArray[np.int64]
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):

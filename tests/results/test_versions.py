@@ -14,6 +14,7 @@ import pytest
 from tribunal.checkers.judge.verdict import check
 from tribunal.checkers.spark.sql_views import VIEWS
 from tribunal.results import report
+from tribunal.results.manifest import Made
 from tribunal.results.recording import SCHEMA_VERSION, TABLES, value_of
 from tribunal.results.store import Recorder, Recording, recording_hash
 from tribunal.results.verdict import RunVerdict, Verdict, load
@@ -69,7 +70,7 @@ def recorded(run_dir: Path, took_effect: str = "took_effect") -> Path:
     for table, row in facts(took_effect):
         recorder.row(table, **row)
     settings = {"min.insync.replicas": 2, "unclean.leader.election.enable": False}
-    recorder.finish({"seed": 1, "settings": settings, "mode": "kraft"})
+    recorder.finish(Made(seed=1, settings=settings, mode="kraft"))
     return run_dir
 
 
@@ -87,7 +88,7 @@ def test_a_recording_of_version_1_is_read_as_one_of_today(former: Path, tmp_path
 
     before = Recording.open(former)
 
-    assert before.manifest["schema_version"] == 1
+    assert before.manifest.schema_version == 1
     for table in TABLES:
         parts = before.partitions(table) if TABLES[table].by_partition else [None]
         for part in parts:
