@@ -42,8 +42,7 @@ class Asking:
             if not 0 < length <= FRAME_BYTES_MAX:
                 raise MalformedMessage(f"frame of {length} bytes")
             frame = await self._reader.readexactly(length)
-        answer: R
-        correlation_id, answer = decode_response(exchange.api, version, frame)
+        correlation_id, answer = decode_response(exchange, version, frame)
         if correlation_id != self._correlation_id:
             raise MalformedMessage(f"answer {correlation_id} to question {self._correlation_id}")
         return answer

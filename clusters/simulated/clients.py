@@ -9,7 +9,7 @@ from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import World
 from replog.types import NodeId
-from replog.wire.apis import Api
+from replog.wire.messages.list_offsets import EXCHANGE
 from tribunal.clusters.api import ClusterError, ClusterState, GroupSettings, Offsets, ProducerSettings, TopicPartition
 from tribunal.clusters.clients.list_offsets import combined, failed, in_order, request_at
 from tribunal.clusters.simulated.consumers import SimulatedConsumer, SimulatedMember
@@ -116,7 +116,7 @@ class SimulatedAdmin:
             async with asyncio.timeout(timeout_ms / 1000):
                 # Earliest first: between the two answers an offset may only grow.
                 earliest, latest = [
-                    await self._client.ask(Api.LIST_OFFSETS, request_at(timestamp, epochs, stable=stable), node=leader)
+                    await self._client.ask(EXCHANGE, request_at(timestamp, epochs, stable=stable), node=leader)
                     for timestamp in (EARLIEST, LATEST)
                 ]
         except (*NO_ANSWER, TimeoutError) as problem:

@@ -17,7 +17,11 @@ from replog.errors import Error
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, decode_response
 from replog.wire.decoder import MalformedMessage
-from replog.wire.messages.stop_replica import StopReplicaRequest
+from replog.wire.exchange import exchange_of
+from replog.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from replog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from replog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from replog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from tribunal.clusters.api import CLIENTS
 from tribunal.clusters.capabilities import Fate
 from tribunal.clusters.simulated.event_fields import BrokerRegistered
@@ -28,6 +32,8 @@ from tribunal.results.violation import Invariant, NeverTold, StaleRequestCarried
 
 CONTROL: Final = frozenset({int(Api.LEADER_AND_ISR), int(Api.STOP_REPLICA), int(Api.UPDATE_METADATA)})
 LEAVE: Final = int(Api.CONTROLLED_SHUTDOWN)
+REQUESTS: Final = (LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest, ControlledShutdownRequest)
+RESPONSES: Final = (LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse, ControlledShutdownResponse)
 SETTLED_NS: Final = 8_000_000_000
 
 
@@ -76,10 +82,11 @@ class ControlWatch:
 
     def _request(self, frame: Frame) -> None:
         body = decode_request(memoryview(frame.data)[LENGTH_BYTES:]).body
+        assert isinstance(body, REQUESTS)
         source, target = frame.source, frame.target
         if CLIENTS in (source, target):
             return
-        broker = target if frame.api in CONTROL else body.broker_id
+        broker = body.broker_id if isinstance(body, ControlledShutdownRequest) else target
         self._asked[frame.transport.number, frame.correlation_id] = Asked(
             frame.api, frame.version, broker, body.broker_epoch
         )
@@ -87,7 +94,7 @@ class ControlWatch:
             self._leaving[broker, body.broker_epoch] = None
         else:
             self._told[broker, body.broker_epoch] = None
-        if frame.api == Api.STOP_REPLICA and body.broker_epoch >= 0 and not _deletes(body):
+        if isinstance(body, StopReplicaRequest) and body.broker_epoch >= 0 and not _deletes(body):
             self._stops(source, broker, body.broker_epoch)
 
     def _stops(self, controller: int, broker: int, broker_epoch: int) -> None:
@@ -100,7 +107,8 @@ class ControlWatch:
         source = frame.source
         if asked is None or source == CLIENTS or asked.broker_epoch < 0:
             return
-        _, body = decode_response(Api(asked.api), asked.version, memoryview(frame.data)[LENGTH_BYTES:])
+        _, body = decode_response(exchange_of(Api(asked.api)), asked.version, memoryview(frame.data)[LENGTH_BYTES:])
+        assert isinstance(body, RESPONSES)
         if body.error_code is not Error.NONE:
             return
         epoch, _ = self._registered.get(source, (-1, 0))

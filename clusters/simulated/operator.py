@@ -72,7 +72,7 @@ class SimulatedOperator:
         reason = "no answer"
         while loop.time() < deadline:
             try:
-                answer: R = await self._client.ask(exchange.api, body)
+                answer = await self._client.ask(exchange, body)
             except NO_ANSWER as problem:
                 reason = str(problem)
             else:

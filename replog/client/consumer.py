@@ -15,8 +15,7 @@ from replog.client.client import NO_ANSWER, STALE, Client, Leader
 from replog.errors import Error
 from replog.log import batch
 from replog.types import NodeId, TopicPartition
-from replog.wire.apis import Api
-from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from replog.wire.messages.fetch import EXCHANGE, FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 FETCH_WAIT_MS: Final = 100
 FETCH_BYTES_MIN: Final = 512  # a few records at once: fewer, fuller answers for the same latency bound
@@ -110,7 +109,7 @@ class Consumer:
     async def _fetch(self, node: NodeId, leaders: dict[TopicPartition, Leader]) -> Answers:
         asked = {partition: self._positions[partition] for partition in leaders}
         try:
-            answer: FetchResponse = await self._client.ask(Api.FETCH, self._request(leaders, asked), node=node)
+            answer = await self._client.ask(EXCHANGE, self._request(leaders, asked), node=node)
         except NO_ANSWER:
             self._forget(leaders)
             await asyncio.sleep(BACKOFF_MS / 1000)

@@ -20,8 +20,7 @@ from replog.errors import Error
 from replog.log import batch
 from replog.ports import Clock
 from replog.types import TopicPartition
-from replog.wire.apis import Api
-from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from replog.wire.messages.init_producer_id import EXCHANGE, InitProducerIdRequest
 
 BATCH_RECORDS_MAX: Final = 500
 RETRY_BACKOFF_MS: Final = 50
@@ -198,7 +197,7 @@ class PartitionSender(Generic[Token]):
         """Get a producer id; False when nobody gives one now."""
         try:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            answer: InitProducerIdResponse = await self._client.ask(Api.INIT_PRODUCER_ID, request)
+            answer = await self._client.ask(EXCHANGE, request)
         except NO_ANSWER:
             return False
         if answer.error_code is not Error.NONE:

@@ -52,7 +52,13 @@ from replog.ports import World
 from replog.quorum.voter_changes import ChangeRequest, voter_change_refused
 from replog.types import ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS, Api
-from replog.wire.messages import alter_partition, api_versions, controller_registration, describe_cluster
+from replog.wire.messages import (
+    alter_partition,
+    api_versions,
+    controller_registration,
+    describe_cluster,
+    get_replica_log_info,
+)
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.records.metadata import decode_metadata_record
 from replog.wire.translate import current_alter_partition, old_alter_partition
@@ -369,7 +375,9 @@ class ControllerNode:
         response = None
         try:
             connection = await self._connection_to(question.broker_id)
-            response = await connection.send(Api.GET_REPLICA_LOG_INFO, question.request, timeout_ms=LOG_INFO_TIMEOUT_MS)
+            response = await connection.send(
+                get_replica_log_info.EXCHANGE, question.request, timeout_ms=LOG_INFO_TIMEOUT_MS
+            )
         except (ConnectionLost, UnsupportedVersion, OSError) as problem:
             self.world.journal.log("info", f"no log info of broker {question.broker_id}: {problem}")
         assert self.quorum is not None

@@ -13,6 +13,7 @@ from replog.node.broker import Broker
 from replog.node.net.broker_links import OwnRequest
 from replog.wire.apis import BROKER_APIS, FEATURE_OF, ZOOKEEPER_BROKER_APIS, Api, api_of, known_versions
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import fetch as fe
 from replog.wire.messages import list_groups as ls
@@ -73,7 +74,7 @@ class Stage:
         self.connection = connection
 
     async def ask(self, body: Any, version: int | None = None) -> Any:
-        return await self.connection.send(api_of(body), body, version=version, timeout_ms=10_000)
+        return await self.connection.send(exchange_of(api_of(body)), body, version=version, timeout_ms=10_000)
 
 
 def staged(folder: Path, play: Any) -> None:

@@ -20,6 +20,7 @@ from replog.log.batch import NewRecord, build, crc32c
 from replog.types import ZERO_UUID
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import list_offsets as lo
@@ -47,7 +48,7 @@ class Broker:
         data = [PartitionProduceData(index=partition, records=records)]
         topic = TopicProduceData(topic_id=topic_id or self.topic_id, partition_data=data)
         body = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
-        answer = await self.connection.send(Api.PRODUCE, body, timeout_ms=5000)
+        answer = await self.connection.send(exchange_of(Api.PRODUCE), body, timeout_ms=5000)
         error: Error = answer.responses[0].partition_responses[0].error_code
         return error
 
@@ -56,21 +57,21 @@ class Broker:
             partition=partition, fetch_offset=offset, current_leader_epoch=epoch, partition_max_bytes=1000
         )
         body = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])])
-        answer = await self.connection.send(Api.FETCH, body, timeout_ms=5000)
+        answer = await self.connection.send(exchange_of(Api.FETCH), body, timeout_ms=5000)
         error: Error = answer.responses[0].partitions[0].error_code
         return error
 
     async def offset(self, timestamp: int, topic: str = "t", epoch: int = -1) -> tuple[Error, int, int]:
         wanted = lo.ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
         body = lo.ListOffsetsRequest(topics=[lo.ListOffsetsTopic(name=topic, partitions=[wanted])])
-        answer = await self.connection.send(Api.LIST_OFFSETS, body, timeout_ms=5000)
+        answer = await self.connection.send(exchange_of(Api.LIST_OFFSETS), body, timeout_ms=5000)
         found = answer.topics[0].partitions[0]
         return found.error_code, found.offset, found.timestamp
 
     async def end_of_epoch(self, epoch: int, known: int = -1) -> tuple[Error, int, int]:
         wanted = oe.OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=known)
         body = oe.OffsetForLeaderEpochRequest(topics=[oe.OffsetForLeaderTopic(topic="t", partitions=[wanted])])
-        answer = await self.connection.send(Api.OFFSET_FOR_LEADER_EPOCH, body, timeout_ms=5000)
+        answer = await self.connection.send(exchange_of(Api.OFFSET_FOR_LEADER_EPOCH), body, timeout_ms=5000)
         found = answer.topics[0].partitions[0]
         return found.error_code, found.leader_epoch, found.end_offset
 
@@ -81,7 +82,7 @@ class Broker:
             async with asyncio.timeout(10):
                 writer.write(encode_request(api, version, 1, "x", body))
                 length = int.from_bytes(await reader.readexactly(4), "big")
-                return decode_response(api, version, await reader.readexactly(length))[1]
+                return decode_response(exchange_of(api), version, await reader.readexactly(length))[1]
         finally:
             writer.transport.abort()
 
@@ -314,7 +315,7 @@ def test_an_impatient_client_does_not_cost_the_broker_its_connection_to_the_cont
             for number in range(20):
                 topic = ct.CreatableTopic(name=f"t{number}", num_partitions=50, replication_factor=1)
                 body = ct.CreateTopicsRequest(topics=[topic], timeout_ms=0)
-                answer = await connection.send(Api.CREATE_TOPICS, body, timeout_ms=5000)
+                answer = await connection.send(exchange_of(Api.CREATE_TOPICS), body, timeout_ms=5000)
                 assert answer.topics[0].error_code in (Error.REQUEST_TIMED_OUT, Error.NONE)
             assert await callers(controller) == before
             connection.close()

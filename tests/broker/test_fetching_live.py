@@ -16,6 +16,7 @@ from replog.log.batch import NewRecord, build
 from replog.node.broker import Broker
 from replog.types import TopicPartition as Name
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import list_offsets as lo
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
@@ -45,7 +46,7 @@ class Reader:
             topics=[FetchTopic(topic_id=self.topic_id, partitions=partitions)] if partitions else [],
             forgotten_topics_data=[ForgottenTopic(topic_id=self.topic_id, partitions=list(forget))] if forget else [],
         )
-        answer: FetchResponse = await self.connection.send(Api.FETCH, body, timeout_ms=5000)
+        answer: FetchResponse = await self.connection.send(exchange_of(Api.FETCH), body, timeout_ms=5000)
         return answer
 
 
@@ -172,7 +173,7 @@ def test_idle_followers_name_nothing_and_stay_in_sync_and_learn_of_log_starts(tm
                 ],
                 timeout_ms=5000,
             )
-            deleted = await client.ask(Api.DELETE_RECORDS, wanted, node=1)
+            deleted = await client.ask(exchange_of(Api.DELETE_RECORDS), wanted, node=1)
 
             assert deleted.topics[0].partitions[0].low_watermark == 1
             copy = follower.plane.replicas.find(Name("t", 5))
@@ -270,7 +271,7 @@ def test_a_fetch_that_waiting_would_not_fill_is_answered_at_once(tmp_path: Path,
                 topics=[FetchTopic(topic_id=hand.topic_id, partitions=[partition])],
             )
             async with asyncio.timeout(15):
-                answer = await hand.connection.send(Api.FETCH, body, timeout_ms=60_000)
+                answer = await hand.connection.send(exchange_of(Api.FETCH), body, timeout_ms=60_000)
             assert said(answer)[0][2]
             hand.connection.close()
             await client.close()
@@ -294,7 +295,7 @@ def test_special_timestamps_are_answered_by_what_they_mean_and_others_refused(tm
             for timestamp in expected:
                 wanted = lo.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
                 body = lo.ListOffsetsRequest(replica_id=-1, topics=[lo.ListOffsetsTopic(name="t", partitions=[wanted])])
-                answer = (await client.ask(Api.LIST_OFFSETS, body, node=1)).topics[0].partitions[0]
+                answer = (await client.ask(exchange_of(Api.LIST_OFFSETS), body, node=1)).topics[0].partitions[0]
                 found[timestamp] = (answer.error_code, answer.offset)
             assert found == expected
             await client.close()
@@ -326,7 +327,7 @@ def test_records_are_not_deleted_where_the_last_of_each_key_is_wanted(tmp_path: 
                 wanted = dr.DeleteRecordsRequest(
                     topics=[dr.DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=5000
                 )
-                answer = (await client.ask(Api.DELETE_RECORDS, wanted, node=1)).topics[0].partitions[0]
+                answer = (await client.ask(exchange_of(Api.DELETE_RECORDS), wanted, node=1)).topics[0].partitions[0]
                 found[topic] = answer.error_code
             assert found == expected
             await client.close()

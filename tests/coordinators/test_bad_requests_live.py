@@ -16,6 +16,7 @@ from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.wire.apis import api_of
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import consumer_group_heartbeat as cgh
@@ -67,7 +68,7 @@ class Scene:
         self.topic_id: Any = None
 
     async def ask(self, body: msgspec.Struct, version: int | None = None) -> Any:
-        return await self.connection.send(api_of(body), body, version=version, timeout_ms=10_000)
+        return await self.connection.send(exchange_of(api_of(body)), body, version=version, timeout_ms=10_000)
 
     async def ask_until_loaded(self, body: msgspec.Struct, version: int | None = None) -> Any:
         """Ask until no coordinator is still to be made or loaded."""

@@ -11,6 +11,7 @@ from replog.errors import Error
 from replog.types import NodeId
 from replog.wire.apis import api_of
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import delete_topics as dt
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import offset_commit as oc
@@ -31,7 +32,7 @@ def test_a_topic_that_is_created_again_is_not_read_from_where_the_former_one_was
 
     async def ask_until_loaded(client: Client, body: Any) -> Any:
         while True:
-            answer = await client.ask(api_of(body), body, node=NodeId(1))
+            answer = await client.ask(exchange_of(api_of(body)), body, node=NodeId(1))
             if not any(error in PASSING for error in errors_in(answer)):
                 return answer
             await asyncio.sleep(0.05)

@@ -15,6 +15,7 @@ from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.wire.apis import api_of
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import delete_topics as dt
 from replog.wire.messages import describe_transactions as dtx
@@ -46,7 +47,7 @@ class Scene:
             Error.CONCURRENT_TRANSACTIONS,
         )
         while True:
-            answer = await self.connection.send(api_of(body), body, version=version, timeout_ms=10_000)
+            answer = await self.connection.send(exchange_of(api_of(body)), body, version=version, timeout_ms=10_000)
             if not any(error in passing for error in errors_in(answer)):
                 return answer
             await asyncio.sleep(0.05)

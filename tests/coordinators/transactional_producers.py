@@ -9,6 +9,7 @@ from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.types import NodeId
 from replog.wire.apis import Api, api_of
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.end_txn import EndTxnRequest
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest
 from replog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -113,7 +114,7 @@ class LedgerProducer:
     async def _ask_coordinator(self, body: Any) -> Any:
         while True:
             try:
-                answer = await self.client.ask(api_of(body), body, node=await self._coordinator())
+                answer = await self.client.ask(exchange_of(api_of(body)), body, node=await self._coordinator())
             except NO_ANSWER:
                 await self._rest()
                 continue
@@ -124,7 +125,7 @@ class LedgerProducer:
     async def _coordinator(self) -> NodeId:
         body = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
         while True:
-            answer = await self.client.ask(Api.FIND_COORDINATOR, body)
+            answer = await self.client.ask(exchange_of(Api.FIND_COORDINATOR), body)
             place = answer.coordinators[0]
             if place.error_code is Error.NONE:
                 return NodeId(place.node_id)

@@ -13,6 +13,7 @@ from replog.errors import Error
 from replog.log import batch
 from replog.types import NodeId, TopicPartition
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from replog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -114,10 +115,10 @@ class Bank:
         listed = await self.client.list_offsets(*LEDGER, LATEST)
         parts = [DeleteRecordsPartition(partition_index=0, offset=1)]
         deleting = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=LEDGER.topic, partitions=parts)])
-        deleted = await self.client.ask(Api.DELETE_RECORDS, deleting, node=NodeId(1))
+        deleted = await self.client.ask(exchange_of(Api.DELETE_RECORDS), deleting, node=NodeId(1))
         asked = [OffsetForLeaderPartition(partition=0, current_leader_epoch=epoch, leader_epoch=0)]
         ending = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=LEDGER.topic, partitions=asked)])
-        ended = await self.client.ask(Api.OFFSET_FOR_LEADER_EPOCH, ending, node=NodeId(1))
+        ended = await self.client.ask(exchange_of(Api.OFFSET_FOR_LEADER_EPOCH), ending, node=NodeId(1))
         return {
             "FETCH": fetched.error_code,
             "PRODUCE": produced.error_code,

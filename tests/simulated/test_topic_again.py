@@ -7,6 +7,7 @@ import pytest
 from replog.errors import Error
 from replog.log import batch
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.simulated.cluster_program import Trial
 from tribunal.clusters.api import CutMode, Link, TopicPartition, until
@@ -46,7 +47,7 @@ def test_the_watch_reports_no_violation_for_what_the_earlier_topic_of_the_name_w
         if apart:
             await cluster.cut(links, CutMode.HOLD)
         deleted = DeleteTopicsRequest(topics=[DeleteTopicState(name="again")], timeout_ms=5000)
-        assert (await client.ask(Api.DELETE_TOPICS, deleted, node=2)).responses[0].error_code is Error.NONE
+        assert (await client.ask(exchange_of(Api.DELETE_TOPICS), deleted, node=2)).responses[0].error_code is Error.NONE
         await client.close()
         client = cluster.clients._client("second", 10_000)
         await client.refresh([])

@@ -12,6 +12,7 @@ import pytest
 from replog.client.connection import Connection
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -128,7 +129,7 @@ def test_a_term_ends_although_a_waiting_client_has_disconnected():
         await cluster.pause(ZOOKEEPER)
         for name in ("written", "undecided"):
             body = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=3)])
-            connection.send(Api.CREATE_TOPICS, body, timeout_ms=30_000)
+            connection.send(exchange_of(Api.CREATE_TOPICS), body, timeout_ms=30_000)
         await asyncio.sleep(0.5)
         connection.close()
         await asyncio.sleep(0.1)
@@ -154,14 +155,14 @@ def test_a_topic_created_again_is_not_known_by_its_earlier_id():
     async def create_again(cluster):
         client = cluster.clients._client("creator", 10_000)
         topic = CreatableTopic(name="again", num_partitions=1, replication_factor=3)
-        await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+        await client.ask(exchange_of(Api.CREATE_TOPICS), CreateTopicsRequest(topics=[topic]))
         await until(lambda: hosts(cluster, "again") == 3)
         learn(cluster, former)
-        await client.ask(Api.DELETE_TOPICS, DeleteTopicsRequest(topics=[DeleteTopicState(name="again")]))
+        await client.ask(exchange_of(Api.DELETE_TOPICS), DeleteTopicsRequest(topics=[DeleteTopicState(name="again")]))
         await until(lambda: hosts(cluster, "again") == 0)
         await asyncio.sleep(1)
         learn(cluster, between)
-        await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+        await client.ask(exchange_of(Api.CREATE_TOPICS), CreateTopicsRequest(topics=[topic]))
         await until(lambda: hosts(cluster, "again") == 3)
         learn(cluster, latter)
         await client.close()
@@ -191,7 +192,9 @@ def test_a_setting_changed_after_a_short_loss_of_zookeeper_arrives():
         client = cluster.clients._client("operator", 10_000)
         changed = AlterableConfig(name="min.insync.replicas", value="2")
         resource = AlterConfigsResource(resource_type=2, resource_name="produce-consume", configs=[changed])
-        await client.ask(Api.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
+        await client.ask(
+            exchange_of(Api.INCREMENTAL_ALTER_CONFIGS), IncrementalAlterConfigsRequest(resources=[resource])
+        )
         await asyncio.sleep(2)
         known.append(apart.plane.metadata.image.topic_config("produce-consume", "min.insync.replicas"))
         await client.close()
@@ -249,7 +252,9 @@ def test_what_was_moved_away_while_a_session_was_lost_is_hosted_no_more():
             others = [node for node in BROKERS if node != lost]
             moved = ReassignablePartition(partition_index=PARTITION.partition, replicas=others)
             topic = ReassignableTopic(name=PARTITION.topic, partitions=[moved])
-            await client.ask(Api.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest(topics=[topic]))
+            await client.ask(
+                exchange_of(Api.ALTER_PARTITION_REASSIGNMENTS), AlterPartitionReassignmentsRequest(topics=[topic])
+            )
             await until(lambda: lost not in cluster.state.partitions[PARTITION].replicas)
             hosting.append(shell.plane.replicas.find(PARTITION) is not None)
             await client.close()
@@ -278,14 +283,14 @@ def test_settings_read_before_the_deletion_of_the_earlier_topic_arrived_are_not_
             topic = CreatableTopic(
                 name="again", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=settings
             )
-            await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+            await client.ask(exchange_of(Api.CREATE_TOPICS), CreateTopicsRequest(topics=[topic]))
 
         await create(role.config.node_id, *others)
         await until(lambda: hosts(cluster, "again") == 3)
         links = [Link(role.config.node_id, slow)]
         await cluster.cut(links, CutMode.HOLD)
         deleting = DeleteTopicsRequest(topics=[DeleteTopicState(name="again")], timeout_ms=500)
-        await client.ask(Api.DELETE_TOPICS, deleting)
+        await client.ask(exchange_of(Api.DELETE_TOPICS), deleting)
         await until(lambda: "again" not in role.core.image.topics_by_name)
         await create(role.config.node_id, slow)
         await asyncio.sleep(1)

@@ -46,7 +46,7 @@ class ControllerLink:
         was_sent = False
         try:
             connection = await self._open()
-            answer = connection.send(exchange.api, body, version=version, timeout_ms=timeout_ms)
+            answer = connection.send(exchange, body, version=version, timeout_ms=timeout_ms)
             was_sent = True
             response: R = await answer
             if strikes(self.world, "controller's answer is lost"):

@@ -112,8 +112,8 @@ class ServerRequest(Generic[Q, R]):
     )
 
     def __init__(self, connection: "ServerConnection", api: Api, start: RequestStart, frame: memoryview) -> None:
-        self.body: Q
-        self.client_id, self.body = decode_rest(api, start.version, frame)
+        self.client_id, body = decode_rest(api, start.version, frame)
+        self.body = cast(Q, body)  # by its API, as the handler is found
         self.api = api
         self.version = start.version
         self.correlation_id = start.correlation_id

@@ -20,8 +20,7 @@ from replog.node.replication.flushing import Flushing
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId
-from replog.wire.apis import Api
-from replog.wire.messages import list_offsets
+from replog.wire.messages import fetch, list_offsets
 from replog.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -148,7 +147,7 @@ class SourceLoop:
             return
         epoch = source.session.epoch
         timeout_ms = self.limits.wait_ms_max + GRACE_MS
-        response: FetchResponse = await connection.send(Api.FETCH, self._request(question), timeout_ms=timeout_ms)
+        response = await connection.send(fetch.EXCHANGE, self._request(question), timeout_ms=timeout_ms)
         await linger(self.world, "fetched records are applied late")
         source.session.answered(epoch, response.error_code, response.session_id)
         if response.error_code is not Error.NONE:
@@ -283,7 +282,7 @@ class SourceLoop:
                 )
             ],
         )
-        response = await connection.send(Api.LIST_OFFSETS, body, timeout_ms=GRACE_MS)
+        response = await connection.send(list_offsets.EXCHANGE, body, timeout_ms=GRACE_MS)
         answers = [partition for topic in response.topics for partition in topic.partitions]
         if len(answers) != 1 or answers[0].error_code is not Error.NONE:
             return None

@@ -13,6 +13,7 @@ from replog.metadata.state import Broker
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.wire.apis import api_of
+from replog.wire.exchange import exchange_of
 from replog.zookeeper.control_queue import ControlQueue, ControlRequest
 from replog.zookeeper.controller import ControlAnswered
 
@@ -58,7 +59,7 @@ class ControlChannel:
             try:
                 connection = await self._connect()
                 answer = await connection.send(
-                    api_of(request.body), request.body, version=request.version, timeout_ms=TIMEOUT_MS
+                    exchange_of(api_of(request.body)), request.body, version=request.version, timeout_ms=TIMEOUT_MS
                 )
             except (ConnectionLost, UnsupportedVersion) as problem:
                 self.world.journal.log("debug", f"control request to {self.queue.node}: {problem}")
