@@ -213,7 +213,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     run_kernel:        looks at a whole run.
     fold:     if something can only be said of all partitions together: the kernel's summaries, partition by partition, become
               anomalies of the run and figures for the report.
-    detail:   if there is more to say of an anomaly than its columns tell.
+    detail:   if there is more to say of an anomaly than is in its columns.
     sql:      the same as a query that runs in Spark SQL and in DuckDB: the definition for readers, the oracle in tests.
     name, about:  the module's name and its docstring; `properties` writes them in.
     """

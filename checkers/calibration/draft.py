@@ -98,7 +98,7 @@ class Draft:
         last = max([standing.end - 1, *(record.log_offset for record in self.case.rows(LogRecord, place))])
         self.erase(place, range(end, last + 1))
 
-        def told(poll: Poll) -> Poll:
+        def shown(poll: Poll) -> Poll:
             if poll.phase != "final":
                 return poll
             return replace(
@@ -106,7 +106,7 @@ class Draft:
                 last_stable_offset=_least(poll.last_stable_offset, end),
             )  # fmt: skip
 
-        self.edit(Poll, place, told)
+        self.edit(Poll, place, shown)
 
     def append(self, place: Place, value: int) -> int:
         """Let a value stand once more, behind the final log's end; return its offset."""
@@ -137,7 +137,7 @@ class Draft:
     def exchange(self, one: Send, two: Send, *, acknowledged: bool) -> None:
         """Let two records stand in each other's place, for every reader.
 
-        acknowledged:  also in what their producers were told.
+        acknowledged:  also in the acknowledgements that their producers got.
         """
         place = Place(one.topic, one.partition)
         values = {one.log_offset: two.value, two.log_offset: one.value}

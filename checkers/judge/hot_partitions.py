@@ -287,7 +287,9 @@ def _ascends(summary: Sieved, values: Array) -> bool:
     first = np.flatnonzero(np.append(True, narrow[order][1:] != narrow[order][:-1]))
     least, greatest = np.minimum.reduceat(ordered, first), np.maximum.reduceat(ordered, first)
     names = process[order][first].tolist()
-    summary.values = {name: ends for name, *ends in zip(names, least.tolist(), greatest.tolist(), strict=True)}  # type: ignore[misc]
+    summary.values = {
+        name: (low, high) for name, low, high in zip(names, least.tolist(), greatest.tolist(), strict=True)
+    }
     return bool((ordered[1:] > ordered[:-1]).all())
 
 

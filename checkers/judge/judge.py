@@ -253,7 +253,7 @@ def _judged_timelines(chosen: Property, history: History, run_dir: str) -> list[
 
 
 def _attempt(name: str, place: Place, work: Callable[[], list[TableRow]]) -> list[TableRow]:
-    """Run one property; a checker that fails spoils its own verdict, not its neighbours'."""
+    """Run one property; a checker that fails makes the run an ERROR, and the other properties are judged all the same."""
     try:
         return work()
     except DamagedRecording:

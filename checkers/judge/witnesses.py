@@ -40,7 +40,7 @@ def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement],
 
 
 def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
-    """Choose witnesses, the same in whatever order an engine found them: by offset, then by whatever tells them apart."""
+    """Choose witnesses, the same in whatever order an engine found them: by offset, then by whatever else differs."""
     own = anomalies.select(WITNESS_ORDER).take(pa.array(members))
     known = own.set_column(0, "log_offset", own["log_offset"].fill_null(UNKNOWN))
     order = pc.select_k_unstable(known, WITNESSES, [(name, "ascending") for name in WITNESS_ORDER])

@@ -16,6 +16,7 @@ import msgspec
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
+from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.plan import encoded, read_plan
 from tribunal.results.scratch import Scratch
 
@@ -43,7 +44,7 @@ def bisected(
     plan = read_plan(run / "plan.json" if run.is_dir() else run)
     with _work_tree(bad) as tree, Scratch("bisect") as folder:
         path = folder / "plan.json"
-        path.write_bytes(encoded(msgspec.structs.replace(plan, cluster="simulated")))
+        path.write_bytes(encoded(msgspec.structs.replace(plan, cluster=SIMULATED)))
         environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
         test = [sys.executable, str(PROBE), str(path), signature, str(seeds)]
         for commit, wanted in ((bad, 1), (good, 0)):

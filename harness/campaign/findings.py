@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
-from tribunal.harness.catalog import nearest
+from tribunal.harness.catalog import SIMULATED, nearest
 from tribunal.harness.plan import PLAN_VERSION, Plan
 from tribunal.harness.run import commit
 from tribunal.harness.scenario import BadScenario
@@ -136,7 +136,7 @@ def of_plan(plan: Plan, *, name: str, about: str, signature: str, state: State, 
     """Return a finding made of a plan, found with the code of now."""
     return KnownFinding(
         name=name, about=about, signature=signature, state=state, max_runs=max_runs, commit=commit(),
-        plan=msgspec.structs.replace(plan, cluster="simulated"),
+        plan=msgspec.structs.replace(plan, cluster=SIMULATED),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
-from tribunal.harness.catalog import scenario_file
+from tribunal.harness.catalog import SIMULATED, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import load
 from tribunal.results.signature import Signature, gravity, texts
@@ -158,4 +158,4 @@ def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jo
 
 def plan_of(scenario: str, seed: int, mutants: tuple[str, ...]) -> Plan:
     """Plan one seed of a scenario, in the simulator."""
-    return made(load(scenario_file(scenario), {}), seed=seed, cluster="simulated", time_ms=None, mutants=mutants)
+    return made(load(scenario_file(scenario), {}), seed=seed, cluster=SIMULATED, time_ms=None, mutants=mutants)

@@ -25,7 +25,7 @@ from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.findings import KnownFinding, Rerun, all_findings, rerun
 from tribunal.harness.campaign.mutation_score import power
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, swept, upper_bound
-from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenario_file
+from tribunal.harness.catalog import SIMULATED, all_clusters, mutant_named, one_of, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, Scenario, read_yaml
@@ -258,7 +258,7 @@ class Nightly:
             name = min(begun, key=lambda name: self._had_s(name, begun[name]) / self._config.sweeps[name])
             seed = self.night.first_seed + begun[name] * self._shard.count + self._shard.index - 1
             begun[name] += 1
-            yield made(self._scenarios[name], seed=seed, cluster="simulated", time_ms=None, mutants=())
+            yield made(self._scenarios[name], seed=seed, cluster=SIMULATED, time_ms=None, mutants=())
 
     def _had_s(self, name: str, begun: int) -> float:
         """Return the time that a scenario has had, with what is under way at the mean of what has ended."""

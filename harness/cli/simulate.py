@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, recording_hash, swept, upper_bound
-from tribunal.harness.catalog import mutant_named, mutants, scenario_file
+from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, scenario_file
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import signature_named
 from tribunal.harness.plan import Plan, encoded, made, read_plan
@@ -164,14 +164,14 @@ def _plan_to_replay(run: str, mutants: tuple[str, ...]) -> Plan:
     """Return the plan of a run's folder, or of `scenario:seed` (a seed alone: of the first-run scenario)."""
     if Path(run).is_dir():
         plan = read_plan(Path(run) / "plan.json")
-        if plan.cluster != "simulated":
+        if not is_simulated(plan.cluster):
             raise BadScenario(f"{run} ran on {plan.cluster}: only simulated runs can be repeated bit by bit")
         return plan
     scenario, _, seed = run.rpartition(":")
     if not seed.isdecimal():
         raise BadScenario(f"{run}: no folder of a run, and no seed: write SCENARIO:SEED, e.g. produce-consume:7")
     wanted = load(scenario_file(scenario or "produce-consume"), {})
-    return made(wanted, seed=int(seed), cluster="simulated", time_ms=None, mutants=mutants)
+    return made(wanted, seed=int(seed), cluster=SIMULATED, time_ms=None, mutants=mutants)
 
 
 def _offer_to_go_on(remarks: Sequence[str], *, anyway: bool) -> None:
@@ -206,7 +206,7 @@ def shrink(
     from tribunal.harness.campaign.shrink import NotFound, Shrinker, rate_of, records_of
 
     path = run / "plan.json" if run.is_dir() else run
-    plan = msgspec.structs.replace(read_plan(path), cluster="simulated")
+    plan = msgspec.structs.replace(read_plan(path), cluster=SIMULATED)
     budget_s = duration(budget, plan.spec).most_ms / 1000
     with Scratch("shrink", in_memory=True) as scratch:
         shrinker = Shrinker(
@@ -363,7 +363,7 @@ def _plans(
     for seed in seeds:
         for scenario in scenarios:
             time_ms = None if time_text is None else duration(time_text, scenario.spec).most_ms
-            yield made(scenario, seed=seed, cluster="simulated", time_ms=time_ms, mutants=mutants)
+            yield made(scenario, seed=seed, cluster=SIMULATED, time_ms=time_ms, mutants=mutants)
 
 
 def _seeds(text: str) -> range:

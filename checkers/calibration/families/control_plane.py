@@ -211,7 +211,7 @@ def _quorum_epoch_back(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _leaderless(case: Case, random: Random) -> Iterator[Injected]:
-    """Leave a partition without leader to the end although its ISR lives and is whole; what the leader changed is not there."""
+    """Leave a partition without leader to the end although its ISR runs and holds everything; what the leader changed is not there."""
     downs = [event for event in case.of_run(NodeEvent) if event.event in ("killed", "stop", "exit", "fenced")]
     for place in shuffled(case.places, random):
         elected_ns = max((change.at_ns for change in case.elections(place)), default=0)
@@ -259,17 +259,17 @@ def _two_leaders(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _wrong_leader(case: Case, random: Random) -> Iterator[Injected]:
-    """Let all that a leader told of an epoch be told by another broker."""
+    """Let all that a leader recorded of an epoch be recorded by another broker."""
     for place in shuffled(case.places, random):
         state = case.state(place)
-        told = [
+        recorded = [
             seen for seen in case.rows(Watermark, place) if seen.source == "node" and seen.high_watermark is not None
         ]
-        epochs = sorted({seen.leader_epoch for seen in told if seen.leader_epoch is not None})
+        epochs = sorted({seen.leader_epoch for seen in recorded if seen.leader_epoch is not None})
         if not epochs or state is None:
             continue
         epoch = random.choice(epochs)
-        first = next(seen for seen in told if seen.leader_epoch == epoch)
+        first = next(seen for seen in recorded if seen.leader_epoch == epoch)
         other = next(node for node in state.replicas if f"node-{node}" != first.observer)
         draft = Draft(case)
         draft.edit(Watermark, place, lambda seen, epoch=epoch, other=other: (  # type: ignore[misc]

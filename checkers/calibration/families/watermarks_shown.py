@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
+from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import LAG_NS, Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.results.rows import NodeEvent, Poll, Watermark
@@ -26,7 +26,7 @@ def _of_nodes(case: Case, place: Place) -> list[Watermark]:
 
 
 def _within_epoch(case: Case, place: Place) -> list[tuple[Watermark, Watermark]]:
-    """Return neighbouring rows of one node and one leader epoch, in one life of the node."""
+    """Return neighbouring rows of one node and one leader epoch, with no start of the node between them."""
     starts = [(event.node, event.at_ns) for event in case.of_run(NodeEvent) if event.event == "start"]
     by_leader: dict[tuple[str, int | None], list[Watermark]] = {}
     for seen in _of_nodes(case, place):
@@ -102,7 +102,7 @@ def _consumer_across(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected]:
-    """Let a consumer's poll tell a lower high watermark than its poll before."""
+    """Let a consumer's poll show a lower high watermark than its poll before."""
     for place in shuffled(case.places, random):
         elections = [change.at_ns for change in case.elections(place)]
         pairs = [
@@ -124,12 +124,12 @@ def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected
             draft.edit(Watermark, place, lambda seen, at_ns=at_ns, observer=observer, lower=lower: (  # type: ignore[misc]
                 _capped(seen, lower) if (seen.source, seen.observer, seen.at_ns) == ("fetch", observer, at_ns) else seen
             ))  # fmt: skip
-            change = f"consumer {one.process} is told {one.high_watermark}, then {lower}"
+            change = f"consumer {one.process} is shown {one.high_watermark}, then {lower}"
             yield _injected(draft, place, change, lower, (one.complete_ns or 0, two.invoke_ns))
 
 
 def _told(case: Case, place: Place, elections: Sequence[int], *, across: bool) -> list[tuple[Poll, Poll]]:
-    """Return each poll of a consumer with the one that had told it the most, before it or before the last election."""
+    """Return each poll of a consumer with the one that had shown it the greatest high watermark, before it or before the last election."""
     by_process: dict[int, list[Poll]] = {}
     for poll in case.rows(Poll, place):
         if poll.outcome == "ok" and poll.high_watermark is not None and poll.phase == "tail":
@@ -187,8 +187,7 @@ def _start_beyond(case: Case, random: Random) -> Iterator[Injected]:
             yield _injected(draft, place, change, high, (seen.at_ns, seen.at_ns))
 
 
-def _class(name: str, changes: str, inject: object, seen_by: Sequence[str] = ("watermarks",)) -> AnomalyClass:
-    assert callable(inject)
+def _class(name: str, changes: str, inject: Inject, seen_by: Sequence[str] = ("watermarks",)) -> AnomalyClass:
     return AnomalyClass(name=name, changes=changes, seen_by=tuple(seen_by), inject=inject)
 
 
@@ -204,12 +203,12 @@ CLASSES: Final = (
     ),
     _class(
         "high-watermark-back-at-consumer",
-        "a consumer is told a lower high watermark than before, with no election in between",
+        "a consumer is shown a lower high watermark than before, with no election in between",
         _consumer_within,
     ),
     _class(
         "high-watermark-back-at-consumer-across-epochs",
-        "a consumer is told a lower high watermark than before, long after a harmless election",
+        "a consumer is shown a lower high watermark than before, long after an election that lost nothing",
         _consumer_across,
     ),
     _class("latest-offset-back", "ListOffsets answers less than before", _latest_back),
