@@ -120,9 +120,9 @@ class GroupMember:
                 )
         except (*NO_ANSWER, TimeoutError) as problem:
             return CommittedOffsets({}, type(problem).__name__)
-        (group,) = answer.groups
-        found = [part for topic in group.topics for part in topic.partitions]
-        errors = [group.error_code, *(part.error_code for part in found)]
+        (committed,) = answer.groups
+        found = [part for topic in committed.topics for part in topic.partitions]
+        errors = [committed.error_code, *(part.error_code for part in found)]
         wrong = next((error for error in errors if error is not Error.NONE), None)
         if wrong is not None:
             self._link.forget()
