@@ -199,7 +199,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     violation: str | None
 
 
-def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[[str], None]) -> Moment:
+def shown(plan: Plan, *, until: int | None, trace: Trace | None, say: Callable[[str], None]) -> Moment:
     """Run a plan up to before the event of this number, and tell the wanted lines of its trace."""
     seen: list[Simulation] = []
     recent: deque[str] = deque(maxlen=LINES_BEFORE)
@@ -212,7 +212,7 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[
         def line(text: str) -> None:
             recent.append(text)
             if trace is not None and trace.takes(loop.event_count, text):
-                tell(text)
+                say(text)
 
         def observe(frame: Frame, fate: Fate) -> None:
             kind = "request" if frame.is_request else "response"
