@@ -141,13 +141,13 @@ def of_plan(plan: Plan, *, name: str, about: str, signature: str, state: State, 
 
 
 def rerun(
-    findings: Iterable[KnownFinding], *, jobs: int, scratch: Path, told: Callable[[Rerun], None] = lambda rerun: None
+    findings: Iterable[KnownFinding], *, jobs: int, scratch: Path, notify: Callable[[Rerun], None] = lambda rerun: None
 ) -> list[Rerun]:
     """Run findings again, one after the other, each over as many seeds as it needs."""
     results = []
     for finding in findings:
         results.append(_rerun(finding, jobs, scratch / finding.name))
-        told(results[-1])
+        notify(results[-1])
     return results
 
 
@@ -160,11 +160,11 @@ def _rerun(finding: KnownFinding, jobs: int, scratch: Path) -> Rerun:
                 return
             yield msgspec.structs.replace(finding.plan, seed=finding.plan.seed + number)
 
-    def told(result: SeedResult, _: Sweep) -> None:
+    def notify(result: SeedResult, _: Sweep) -> None:
         if finding.shows in result.signatures:
             shown.append(result)
 
-    account = swept(plans(), jobs=jobs, budget_s=None, scratch=scratch, told=told)
+    account = swept(plans(), jobs=jobs, budget_s=None, scratch=scratch, notify=notify)
     other = texts(sorted({name for name in account.findings if name != finding.shows}))
     broken = account.verdicts[Verdict.ERROR.value] > 0 and not shown
     return Rerun(
