@@ -23,9 +23,11 @@ LIFE_EVENTS: Final = frozenset(WORDS["nodes", "event"])
 class Collector:
     """Moves events and metadata from the cluster into the recording, and closes segments now and then."""
 
-    def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
+    def __init__(self, cluster: Cluster, recorder: Recorder, *, in_segments: bool) -> None:
+        """Collect from a cluster; `in_segments`: close segments while the run goes on, so that they survive this process."""
         self._cluster = cluster
         self._recorder = recorder
+        self._in_segments = in_segments
         self._task: asyncio.Task[None] | None = None
         self._by_event: dict[str, Callable[[NodeEvent], None]] = {
             "high_watermark": self._watermark,
@@ -53,8 +55,7 @@ class Collector:
         segment_due = loop.time() + SEGMENT_MS / 1000
         while True:
             self.collect()
-            # A simulated run that dies is run again: its rows are written once, at the end.
-            if self._cluster.kind != "simulated" and loop.time() >= segment_due:
+            if self._in_segments and loop.time() >= segment_due:
                 segment_due = loop.time() + SEGMENT_MS / 1000
                 # A full disk: the rows are kept, and the run's end says it if it stays so.
                 with contextlib.suppress(OSError):

@@ -122,7 +122,8 @@ class Run:
         if self._place is not None:
             self.progress.say(f"nodes live in {self._place}")
         stage = Stage(clients=cluster.clients, sink=self.recorder, now_ns=self.clock.now_ns)
-        collector = Collector(cluster, self.recorder)
+        # A simulated run that dies is run again: its rows are written once, at the end.
+        collector = Collector(cluster, self.recorder, in_segments=not kind.is_simulated)
         collector.start()
         status = asyncio.create_task(self._show(cluster, stage))
         try:
@@ -189,7 +190,7 @@ class Run:
         """Wait until every broker serves and every ISR is full; tell whether it came about."""
         try:
             await until(
-                lambda: cluster.state.whole(self.plan.spec),
+                lambda: cluster.state.is_fully_in_sync(self.plan.spec),
                 timeout_ms=WHOLE_TIMEOUT_MS,
                 what="every ISR full",
                 cluster=cluster,

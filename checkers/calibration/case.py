@@ -67,10 +67,6 @@ class FinalLog(msgspec.Struct, frozen=True, kw_only=True):
     readers: dict[int, str]
     end: int
 
-    def offset_of(self, value: int) -> int | None:
-        """Return where a value stands."""
-        return next((offset for offset, read in self.records.items() if read.value == value), None)
-
 
 class Case:
     """A recording to put anomalies into."""

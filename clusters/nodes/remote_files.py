@@ -1,4 +1,4 @@
-"""Nodes' files on the hosts that they live on: put there, hurt there by `on_host.py`, fetched when the run is over."""
+"""Nodes' files on the hosts that they live on: put there, damaged there by `on_host.py`, fetched when the run is over."""
 
 import asyncio
 import io
@@ -157,12 +157,12 @@ def clock_offset_ns(shell: Shell) -> int:
     channel = shell.channel()
     try:
         channel.exec_command(f"{shlex.quote(shell.entry.python)} -u -c {shlex.quote(CLOCK_PROGRAM)}")
-        told = channel.makefile("r")
+        answers = channel.makefile("r")
         best = (1 << 62, 0)
         for _ in range(CLOCK_SAMPLES):
             asked_ns = time.monotonic_ns()
             channel.sendall(b"\n")
-            theirs_ns = int(told.readline())
+            theirs_ns = int(answers.readline())
             answered_ns = time.monotonic_ns()
             best = min(best, (answered_ns - asked_ns, theirs_ns - (asked_ns + answered_ns) // 2))
         return best[1]

@@ -95,12 +95,12 @@ def measure(
     run_dirs: Sequence[Path],
     options: Options,
     scratch: Path,
-    told: Callable[[Outcome, int], None] = lambda outcome, count: None,
+    notify: Callable[[Outcome, int], None] = lambda outcome, count: None,
     prepared: "Prepared | None" = None,
 ) -> Measure:
     """Put anomalies into copies of recordings, judge them, and add up.
 
-    told:  hears of each outcome, and how many there are by now.
+    notify:  hears of each outcome, and how many there are by now.
     """
     known = classes()
     chosen = [known[name] for name in options.chosen or known]
@@ -108,7 +108,7 @@ def measure(
     for run_dir in run_dirs:
         for outcome in _of_run(run_dir, chosen, options, scratch, prepared):
             outcomes.append(outcome)
-            told(outcome, len(outcomes))
+            notify(outcome, len(outcomes))
     injected = Counter(outcome.class_name for outcome in outcomes)
     seen = Counter(outcome.class_name for outcome in outcomes if outcome.seen)
     return Measure(

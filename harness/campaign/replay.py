@@ -23,7 +23,7 @@ from replog.wire.apis import Api
 from tribunal.clusters.capabilities import Fate
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.simulated.frames import Frame
-from tribunal.clusters.simulated.guard import collect_quietly, unheard
+from tribunal.clusters.simulated.guard import collect_quietly, without_complaints
 from tribunal.clusters.simulated.trace import numbers_of
 from tribunal.clusters.simulated.world import Simulation
 from tribunal.harness.campaign.sweep import recording_hash
@@ -199,7 +199,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     violation: str | None
 
 
-def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[[str], None]) -> Moment:
+def shown(plan: Plan, *, until: int | None, trace: Trace | None, say: Callable[[str], None]) -> Moment:
     """Run a plan up to before the event of this number, and tell the wanted lines of its trace."""
     seen: list[Simulation] = []
     recent: deque[str] = deque(maxlen=LINES_BEFORE)
@@ -212,7 +212,7 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[
         def line(text: str) -> None:
             recent.append(text)
             if trace is not None and trace.takes(loop.event_count, text):
-                tell(text)
+                say(text)
 
         def observe(frame: Frame, fate: Fate) -> None:
             kind = "request" if frame.is_request else "response"
@@ -225,7 +225,7 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[
 
     ended = True
     # Who is stopped in the middle of its `finally` block goes with the exception that stops it.
-    with Scratch("replay") as folder, contextlib.nullcontext() if until is None else unheard():
+    with Scratch("replay") as folder, contextlib.nullcontext() if until is None else without_complaints():
         try:
             conduct_simulated(plan, folder, Silent(), listen)
         except InterruptedError:

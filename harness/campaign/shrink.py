@@ -52,13 +52,13 @@ class Shrinker:
         signature: Signature | None = None,
         jobs: int = 1,
         budget_s: float = 60.0,
-        told: Callable[[str], None] = lambda line: None,
+        notify: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.signature = signature
         self._scratch = scratch
         self._jobs = jobs
         self._budget_s = budget_s
-        self._told = told
+        self._notify = notify
         self._tried = 0
         self._began = time.monotonic()
         self._best: tuple[Plan, SeedResult] | None = None
@@ -106,7 +106,7 @@ class Shrinker:
             smaller = self._first_that_shows(list(without_parts(plan, min(parts, len(plan.faults)))))
             if smaller is not None:
                 plan, parts = smaller, max(parts - 1, 2)
-                self._told(f"{len(plan.faults)} faults left")
+                self._notify(f"{len(plan.faults)} faults left")
             elif parts >= len(plan.faults):
                 break
             else:
@@ -120,7 +120,7 @@ class Shrinker:
             if smaller is None:
                 break
             plan = smaller
-            self._told(said(plan))
+            self._notify(said(plan))
         return plan
 
     def _first_that_shows(self, plans: Sequence[Plan]) -> Plan | None:

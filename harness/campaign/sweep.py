@@ -120,7 +120,7 @@ def swept(
     jobs: int,
     budget_s: float | None,
     scratch: Path,
-    told: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
+    notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
     account: Sweep | None = None,
 ) -> Sweep:
     """Run plans until they or the budget are used up; `told` hears of every seed as it ends.
@@ -149,7 +149,7 @@ def swept(
                     children[child.pid] = child
             for result in _ended(children):
                 sweep.add(result)
-                told(result, sweep)
+                notify(result, sweep)
     finally:
         for child in children.values():
             child.kill()
@@ -206,7 +206,7 @@ class Child:
             content = file.read()
         wall_ms = int(1000 * (time.monotonic() - self.began))
         try:
-            told = msgspec.json.decode(content, type=SeedResult)
+            said = msgspec.json.decode(content, type=SeedResult)
         except (msgspec.DecodeError, msgspec.ValidationError):
             return SeedResult(
                 scenario=self.plan.scenario,
@@ -217,7 +217,7 @@ class Child:
                 wall_ms=wall_ms,
                 run_dir=str(self.run_dir),
             )
-        return msgspec.structs.replace(told, wall_ms=wall_ms)
+        return msgspec.structs.replace(said, wall_ms=wall_ms)
 
     def overdue(self) -> bool:
         """Tell whether it has run too long."""

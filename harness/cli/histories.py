@@ -39,8 +39,8 @@ def import_history(
     events = history.read(file, form)
     origin = history.Origin(source=file.name, format=form, model=model, options=dict.fromkeys(option or (), True))
     history.write(out, events, origin)
-    told = msgspec.json.encode({"events": len(events), "run_dir": str(out)}).decode()
-    typer.echo(told if json else f"{len(events)} events; judge them: tribunal check {out}")
+    summary = msgspec.json.encode({"events": len(events), "run_dir": str(out)}).decode()
+    typer.echo(summary if json else f"{len(events)} events; judge them: tribunal check {out}")
 
 
 def export_history(

@@ -19,13 +19,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
 @asynccontextmanager
 async def inject(cluster: CanHalfOpenLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: some connections have one end only. Heal: probes pass over new ones, everybody is back."""
+    """Inject: some connections have one end only. Heal: probes pass over new ones, everybody is back."""
     direction: Direction = "out" if options.believer == "node" else "in"
     links = links_of(cluster.spec, node, options.others, direction)
     effect = Effect(node, await cluster.half_open(links))
     yield effect
-    told = await cluster.close_half_open(links)
-    effect.heal = joined(told, "service", await all_back(cluster))
+    closed = await cluster.close_half_open(links)
+    effect.heal = joined(closed, "service", await all_back(cluster))
 
 
 FAULT: Final = Fault(options=Options, inject=inject)

@@ -61,9 +61,9 @@ class Admin:
         )
         answer = await self._connection.send(edl.EXCHANGE, body, timeout_ms=TIMEOUT_MS)
         _insist(answer.error_code, topic)
-        for told in answer.replica_election_results:
-            for result in told.partition_results:
-                _insist(result.error_code, f"{told.topic}-{result.partition}")
+        for topic_result in answer.replica_election_results:
+            for result in topic_result.partition_results:
+                _insist(result.error_code, f"{topic_result.topic}-{result.partition}")
 
     async def describe_topics(
         self, topics: list[str], page_size: int
@@ -135,7 +135,7 @@ class Admin:
 
 
 def _directory(replicas: list[dq.ReplicaState], node: NodeId, what: str) -> UUID:
-    """Return the directory of a replica; of several lives of one node the one that fetched last."""
+    """Return the directory of a replica; of several registrations of one node the one that fetched last."""
     known = sorted((one.last_fetch_timestamp, one.replica_directory_id) for one in replicas if one.replica_id == node)
     if not known:
         raise AdminFailed(f"node {node} is not {what} of this quorum")

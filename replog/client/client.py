@@ -229,9 +229,9 @@ class Client:
             await self._send_leader(topic, leader, body)
             return None
         answer = await self._ask_leader(produce.EXCHANGE, topic, leader, body)
-        told = _only(_only(answer.responses).partition_responses)
-        self._note(topic, told.error_code)
-        return told
+        result = _only(_only(answer.responses).partition_responses)
+        self._note(topic, result.error_code)
+        return result
 
     async def fetch(
         self,
@@ -267,9 +267,9 @@ class Client:
         if answer.error_code is not Error.NONE or not answer.responses:
             self._note(topic, answer.error_code)
             return PartitionData(partition_index=partition, error_code=answer.error_code, high_watermark=-1)
-        told = _only(_only(answer.responses).partitions)
-        self._note(topic, told.error_code)
-        return told
+        result = _only(_only(answer.responses).partitions)
+        self._note(topic, result.error_code)
+        return result
 
     async def list_offsets(
         self, topic: str, partition: int, timestamp: int, *, isolation_level: int = 0
@@ -290,9 +290,9 @@ class Client:
                 timeout_ms=self.timeout_ms,
             ),
         )
-        told = _only(_only(answer.topics).partitions)
-        self._note(topic, told.error_code)
-        return told
+        result = _only(_only(answer.topics).partitions)
+        self._note(topic, result.error_code)
+        return result
 
     # topics
 
@@ -326,5 +326,5 @@ class Client:
 def _only(items: Sequence[Item]) -> Item:
     """Return the one item that was asked for; another count is no answer to our question."""
     if len(items) != 1:
-        raise ConnectionLost(f"asked for one thing and was told of {len(items)}")
+        raise ConnectionLost(f"asked for one thing and got {len(items)}")
     return items[0]

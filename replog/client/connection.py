@@ -109,7 +109,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether requests can be sent."""
+        """Return whether requests can be sent."""
         return self._transport is not None and self._lost is None
 
     async def open(self, *, timeout_ms: int = 10000) -> None:

@@ -1,7 +1,7 @@
 """A consumer: fetches from every leader at once, long polls kept across calls.
 
 It reads partitions given by hand and never resets a position. What only means "ask again" (leadership moved, the new leader
-does not know its high watermark yet) is not told; what a user would have to decide (offset out of range) is.
+does not know its high watermark yet) is not reported; what a user would have to decide (offset out of range) is.
 read_committed leaves out aborted transactions by the leader's list, as every Kafka client does.
 """
 

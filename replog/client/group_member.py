@@ -54,7 +54,7 @@ REFUSED: Final = frozenset(
 class GroupMember:
     """Reads one topic together with the other members of its group.
 
-    generation, member_id:  who it is, or was when it last heard of its group.
+    generation, member_id:  who it is, or was when its group last answered.
     """
 
     def __init__(self, client: Client, consumer: Consumer, *, group: str, topic: str, session_timeout_ms: int) -> None:
@@ -75,7 +75,7 @@ class GroupMember:
     # reading
 
     async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionRecords]:
-        """Join if need be, say that it lives, read."""
+        """Join if need be, send heartbeats, read."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         try:
@@ -120,9 +120,9 @@ class GroupMember:
                 )
         except (*NO_ANSWER, TimeoutError) as problem:
             return CommittedOffsets({}, type(problem).__name__)
-        (told,) = answer.groups
-        found = [part for topic in told.topics for part in topic.partitions]
-        errors = [told.error_code, *(part.error_code for part in found)]
+        (committed,) = answer.groups
+        found = [part for topic in committed.topics for part in topic.partitions]
+        errors = [committed.error_code, *(part.error_code for part in found)]
         wrong = next((error for error in errors if error is not Error.NONE), None)
         if wrong is not None:
             self._link.forget()

@@ -1,4 +1,4 @@
-"""A producer: records go out in batches, and each batch's end is told once.
+"""A producer: records go out in batches, and each batch's end is reported once.
 
 One sender a partition, one batch under way per sender: order is kept and sequences are plain. An idempotent producer
 retries a batch unchanged until its delivery time-out, with a producer id of its own for every partition; when it

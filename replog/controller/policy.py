@@ -119,7 +119,7 @@ class Policy:
         )
 
     def unclean_enabled(self, topic: str) -> bool:
-        """Tell whether any replica may lead when nobody else can (SPEC 2.6.6)."""
+        """Return whether any replica may lead when nobody else can (SPEC 2.6.6)."""
         text = self._most_specific(topic, UNCLEAN_ENABLE)
         return self.settings.unclean_leader_election if text is None else text == "true"
 

@@ -45,8 +45,7 @@ from replog.wire.records import coordinator as r
 
 CONSUMER_TYPE: Final = "Consumer"
 FIRST_VERSION_WITH_OWN_IDS: Final = 1  # of ConsumerGroupHeartbeat: members choose their ids (KIP-1082)
-JOINS: Final = 0  # member epochs with a meaning of their own
-LEAVES: Final = -1
+JOINS: Final = 0  # the member epoch of who joins; who leaves sends a negative one
 SESSION: Final = "consumer session"
 REVOCATION: Final = "consumer revocation"
 REFRESH_MS: Final = 1_000  # topics are looked at again, at the earliest

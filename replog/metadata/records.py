@@ -32,7 +32,7 @@ Records = Sequence[MetadataRecord]
 
 
 def is_bracketed(count: int, metadata_version: int) -> bool:
-    """Tell whether a group of records is written as a transaction of several batches.
+    """Return whether a group of records is written as a transaction of several batches.
 
     Before there were transactions a group is one batch, however long: nobody may see half of it.
     """
@@ -66,12 +66,12 @@ def registration_record(broker: Broker) -> RegisterBrokerRecord:
 
 
 def fencing_record(broker_id: NodeId, epoch: BrokerEpoch, fenced: int) -> BrokerRegistrationChangeRecord:
-    """Return the record that fences (`FENCE`) or unfences (`UNFENCE`) one life of a broker."""
+    """Return the record that fences (`FENCE`) or unfences (`UNFENCE`) one incarnation of a broker."""
     return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=fenced)
 
 
 def controlled_shutdown_record(broker_id: NodeId, epoch: BrokerEpoch) -> BrokerRegistrationChangeRecord:
-    """Return the record that puts one life of a broker into controlled shutdown."""
+    """Return the record that puts one incarnation of a broker into controlled shutdown."""
     return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1)
 
 

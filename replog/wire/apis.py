@@ -254,7 +254,7 @@ def response_type(api: Api) -> type[msgspec.Struct]:
 
 
 def is_flexible(api: Api, version: int) -> bool:
-    """Tell whether this version has compact lengths and tagged fields (KIP-482)."""
+    """Return whether this version has compact lengths and tagged fields (KIP-482)."""
     return version in layout_of(request_type(api)).flexible
 
 

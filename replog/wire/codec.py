@@ -140,7 +140,7 @@ def decode_struct(of: type[T], version: int, data: Buffer) -> T:
     return decode(of, version, data)
 
 
-@lru_cache(maxsize=1 << 12)  # versions come from strangers
+@lru_cache(maxsize=1 << 12)  # versions come from unknown clients
 def _request_header(api: Api, version: int) -> tuple[bool, bool]:
     """Return whether a request's header has a client id, and tagged fields."""
     return version != 0 or api is not Api.CONTROLLED_SHUTDOWN, is_flexible(api, version)

@@ -1,6 +1,6 @@
 """Decoding: one flat function per (type, version), generated from the field descriptions and compiled once.
 
-The bytes are a stranger's. Whatever they are, the outcome is a message or `MalformedMessage`, and the memory taken is
+The bytes come from unknown clients. Whatever they are, the outcome is a message or `MalformedMessage`, and the memory taken is
 bounded by the frame's size: a length is checked against what is left of the buffer before anything is allocated,
 an array's count against the smallest size its items can have, and all items of a message together against
 `MAX_ITEMS`, because small items can cost a hundred times their bytes as objects. Records are views into the frame:

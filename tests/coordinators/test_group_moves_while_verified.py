@@ -16,7 +16,7 @@ from tests.coordinators.test_coordinator_mutants import a_verifying_leader
 
 
 def test_the_producer_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
-    """It was result INVALID_TXN_STATE, for the end of the leadership voids the guard as an end marker does."""
+    """The answer is INVALID_TXN_STATE, because the end of the leadership voids the guard as an end marker does."""
     partition = a_verifying_leader(tmp_path)
     lines: list[str] = []
     world = SimpleNamespace(journal=SimpleNamespace(log=lambda _, line: lines.append(line)))
@@ -53,7 +53,7 @@ def test_the_producer_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
             is_answered=False,
             reply=answer.set_result,
         )
-        verifier = Verifier(links, topics, Tasks(), retry_ms=20, patience_ms=100)
+        verifier = Verifier(links, topics, Tasks(), retry_ms=20, timeout_ms=100)
         GroupApi(shards, verifier, lambda: False).commit_in_transaction(request)
         return await answer
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.harness.this_machine import skip_unless_it_can
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.plan import made
@@ -12,6 +13,7 @@ REAL = ("processes", "containers", "ssh", "apache-kafka")
 
 def spec(seed, cluster, **settings):
     scenario = load(scenario_file("rotating-swarm"), settings)
+    skip_unless_it_can(cluster, [step.kind for step in scenario.steps])
     return made(scenario, seed=seed, cluster=cluster, time_ms=None, mutants=()).spec
 
 

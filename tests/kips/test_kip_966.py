@@ -20,7 +20,7 @@ from replog.config.network import NetworkConfig
 from replog.controller.describe import page
 from replog.controller.election import Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
-from replog.controller.events import AskLogInfo, LogInfoAnswered, Probe, Tell
+from replog.controller.events import AskLogInfo, Emit, LogInfoAnswered, Probe
 from replog.controller.policy import Strategy, strategy_of_old_option
 from replog.controller.registration import Shutdown, how_it_ended
 from replog.controller.unclean_recovery import Action, Recovery, decide
@@ -443,7 +443,7 @@ class TestUncleanShutdown:
         register(box, 1, clean=clean)
 
         assert (1 in box.partition().elr) is clean
-        answer = [effect for effect in box.effects if isinstance(effect, Tell) and effect.event == "registered"]
+        answer = [effect for effect in box.effects if isinstance(effect, Emit) and effect.event == "registered"]
         assert [one.fields["previous_broker_epoch"] for one in answer] == [101 if clean else -1]
 
     def test_the_file_goes_before_a_log_is_opened(self) -> None:

@@ -118,8 +118,12 @@ def test_a_term_ends_although_a_waiting_client_has_disconnected():
     undecided = []
 
     async def ask_and_hang_up(cluster):
-        (seat,) = [cluster.nodes[node].shell.seat for node in BROKERS if cluster.nodes[node].shell.seat.is_active]
-        connection = Connection(cluster.clients._world, seat.endpoint, "controller's client")
+        (role,) = [
+            cluster.nodes[node].shell.controller_role
+            for node in BROKERS
+            if cluster.nodes[node].shell.controller_role.is_active
+        ]
+        connection = Connection(cluster.clients._world, role.endpoint, "controller's client")
         await connection.open()
         await asyncio.sleep(0.1)
         await cluster.pause(ZOOKEEPER)
@@ -129,9 +133,9 @@ def test_a_term_ends_although_a_waiting_client_has_disconnected():
         await asyncio.sleep(0.5)
         connection.close()
         await asyncio.sleep(0.1)
-        undecided.extend(request.is_answered for _, request in seat._events if request is not None)
+        undecided.extend(request.is_answered for _, request in role._events if request is not None)
         await cluster.kill(ZOOKEEPER)
-        await until(lambda: not seat.is_active)
+        await until(lambda: not role.is_active)
         await cluster.start(ZOOKEEPER)
 
     trial = Trial("zookeeper/hung-up", SPEC).run(ask_and_hang_up)
@@ -177,8 +181,10 @@ def test_a_setting_changed_after_a_short_loss_of_zookeeper_arrives():
     known = []
 
     async def change(cluster):
-        (seat,) = active_controllers(cluster)
-        apart = next(cluster.nodes[node].shell for node in BROKERS if cluster.nodes[node].shell.seat is not seat)
+        (role,) = active_controllers(cluster)
+        apart = next(
+            cluster.nodes[node].shell for node in BROKERS if cluster.nodes[node].shell.controller_role is not role
+        )
         session = apart.zookeeper.session_id
         apart.zookeeper._client.transport.abort()
         await asyncio.sleep(1)
@@ -219,9 +225,9 @@ def test_a_controller_whose_znode_is_deleted_steps_down_and_topics_left_halfway_
             Delete(path=paths.CONTROLLER),
         ]
         server._tell(server.model.transact(halfway, 0)[1])
-        await until(lambda: any(seat.core.epoch > epoch for seat in active_controllers(cluster)))
+        await until(lambda: any(role.core.epoch > epoch for role in active_controllers(cluster)))
         await asyncio.sleep(1)
-        epochs_gained.extend(seat.core.epoch - epoch for seat in active_controllers(cluster))
+        epochs_gained.extend(role.core.epoch - epoch for role in active_controllers(cluster))
         await until(lambda: all(hosts(cluster, name) == 3 for name in ("assigned", "begun")))
         assert server.model.node(paths.DELETE_TOPICS).children == {}
         assert list(server.model.node(paths.TOPICS).children) == ["produce-consume", "assigned", "begun"]
@@ -267,8 +273,8 @@ def test_settings_read_before_the_deletion_of_the_earlier_topic_arrived_are_not_
     known = []
 
     async def create_again(cluster):
-        (seat,) = active_controllers(cluster)
-        slow, *others = [node for node in BROKERS if node != seat.config.node_id]
+        (role,) = active_controllers(cluster)
+        slow, *others = [node for node in BROKERS if node != role.config.node_id]
         client = cluster.clients._client("creator", 10_000)
 
         async def create(*replicas):
@@ -279,14 +285,14 @@ def test_settings_read_before_the_deletion_of_the_earlier_topic_arrived_are_not_
             )
             await client.ask(exchange_of(Api.CREATE_TOPICS), CreateTopicsRequest(topics=[topic]))
 
-        await create(seat.config.node_id, *others)
+        await create(role.config.node_id, *others)
         await until(lambda: hosts(cluster, "again") == 3)
-        links = [Link(seat.config.node_id, slow)]
+        links = [Link(role.config.node_id, slow)]
         await cluster.cut(links, CutMode.HOLD)
         deleting = DeleteTopicsRequest(topics=[DeleteTopicState(name="again")], timeout_ms=500)
         await client.ask(exchange_of(Api.DELETE_TOPICS), deleting)
-        await until(lambda: "again" not in seat.core.image.topics_by_name)
-        await create(seat.config.node_id, slow)
+        await until(lambda: "again" not in role.core.image.topics_by_name)
+        await create(role.config.node_id, slow)
         await asyncio.sleep(1)
         await cluster.heal(links)
         shell = cluster.nodes[slow].shell
@@ -305,10 +311,10 @@ def test_who_leaves_learns_of_a_controller_elected_later():
     answered = []
 
     async def leave_without_controller(cluster):
-        every = [cluster.nodes[node].shell.seat for node in BROKERS]
+        every = [cluster.nodes[node].shell.controller_role for node in BROKERS]
         (leaving,) = active_controllers(cluster)
-        for seat in every:
-            seat.may_stand = False  # as of one that registers anew while it leaves
+        for role in every:
+            role.may_stand = False  # as of one that registers anew while it leaves
         server = cluster.nodes[ZOOKEEPER].shell
         server._tell(server.model.transact([Delete(path=paths.CONTROLLER)], 0)[1])
         await until(lambda: not active_controllers(cluster))
@@ -316,10 +322,10 @@ def test_who_leaves_learns_of_a_controller_elected_later():
         stopping = asyncio.ensure_future(cluster.stop(leaving.config.node_id))
         await asyncio.sleep(1)
         began = asyncio.get_running_loop().time()
-        for seat in every:
-            if seat is not leaving:
-                seat.may_stand = True
-                seat.look_again()
+        for role in every:
+            if role is not leaving:
+                role.may_stand = True
+                role.look_again()
         await stopping
         answered.append(asyncio.get_running_loop().time() - began)
         await cluster.start(leaving.config.node_id)
@@ -363,7 +369,7 @@ def isr(cluster):
 def active_controllers(cluster):
     """Who takes itself for the controller."""
     shells = [cluster.nodes[node].shell for node in BROKERS]
-    return [shell.seat for shell in shells if shell is not None and shell.seat.is_active]
+    return [shell.controller_role for shell in shells if shell is not None and shell.controller_role.is_active]
 
 
 def hosts(cluster, topic):

@@ -164,14 +164,14 @@ class UndoJournal:
     # --- contents --------------------------------------------------------------------------
 
     def will_write(self, descriptor: int, inode: int, size: int, position: int, length: int) -> None:
-        """Hear of a write before it happens; `size` is the file's now."""
+        """Note a write before it happens; `size` is the file's now."""
         durable = self._mark(inode, size)
         overlap_end = min(position + length, size, durable)
         if position < overlap_end:
             self._save(descriptor, inode, position, overlap_end)
 
     def will_truncate(self, descriptor: int, inode: int, size: int, new_size: int) -> None:
-        """Hear of a truncation (or extension) before it happens."""
+        """Note a truncation (or extension) before it happens."""
         durable = self._mark(inode, size)
         if new_size < min(size, durable):
             self._save(descriptor, inode, new_size, min(size, durable))
@@ -188,12 +188,12 @@ class UndoJournal:
         self._write(Overwritten(inode, self._number, start, os.pread(descriptor, end - start, start)))
 
     def begin_sync(self, inode: int, size: int) -> int:
-        """Hear that an fsync begins; return what to hand to `end_sync`."""
+        """Note that an fsync begins; return what to hand to `end_sync`."""
         self._floors[inode] = size
         return self._number
 
     def end_sync(self, inode: int, number: int, size: int) -> None:
-        """Hear that it is over: what was written before it began is durable."""
+        """Note that it is over: what was written before it began is durable."""
         durable = self._floors.pop(inode)
         if inode not in self.state.sizes:
             return
@@ -211,7 +211,7 @@ class UndoJournal:
     # --- names -----------------------------------------------------------------------------
 
     def will_name(self, path: str) -> None:
-        """Hear that a name will mean something else, or nothing, or come into being."""
+        """Note that a name will mean something else, or nothing, or come into being."""
         parent, name = os.path.split(path)
         directory = Path(parent).stat().st_ino
         if name not in self.state.names.get(directory, {}):
@@ -243,7 +243,7 @@ class UndoJournal:
             self._gone(child.lstat().st_ino)
 
     def synced_directory(self, path: str) -> None:
-        """Hear that the names in a directory are durable."""
+        """Note that the names in a directory are durable."""
         self._names_done(Path(path).stat().st_ino)
 
     def _names_done(self, directory: int) -> None:

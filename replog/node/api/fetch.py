@@ -97,7 +97,7 @@ class Fetch:
         )
         # A consumer sees nothing new of a record before it is committed.
         self.heeds_appends = self.replica_id >= 0
-        # KAFKA-9731: a follower hears of a raised high watermark with the next data, or when its wait is over; at
+        # KAFKA-9731: a follower learns of a raised high watermark with the next data, or when its wait is over; at
         # once only where it may serve readers itself. Else every record would cost each follower two round trips.
         self.heeds_watermarks = self.replica_id < 0 or bool(api.rack)
         limit = api.consumer_bytes_max if self.replica_id < 0 else api.replica_bytes_max
@@ -147,13 +147,13 @@ class Fetch:
         return True
 
     def is_satisfied(self, outcome: Outcome) -> bool:
-        """Tell whether there is no reason to wait longer."""
+        """Return whether there is no reason to wait longer."""
         if outcome.is_urgent or outcome.size_bytes >= self.min_bytes:
             return True
         return outcome.size_bytes > 0 and self._is_kept_back(outcome)
 
     def _is_kept_back(self, outcome: Outcome) -> bool:
-        """Tell whether there is enough although it does not all come: waiting would not bring it (as Kafka counts).
+        """Return whether there is enough although it does not all come: waiting would not bring it (as Kafka counts).
 
         Batches stay whole, so an answer ends before its limits; and a read ends with its segment.
         """
@@ -389,7 +389,7 @@ class FetchApi:
         return replica
 
     def watch(self, partition: SessionPartition) -> None:
-        """Have a partition's session told of the next move: one that is settled, or of a fetch that waits."""
+        """Have a partition's session notified of the next change: one that is up to date, or of a fetch that waits."""
         if partition.hosted is not None:
             partition.hosted.watchers[partition] = None
 

@@ -1,4 +1,4 @@
-"""A broker's part in coordinating groups and transactions: which requests go where, and who is told of elections."""
+"""A broker's part in coordinating groups and transactions: which requests go where, and who is notified of elections."""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -32,7 +32,7 @@ class ImageTopics:
         self.replicas = replicas
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Tell whether there is such a partition."""
+        """Return whether there is such a partition."""
         topic = self.replicas.metadata.image.topics_by_name.get(partition.topic)
         return topic is not None and partition.partition in topic.partitions
 
@@ -80,7 +80,7 @@ class CoordinatorService:
             self.internal_topics,
             tasks,
             retry_ms=config.transactions.verification_backoff_ms,
-            patience_ms=config.transactions.verification_backoff_ms_max,
+            timeout_ms=config.transactions.verification_backoff_ms_max,
         )
         self.by_topic: dict[str, CoordinatorRuntime[GroupCoordinator] | CoordinatorRuntime[TransactionCoordinator]] = {
             OFFSETS_TOPIC: self.groups,
@@ -121,7 +121,7 @@ class CoordinatorService:
 
     @property
     def permits_consumer_groups(self) -> bool:
-        """Tell whether the cluster has finalized the new group protocol (KIP-848)."""
+        """Return whether the cluster has finalized the new group protocol (KIP-848)."""
         return self.replicas.metadata.image.features.get(GROUP_VERSION, 0) >= 1
 
     def _new_transaction_core(self, partition: int, leader_epoch: int) -> TransactionCoordinator:

@@ -38,7 +38,7 @@ class OwnRequest(Generic[Q, R]):
 
     @property
     def is_answered(self) -> bool:
-        """Tell whether nobody waits any more."""
+        """Return whether nobody waits any more."""
         return self.answer.done()
 
     def reply(self, body: R) -> None:

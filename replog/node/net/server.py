@@ -1,7 +1,7 @@
 """A listener that speaks the protocol: frames in, requests to the handler in order, replies out in order.
 
 The handler is called with each request as it arrives and may answer at once, later, or in any order; replies leave in
-the order of the requests, connection by connection, as Kafka's clients rely on. What a stranger sends cannot
+the order of the requests, connection by connection, as Kafka's clients rely on. What an unknown client sends cannot
 hurt: bytes that are no request close the connection with a logged reason; memory is bounded by not reading. Reading
 stops while a connection has `pending_requests_max` requests unanswered, while its peer does not read
 replies, and while all connections together hold more than `queued_bytes_max` of unanswered or unfinished requests (then
@@ -87,7 +87,7 @@ class AwaitedRequest(Caller, Protocol[Q, Answer]):
 
     @property
     def is_answered(self) -> bool:
-        """Tell whether nothing is owed any more."""
+        """Return whether nothing is owed any more."""
 
     def reply(self, body: Answer) -> None:
         """Answer; when nobody waits any more it does nothing."""
@@ -127,7 +127,7 @@ class ServerRequest(Generic[Q, R]):
 
     @property
     def is_answered(self) -> bool:
-        """Tell whether nothing is owed any more."""
+        """Return whether nothing is owed any more."""
         return self._progress is not Progress.PENDING
 
     def reply(self, body: R) -> None:
@@ -137,7 +137,7 @@ class ServerRequest(Generic[Q, R]):
         self._finish(encode_response(self.api, self.version, self.correlation_id, body))
 
     def reply_nothing(self) -> None:
-        """Answer nothing, as a produce with acks=0 wants it; unless something of it was refused: nobody would hear."""
+        """Answer nothing, as a produce with acks=0 wants it; unless something of it was refused: no client would notice."""
         if self.amend is not None:
             self.close(f"a part of {self.api.name} was refused")
         else:
@@ -253,7 +253,7 @@ class Server:
         self._choked.pop(connection.connection_id, None)
 
     def is_waiting(self, connection: "ServerConnection") -> bool:
-        """Tell whether a connection must not read because too much is held already."""
+        """Return whether a connection must not read because too much is held already."""
         return connection.connection_id in self._waiting
 
     def forget(self, connection: "ServerConnection") -> None:
@@ -365,7 +365,7 @@ class ServerConnection(asyncio.Protocol):
         self._adjust_reading()
 
     def _has_room(self) -> bool:
-        """Tell whether one more request may be taken; answers that only wait to be written make room."""
+        """Return whether one more request may be taken; answers that only wait to be written make room."""
         if self._may_take_requests():
             return True
         self._write_answers()

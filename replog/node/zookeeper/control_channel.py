@@ -1,4 +1,4 @@
-"""The way to one life of one broker: its control requests in order, each until it is answered (KIP-380)."""
+"""The channel to one registration of one broker: its control requests in order, each until it is answered (KIP-380)."""
 
 import asyncio
 from collections.abc import Callable
