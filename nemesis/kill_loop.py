@@ -37,18 +37,18 @@ async def changing_sides(
     circle = from_target(cluster.spec.broker_ids, node)
     if len(circle) < 3 or node not in circle:
         raise ClusterError("this needs a broker among at least three as its target")
-    crasher, other = circle[1], circle[2]
-    whole = Effect(node, Proof(holds=True, facts={"away_first": node, "crasher": crasher, "away_then": other}))
-    former = incarnation(cluster, crasher)
+    powerless, other = circle[1], circle[2]
+    whole = Effect(node, Proof(holds=True, facts={"away_first": node, "crasher": powerless, "away_then": other}))
+    former = incarnation(cluster, powerless)
     async with away(node)(cluster) as first:
         await asyncio.sleep(phase_ms / 1000)
-        crashed = await cluster.power_fail(crasher)
+        crashed = await cluster.power_fail(powerless)
         whole.add_proof("crash", crashed)
-        whole.losses += proven_losses(crasher, crashed)
+        whole.losses += proven_losses(powerless, crashed)
     async with away(other)(cluster) as second:
-        await cluster.start(crasher)
+        await cluster.start(powerless)
         yield whole
     take(whole, "first", first)
     take(whole, "second", second)
-    whole.add_heal("crasher", await back_in_service(cluster, crasher, former))
+    whole.add_heal("crasher", await back_in_service(cluster, powerless, former))
     whole.add_heal("service", await all_back(cluster))

@@ -81,9 +81,9 @@ def bridge(spec: ClusterSpec, target: int) -> list[Link]:
 def majorities_ring(spec: ClusterSpec, target: int) -> list[Link]:
     """Return the links to cut so that every node hears a majority, and no two the same one."""
     circle = mixed(spec, target)
-    heard = len(circle) // 2  # besides itself: a majority
+    majority_besides = len(circle) // 2  # with itself a majority
     cut: list[Link] = []
     for index, node in enumerate(circle):
-        reached = {circle[(index + step) % len(circle)] for step in range(heard + 1)}
+        reached = {circle[(index + step) % len(circle)] for step in range(majority_besides + 1)}
         cut += [Link(other, node) for other in circle if other not in reached]
     return cut

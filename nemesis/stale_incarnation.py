@@ -28,7 +28,7 @@ def victim(cluster: FaultTarget, node: int) -> tuple[int, int]:
 
 
 @asynccontextmanager
-async def hears_late(cluster: CanShapeLinks, controller: int) -> AsyncGenerator[Proof]:
+async def slow_zookeeper(cluster: CanShapeLinks, controller: int) -> AsyncGenerator[Proof]:
     """Let the controller hear late from ZooKeeper."""
     links = from_ensemble(cluster.spec, controller)
     yield await cluster.shape(links, Shape(delay_ms=LATE_MS))
@@ -49,7 +49,7 @@ async def met(cluster: FaultTarget, rule: RuleInForce) -> Proof:
     )
 
 
-async def new_life(cluster: FaultTarget, broker: int, former_epoch: int) -> Proof:
+async def new_registration(cluster: FaultTarget, broker: int, former_epoch: int) -> Proof:
     """Wait until a broker is registered with a larger epoch."""
 
     def registered() -> bool:
@@ -65,6 +65,6 @@ def epoch_of(cluster: FaultTarget, broker: int) -> int:
     return -1 if known is None else known.broker_epoch
 
 
-async def settled(cluster: FaultTarget, effect: Effect) -> None:
+async def prove_healed(cluster: FaultTarget, effect: Effect) -> None:
     """Heal: everybody is back."""
     effect.heal = joined(Proof(holds=True, facts={}), "service", await all_back(cluster))

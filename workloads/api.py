@@ -238,12 +238,12 @@ class Worker:
         self._producer: Producer = stage.clients.producer(settings, f"worker-{plan.process}")
         self._sequence = 0
         self._open: dict[int, _Sent] = {}
-        self._unsettled: list[tuple[_Sent, Delivery, int]] = []
+        self._undecided: list[tuple[_Sent, Delivery, int]] = []
         self._epochs = 1
         self._begun_ns = -1  # when the last epoch but the first was heard of
         self._statements = 0
         if self._states_epochs:
-            self._producer.on_epochs = self._settle  # type: ignore[attr-defined]
+            self._producer.on_epochs = self._decide  # type: ignore[attr-defined]
 
     @property
     def in_flight(self) -> int:
@@ -264,7 +264,7 @@ class Worker:
         if sent is None:
             return
         if self._states_epochs:
-            self._unsettled.append((sent, delivery, self.stage.now_ns()))
+            self._undecided.append((sent, delivery, self.stage.now_ns()))
         else:
             self._record(sent, delivery, self.stage.now_ns())
 
@@ -272,7 +272,7 @@ class Worker:
     def _states_epochs(self) -> bool:
         return bool(getattr(self._producer, "states_epochs", False))
 
-    def _settle(self, epochs: int) -> None:
+    def _decide(self, epochs: int) -> None:
         """Write down what completed since the producer last said how many epochs it has had.
 
         librdkafka begins a new epoch by itself when a batch was refused behind one that had failed, or when a record
@@ -282,8 +282,8 @@ class Worker:
         self._statements += 1
         if epochs > self._epochs:
             self._epochs, self._begun_ns = epochs, self.stage.now_ns()
-        settled, self._unsettled = self._unsettled, []
-        for sent, delivery, complete_ns in settled:
+        decided, self._undecided = self._undecided, []
+        for sent, delivery, complete_ns in decided:
             was_in_doubt = sent.invoke_ns <= self._begun_ns
             self._record(sent, delivery, complete_ns, f"reset-{self.plan.worker_class}" if was_in_doubt else None)
 
@@ -317,9 +317,9 @@ class Worker:
     async def finish(self, timeout_ms: int) -> None:
         """Let what is under way arrive, then give up the rest; every send has its row afterwards."""
         await self._producer.flush(timeout_ms)
-        heard = self._statements
+        before = self._statements
         for _ in range(STATEMENT_POLLS if self._states_epochs else 0):
-            if self._statements > heard:
+            if self._statements > before:
                 break
             await asyncio.sleep(STATEMENT_POLL_MS / 1000)
         await self.close()
@@ -327,7 +327,7 @@ class Worker:
     async def close(self) -> None:
         """Give up what is under way: nobody will ever know, so it is `info` without a completion."""
         await self._producer.close()
-        self._settle(self._epochs + 1 if self._unsettled else self._epochs)  # of the last moment nothing was said
+        self._decide(self._epochs + 1 if self._undecided else self._epochs)  # of the last moment nothing was said
         while self._open:
             _, sent = self._open.popitem()
             self._record(sent, Delivery("info", "unknown at the end", None, None, None), None)
@@ -366,7 +366,7 @@ class PollLog:
             outcome="fail" if poll.error else "ok",
             error=poll.error,
             record_count=len(poll.records),
-            high_watermark=None if self._is_hearsay(poll) else poll.high_watermark,
+            high_watermark=None if self._is_of_client(poll) else poll.high_watermark,
             last_stable_offset=poll.last_stable_offset,
             log_start_offset=poll.log_start_offset,
         )
@@ -386,14 +386,14 @@ class PollLog:
             self._record_watermark(poll, now_ns)
         self._poll_index += 1
 
-    def _is_hearsay(self, poll: PartitionPoll) -> bool:
+    def _is_of_client(self, poll: PartitionPoll) -> bool:
         """Tell whether only a client says that this is the end.
 
         It says so of what its broker shows, and a new leader may show an old end, below min ISR for long (KIP-207). A final
         read has come to the end where the leader states that: its workload says so with a poll of its own.
         """
-        told_by_client = self.phase == "final" and not poll.records and poll.next_position is not None
-        return told_by_client and poll.position >= (poll.high_watermark or 0)
+        made_by_client = self.phase == "final" and not poll.records and poll.next_position is not None
+        return made_by_client and poll.position >= (poll.high_watermark or 0)
 
     def _record_watermark(self, poll: PartitionPoll, at_ns: int) -> None:
         self.stage.sink.row(

@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanReassign, CanShapeLinks
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault, back_in_service, incarnation
 from tribunal.nemesis.bounce import KillTarget
-from tribunal.nemesis.stale_incarnation import epoch_of, hears_late, new_life, victim
+from tribunal.nemesis.stale_incarnation import epoch_of, new_registration, slow_zookeeper, victim
 
 
 class EarlyTarget(KillTarget, CanReassign, CanShapeLinks, Protocol):
@@ -32,9 +32,9 @@ async def inject(cluster: EarlyTarget, node: int, options: Options) -> AsyncGene
     effect = Effect(broker, await cluster.kill(broker))
     # The same replicas in another order: a change of this one partition, told to all of them.
     await cluster.reassign(partition, (*replicas[1:], replicas[0]))
-    async with hears_late(cluster, controller):
+    async with slow_zookeeper(cluster, controller):
         await cluster.start(broker)
-        effect.add_proof("life", await new_life(cluster, broker, epoch))
+        effect.add_proof("life", await new_registration(cluster, broker, epoch))
         yield effect
     effect.heal = await back_in_service(cluster, broker, former)
 

@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanHinderMessages
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, back_in_service, incarnation
 from tribunal.nemesis.bounce import BounceTarget, bounced
-from tribunal.nemesis.stale_incarnation import CONTROLLED_SHUTDOWN, held, met, settled, victim
+from tribunal.nemesis.stale_incarnation import CONTROLLED_SHUTDOWN, held, met, prove_healed, victim
 
 
 class LateTarget(BounceTarget, CanHinderMessages, Protocol):
@@ -32,7 +32,7 @@ async def inject(cluster: LateTarget, node: int, options: Options) -> AsyncGener
     effect.add_proof("before", await all_back(cluster))
     cluster.remove_rule(rule)
     yield effect
-    await settled(cluster, effect)
+    await prove_healed(cluster, effect)
 
 
 FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

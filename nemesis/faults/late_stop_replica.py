@@ -9,7 +9,15 @@ from tribunal.clusters.capabilities import CanHinderMessages, CanShapeLinks
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
 from tribunal.nemesis.bounce import BounceTarget, bounced
-from tribunal.nemesis.stale_incarnation import STOP_REPLICA, epoch_of, hears_late, held, met, new_life, victim
+from tribunal.nemesis.stale_incarnation import (
+    STOP_REPLICA,
+    epoch_of,
+    held,
+    met,
+    new_registration,
+    slow_zookeeper,
+    victim,
+)
 
 
 class LateTarget(BounceTarget, CanHinderMessages, CanShapeLinks, Protocol):
@@ -26,11 +34,11 @@ async def inject(cluster: LateTarget, node: int, options: Options) -> AsyncGener
     broker, controller = victim(cluster, node)
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
     rule = cluster.add_rule(held(STOP_REPLICA, controller, broker))
-    async with hears_late(cluster, controller) as late:
+    async with slow_zookeeper(cluster, controller) as late:
         effect = Effect(broker, late)
         effect.add_proof("bounce", await bounced(cluster, broker, "stop"))
         effect.add_proof("held", await met(cluster, rule))
-        effect.add_proof("life", await new_life(cluster, broker, epoch))
+        effect.add_proof("life", await new_registration(cluster, broker, epoch))
         yield effect
     cluster.remove_rule(rule)
     effect.heal = await back_in_service(cluster, broker, former)

@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanShapeLinks
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
 from tribunal.nemesis.bounce import BounceTarget, bounced
-from tribunal.nemesis.stale_incarnation import epoch_of, hears_late, new_life, victim
+from tribunal.nemesis.stale_incarnation import epoch_of, new_registration, slow_zookeeper, victim
 
 
 class MissedTarget(BounceTarget, CanShapeLinks, Protocol):
@@ -25,10 +25,10 @@ async def inject(cluster: MissedTarget, node: int, options: Options) -> AsyncGen
     """Bite: it is registered anew while the controller hears late. Heal: it hosts what it hosted, in its ISRs."""
     broker, controller = victim(cluster, node)
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
-    async with hears_late(cluster, controller) as late:
+    async with slow_zookeeper(cluster, controller) as late:
         effect = Effect(broker, late)
         effect.add_proof("bounce", await bounced(cluster, broker, "stop"))
-        effect.add_proof("life", await new_life(cluster, broker, epoch))
+        effect.add_proof("life", await new_registration(cluster, broker, epoch))
         yield effect
     effect.heal = await back_in_service(cluster, broker, former)
 

@@ -238,12 +238,12 @@ async def _known_ends(
     the time at most; who judges sees then that it was not read.
     """
     loop = asyncio.get_running_loop()
-    settled_by = (loop.time() + deadline) / 2
+    early_until = (loop.time() + deadline) / 2
     ends: dict[TopicPartition, tuple[int, int]] = {}
     missing = list(wanted)
     while True:
         ends |= await record_offsets(stage, admin, missing)
-        is_early = loop.time() < settled_by
+        is_early = loop.time() < early_until
         missing = [p for p in wanted if p not in ends or (is_early and ends[p][1] <= stage.acknowledged.get(p, -1))]
         if not missing or loop.time() >= deadline:
             return ends
