@@ -145,7 +145,7 @@ class FaultTarget(Protocol):
         """Tell whether the node's process exists."""
 
     def failures(self) -> list[str]:
-        """Return what went wrong with nodes that nobody hurt: one line each, with the last log lines."""
+        """Return which nodes failed without a fault: one line each, with the last log lines."""
 
     def excuse(self, node: int, why: str | None) -> None:
         """Expect (or no longer expect) the node to end by itself: its end is then no failure of the run."""
@@ -210,7 +210,7 @@ class CanReconfigure(FaultTarget, Protocol):
     """Gives nodes other settings."""
 
     async def reconfigure(self, node: int, settings: Settings) -> None:
-        """Give a node that is down other settings, by Kafka's names; they hold for its later lives."""
+        """Give a node that is down other settings, by Kafka's names; they hold from its next start on."""
 
 
 # --- links and messages --------------------------------------------------------------------
@@ -247,7 +247,7 @@ class CanHalfOpenLinks(FaultTarget, Protocol):
         """Let each link's target forget its connections while the source goes on believing in them."""
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
-        """Tell the believers; proven by probes over new connections."""
+        """Reset the ends that are still open; proven by probes over new connections."""
 
 
 class CanHinderMessages(FaultTarget, Protocol):

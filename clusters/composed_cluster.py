@@ -37,7 +37,7 @@ from tribunal.clusters.capabilities import (
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.frame_rules import Rule
-from tribunal.clusters.host_environment import HostEnvironment, NodeLife
+from tribunal.clusters.host_environment import HostedNode, HostEnvironment
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.links.requests import RequestLog
@@ -79,7 +79,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: frozenset[Capability]
     environment: HostEnvironment
     software: NodeSoftware
-    nodes: Mapping[int, NodeLife]
+    nodes: Mapping[int, HostedNode]
     files: NodeFiles
     mounts: MountedDisks
     events: NodeEvents
@@ -126,7 +126,9 @@ class ComposedCluster:
         for nodes in order.after_observer:
             await self._start_together(nodes)
         what = "all brokers registered and unfenced"
-        await until(lambda: self.state.whole(self.spec), timeout_ms=order.whole_timeout_ms, what=what, cluster=self)
+        await until(
+            lambda: self.state.is_fully_in_sync(self.spec), timeout_ms=order.in_sync_timeout_ms, what=what, cluster=self
+        )
 
     async def _start_together(self, nodes: Sequence[int]) -> None:
         # Until none is on its way any more, also when one cannot be started: whoever closes finds all that were.
@@ -156,7 +158,7 @@ class ComposedCluster:
 
     # --- nodes -----------------------------------------------------------------------------
 
-    def _node(self, node: int) -> NodeLife:
+    def _node(self, node: int) -> HostedNode:
         try:
             return self.nodes[node]
         except KeyError:
@@ -168,9 +170,9 @@ class ComposedCluster:
 
     async def start(self, node: int) -> None:
         """Start a node that is down; return when it serves."""
-        life = self._node(node)
+        node_process = self._node(node)
         await self._spawn(node)
-        await life.serving()
+        await node_process.serving()
 
     async def stop(self, node: int) -> None:
         """Ask a node to end in good order."""
@@ -205,7 +207,7 @@ class ComposedCluster:
     # --- disks and clocks ------------------------------------------------------------------
 
     async def reconfigure(self, node: int, settings: Settings) -> None:
-        """Give a node that is down other settings; they hold for its later lives."""
+        """Give a node that is down other settings; they hold from its next start on."""
         self._node(node)
         await self._parts.files.reconfigure(node, settings)
 
@@ -276,7 +278,7 @@ class ComposedCluster:
         return await self._parts.link_faults.half_open(links)
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
-        """Tell the believers."""
+        """Reset the ends that are still open."""
         return await self._parts.link_faults.close_half_open(links)
 
     def add_rule(self, rule: FrameRule) -> Rule:
@@ -324,12 +326,12 @@ class ComposedCluster:
     # --- what was seen ---------------------------------------------------------------------
 
     def failures(self) -> list[str]:
-        """Return what went wrong with nodes that nobody hurt."""
+        """Return what went wrong with nodes without a fault."""
         overtaken = self._parts.observer.overtaken
         return [*self._parts.exits.failures, *([overtaken] if overtaken else [])]
 
     def drain_events(self) -> list[NodeEvent]:
-        """Return what nodes told, and what was seen of their lives, since the last call."""
+        """Return what nodes reported, and what was seen of their starts and ends, since the last call."""
         return self._parts.events.drain()
 
     def drain_metadata(self) -> list[MetadataEntry]:

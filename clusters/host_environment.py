@@ -13,8 +13,8 @@ from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.run_context import RunContext
 
 
-class NodeLife(Protocol):
-    """One node, one life after another."""
+class HostedNode(Protocol):
+    """One node, through all its starts and ends."""
 
     @property
     def pid(self) -> int | None:
@@ -59,8 +59,8 @@ class HostEnvironment(Protocol):
 
     def node(
         self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
-    ) -> NodeLife:
-        """Return a node that is not started yet; `on_exit` hears why it ended, unless it was asked to."""
+    ) -> HostedNode:
+        """Return a node that is not started yet; `on_exit` gets the reason of an end that nobody asked for."""
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return where the node itself is to listen, as it sees it."""

@@ -5,8 +5,8 @@ high watermark, and asks again from there. It never takes an uncommitted record,
 serves two purposes: targets of faults are chosen by its state, and its entries are the recording's table
 `metadata`. It reaches the controllers' own addresses, never through a relay: no cut blinds it.
 
-It begins before the first node does. Controllers drop records that a snapshot holds: who is told to take a snapshot has
-been overtaken, and a recording with a hole judges nobody. The observer says so then, and the run ends.
+It begins before the first node does. Controllers drop records that a snapshot holds: an observer that is
+referred to a snapshot has been overtaken, and a recording with a hole judges nobody. The observer says so then, and the run ends.
 """
 
 import asyncio

@@ -78,7 +78,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def is_zookeeper_mode(self) -> bool:
-        """Whether brokers are told apart and told what to do through ZooKeeper (KIP-380)."""
+        """Whether brokers are registered in ZooKeeper and controlled by requests (KIP-380)."""
         return self.mode == ZOOKEEPER
 
     @property

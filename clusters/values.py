@@ -84,7 +84,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
     brokers: dict[int, BrokerState] = {}
     partitions: dict[TopicPartition, PartitionState] = {}
 
-    def whole(self, spec: ClusterSpec) -> bool:
+    def is_fully_in_sync(self, spec: ClusterSpec) -> bool:
         """Tell whether every broker serves and every partition has all its replicas in the ISR."""
         serving = sum(not broker.fenced for broker in self.brokers.values()) == spec.brokers
         return serving and all(

@@ -68,7 +68,9 @@ class Liveness:
         spec = self._cluster.spec
         if self._is_excused() or not all(map(self._cluster.alive, spec.node_ids)):
             return
-        violated = await self._violated(lambda: self._cluster.state.whole(spec), JOIN_TIMEOUT_MS, Expected.FULL_ISR)
+        violated = await self._violated(
+            lambda: self._cluster.state.is_fully_in_sync(spec), JOIN_TIMEOUT_MS, Expected.FULL_ISR
+        )
         if violated is not None:
             self._cluster.watch.report(violated)
 

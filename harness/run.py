@@ -190,7 +190,7 @@ class Run:
         """Wait until every broker serves and every ISR is full; tell whether it came about."""
         try:
             await until(
-                lambda: cluster.state.whole(self.plan.spec),
+                lambda: cluster.state.is_fully_in_sync(self.plan.spec),
                 timeout_ms=WHOLE_TIMEOUT_MS,
                 what="every ISR full",
                 cluster=cluster,

@@ -10,7 +10,7 @@ from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
 
 @asynccontextmanager
 async def partitioned(cluster: CanCutLinks, node: int, links: Sequence[Link], mode: CutMode) -> AsyncGenerator[Effect]:
-    """Bite: probes stop passing. Heal: they pass, every broker serves, every ISR is full."""
+    """Inject: probes stop passing. Heal: they pass, every broker serves, every ISR is full."""
     effect = Effect(node, await cluster.cut(links, mode))
     yield effect
     mended = await cluster.heal(links)

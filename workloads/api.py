@@ -29,11 +29,11 @@ from tribunal.clusters.api import (
 from tribunal.results.recording import value_of
 
 VALUE_BYTES: Final = 8
-STATEMENT_POLLS: Final = 20  # to hear once more of the producer's epochs
+STATEMENT_POLLS: Final = 20  # to get the producer's epochs once more
 STATEMENT_POLL_MS: Final = 50
 IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits instead of piling up
 
-# What options are made of: a scenario that says otherwise is told so before anything starts.
+# What options are made of: a scenario that says otherwise is refused before anything starts.
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
@@ -74,7 +74,7 @@ class LoadPlan(Protocol):
 
     @property
     def delivery_timeout_ms(self) -> int:
-        """How long its last sends may take once it is told to stop."""
+        """How long its last sends may take once it is asked to stop."""
 
 
 Options = TypeVar("Options", bound=LoadOptions)
@@ -91,7 +91,7 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     prepare:             creates topics, with this replication factor.
     run:                 goes on until `stage.stopping` is set; returns when every send's fate is written down.
     read_to_end:         reads everything within so many ms, after all is quiet; returns the partitions not read to their ends.
-    written_throughout:  partitions written as long as the run lasts by somebody who hears answers; None: all of them.
+    written_throughout:  partitions written as long as the run lasts by somebody who gets answers; None: all of them.
     """
 
     options: type[Options]
@@ -132,7 +132,7 @@ class Load(Protocol):
 
     @property
     def delivery_timeout_ms(self) -> int:
-        """How long its last sends may take once it is told to stop."""
+        """How long its last sends may take once it is asked to stop."""
 
     def partitions(self) -> list[TopicPartition]:
         """Return all its partitions."""
@@ -144,7 +144,7 @@ class Load(Protocol):
         """Create topics."""
 
     def run(self, stage: Stage) -> Coroutine[object, None, None]:
-        """Go on until told to stop."""
+        """Go on until asked to stop."""
 
     def read_to_end(self, stage: Stage, timeout_ms: int) -> Awaitable[list[TopicPartition]]:
         """Read everything; return what was not read to its end."""
@@ -240,10 +240,10 @@ class Worker:
         self._open: dict[int, _Sent] = {}
         self._undecided: list[tuple[_Sent, Delivery, int]] = []
         self._epochs = 1
-        self._begun_ns = -1  # when the last epoch but the first was heard of
+        self._begun_ns = -1  # when the last epoch but the first was reported
         self._statements = 0
         if self._states_epochs:
-            self._producer.on_epochs = self._decide  # type: ignore[attr-defined]
+            self._producer.on_epochs = self._record_decided  # type: ignore[attr-defined]
 
     @property
     def in_flight(self) -> int:
@@ -272,12 +272,12 @@ class Worker:
     def _states_epochs(self) -> bool:
         return bool(getattr(self._producer, "states_epochs", False))
 
-    def _decide(self, epochs: int) -> None:
+    def _record_decided(self, epochs: int) -> None:
         """Write down what completed since the producer last said how many epochs it has had.
 
         librdkafka begins a new epoch by itself when a batch was refused behind one that had failed, or when a record
         timed out; then it sends again what was in doubt anywhere, with sequences that no broker can know. Such a record may
-        stand twice by the client's own doing: its class says so. It was offered before the new epoch was heard of.
+        stand twice by the client's own doing: its class says so. It was offered before the new epoch was reported.
         """
         self._statements += 1
         if epochs > self._epochs:
@@ -317,9 +317,9 @@ class Worker:
     async def finish(self, timeout_ms: int) -> None:
         """Let what is under way arrive, then give up the rest; every send has its row afterwards."""
         await self._producer.flush(timeout_ms)
-        before = self._statements
+        reported = self._statements
         for _ in range(STATEMENT_POLLS if self._states_epochs else 0):
-            if self._statements > before:
+            if self._statements > reported:
                 break
             await asyncio.sleep(STATEMENT_POLL_MS / 1000)
         await self.close()
@@ -327,7 +327,8 @@ class Worker:
     async def close(self) -> None:
         """Give up what is under way: nobody will ever know, so it is `info` without a completion."""
         await self._producer.close()
-        self._decide(self._epochs + 1 if self._undecided else self._epochs)  # of the last moment nothing was said
+        # Of the last moment the producer has not reported anything.
+        self._record_decided(self._epochs + 1 if self._undecided else self._epochs)
         while self._open:
             _, sent = self._open.popitem()
             self._record(sent, Delivery("info", "unknown at the end", None, None, None), None)
@@ -366,7 +367,7 @@ class PollLog:
             outcome="fail" if poll.error else "ok",
             error=poll.error,
             record_count=len(poll.records),
-            high_watermark=None if self._is_of_client(poll) else poll.high_watermark,
+            high_watermark=None if self._is_hearsay(poll) else poll.high_watermark,
             last_stable_offset=poll.last_stable_offset,
             log_start_offset=poll.log_start_offset,
         )
@@ -386,14 +387,14 @@ class PollLog:
             self._record_watermark(poll, now_ns)
         self._poll_index += 1
 
-    def _is_of_client(self, poll: PartitionPoll) -> bool:
+    def _is_hearsay(self, poll: PartitionPoll) -> bool:
         """Tell whether only a client says that this is the end.
 
         It says so of what its broker shows, and a new leader may show an old end, below min ISR for long (KIP-207). A final
         read has come to the end where the leader states that: its workload says so with a poll of its own.
         """
-        made_by_client = self.phase == "final" and not poll.records and poll.next_position is not None
-        return made_by_client and poll.position >= (poll.high_watermark or 0)
+        known_by_client = self.phase == "final" and not poll.records and poll.next_position is not None
+        return known_by_client and poll.position >= (poll.high_watermark or 0)
 
     def _record_watermark(self, poll: PartitionPoll, at_ns: int) -> None:
         self.stage.sink.row(

@@ -22,7 +22,7 @@ from tribunal.clusters.clients.operator_requests import (
 
 CLIENT_ID: Final = "tribunal-admin"
 TIMEOUT_MS: Final = 5_000
-PATIENCE_MS: Final = 15_000
+INSIST_MS: Final = 15_000
 RETRY_MS: Final = 150
 # What passes by itself: a controller is being elected, a broker is not unfenced yet.
 PASSING: Final = (
@@ -57,7 +57,7 @@ class Administration:
     async def insist(self, exchange: Exchange[Q, R], version: int, body: Q, errors: Callable[[R], list[Error]]) -> R:
         """Ask until an answer stands, and return it; `ClusterError` when it is no, or none comes."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_MS / 1000
+        deadline = loop.time() + INSIST_MS / 1000
         while True:
             answer = await self._ask_any(exchange, version, body)
             bad = [] if answer is None else [error for error in errors(answer) if error is not Error.NONE]

@@ -115,7 +115,7 @@ class _Epochs:
         self.count = 0
         self._current: tuple[int, int] | None = None
 
-    def heard(self, text: str) -> None:
+    def read(self, text: str) -> None:
         """Take in statistics."""
         eos = msgspec.json.decode(text, type=_Statement).eos
         identity = (eos.producer_id, eos.producer_epoch)
@@ -158,12 +158,12 @@ class ConfluentProducer:
         return self._settings.idempotent
 
     def _on_statistics(self, text: str) -> None:
-        self._epochs.heard(text)
+        self._epochs.read(text)
         if self.on_epochs is not None:
             self.on_epochs(self._epochs.count)
 
     def _on_error(self, error: KafkaError) -> None:
-        # The rest are passing troubles of connections, which delivery reports tell of.
+        # The rest are passing troubles of connections, which delivery reports show.
         self._fatal = self._fatal or error.fatal()
 
     async def _serve(self) -> None:
@@ -171,7 +171,7 @@ class ConfluentProducer:
             try:
                 self._producer.poll(0)
             except KafkaException as problem:
-                # Raised here again is what `error_cb` was told; more than that would be a bug of ours.
+                # Raised here again is what `error_cb` was given; more than that would be a bug of ours.
                 if not problem.args[0].fatal():
                     raise
                 self._fatal = True
@@ -222,7 +222,7 @@ class ConfluentProducer:
 
 
 def purge(producer: Producer) -> None:
-    """Give up what is under way, and hear of it."""
+    """Give up what is under way, and get their reports."""
     producer.purge(in_queue=True, in_flight=True)
     for _ in range(PURGE_POLLS):
         with contextlib.suppress(KafkaException):  # the fatal error that made it useless

@@ -72,7 +72,7 @@ class ConfluentMember:
 
     @property
     def membership(self) -> Membership:
-        """Who it is; the generation is not told by librdkafka."""
+        """Who it is; librdkafka does not show the generation."""
         return Membership(None, self.consumer.memberid() or None)
 
     async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
@@ -123,7 +123,7 @@ class ConfluentMember:
 class ConfluentTransactions:
     """A producer of transactions; see `tribunal.clusters.api.TransactionalProducer`."""
 
-    identity: tuple[int, int] | None = None  # librdkafka does not tell
+    identity: tuple[int, int] | None = None  # librdkafka does not show it
 
     def __init__(self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int, client_id: str) -> None:
         self._config: dict[str, ClientSetting] = {

@@ -86,7 +86,7 @@ def combined(
     epochs: Mapping[TopicPartition, int], earliest: ListOffsetsResponse, latest: ListOffsetsResponse, answered_s: float
 ) -> list[Offsets]:
     """Return what two answers of one leader say, for the partitions that both name."""
-    first, last = _offsets(earliest), _offsets(latest)
+    first, last = _by_partition(earliest), _by_partition(latest)
     return [
         Offsets(
             partition,
@@ -101,7 +101,7 @@ def combined(
     ]
 
 
-def _offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, tuple[int | None, str | None]]:
+def _by_partition(answer: ListOffsetsResponse) -> dict[TopicPartition, tuple[int | None, str | None]]:
     """Return each partition's offset, or why there is none."""
     found: dict[TopicPartition, tuple[int | None, str | None]] = {}
     for topic in answer.topics:

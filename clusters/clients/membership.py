@@ -73,7 +73,7 @@ class Membership:
 
 
 def _directory(replicas: list[dq.ReplicaState], node: int, what: str) -> UUID:
-    """Return the directory of a replica; of several lives of one node the one that fetched last."""
+    """Return the directory of a replica; of several directories of one node the one that fetched last."""
     known = [(one.last_fetch_timestamp, one.replica_directory_id) for one in replicas if one.replica_id == node]
     if not known:
         raise ClusterError(f"node {node} is not {what} of the metadata quorum")

@@ -301,7 +301,7 @@ def _spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
 
 
 def _with_path(command: list[str]) -> list[str]:
-    """Return the command with its program's whole path: `parent_death.py` searches no PATH."""
+    """Return the command with its program's full path: `parent_death.py` searches no PATH."""
     return ["/usr/bin/env", *command]
 
 

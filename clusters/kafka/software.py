@@ -33,7 +33,7 @@ class KafkaSoftware:
     @property
     def boot_order(self) -> BootOrder:
         """Let the observer begin before there is anything to miss."""
-        return BootOrder(after_observer=(self._run.spec.node_ids,), whole_timeout_ms=UP_TIMEOUT_MS)
+        return BootOrder(after_observer=(self._run.spec.node_ids,), in_sync_timeout_ms=UP_TIMEOUT_MS)
 
     def program(self, node: int) -> NodeProgram:
         """Return what the node runs."""
@@ -49,7 +49,7 @@ class KafkaSoftware:
         self.config(node).write_text(properties({**self._settings(node), **changes}))
 
     def _settings(self, node: int) -> dict[str, SettingValue]:
-        """Return the node's whole configuration, by Kafka's names."""
+        """Return the node's full configuration, by Kafka's names."""
         spec, links = self._run.spec, self._links
         host, port = self._environment.listener(node)
         link, link_port = links.advertised(node)

@@ -1,9 +1,9 @@
 """A real Apache Kafka: brokers and controllers of version 4.3.1 as local processes, from plain jars, with ELR on.
 
 The same addresses, relays, clients, faults and recordings as of replog's own processes; what differs is what a foreign system
-does not tell. Its metadata are observed by fetching the metadata log from its controllers as any broker does, so that ISR, ELR,
+does not report. Its metadata are observed by fetching the metadata log from its controllers as any broker does, so that ISR, ELR,
 epochs and registrations are known with every change and in their order; its watermarks by ListOffsets and by what consumers
-fetch; how a broker's former life ended by the file that it reads itself (`clusters/kafka/disk.py`). Not known, and left out of
+fetch; how a broker's previous incarnation ended by the file that it reads itself (`clusters/kafka/disk.py`). Not known, and left out of
 the recording: watermarks and truncations as a node itself sees them, and the rare states that replog counts as probes.
 
 Kafka cannot bind its outgoing side to an address: a relay would not know who calls. In a network namespace of its own the

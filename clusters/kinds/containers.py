@@ -1,7 +1,7 @@
 """Nodes in containers: one each with a static address in a network of the run's own, files bound in from the run's folder.
 
 The same relays as for local processes, in the harness: node N has the subnet's address N, the relays listen on the
-gateway's. So every fault on links and messages is the same here; processes are hurt through the engine. Everything
+gateway's. So every fault on links and messages is the same here; signals go through the engine. Everything
 carries the label `tribunal.run`: what a crashed run left is found by it, and nothing else is touched.
 
 The engine has to be on this machine: the harness reads its network, its processes and the nodes' files.
@@ -118,7 +118,7 @@ def socket_in_namespace_of(pid: int) -> socket.socket:
 
 
 class NodeContainer:
-    """One node's container, started again for each of its lives."""
+    """One node's container, started again for each of its processes."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class NodeContainer:
         self._watch = asyncio.create_task(self._wait_for_end(), name=f"watch container {self.node}")
 
     async def _wait_for_end(self) -> None:
-        while self.alive:  # noqa: ASYNC110 - nobody tells us but the system's table of processes
+        while self.alive:  # noqa: ASYNC110 - only the system's table of processes shows it
             await asyncio.sleep(POLL_MS / 1000)
         if not self._ending:
             self._on_exit(f"node {self.node} (container) ended; its log {self._log} ends:\n{last_lines(self._log)}")

@@ -1,4 +1,4 @@
-"""Nodes on hosts reached over ssh: code uploaded, daemons started with setsid, hurt by shell; `hosts.toml` says where.
+"""Nodes on hosts reached over ssh: code uploaded, daemons started with setsid, sent signals by shell; `hosts.toml` says where.
 
 The relays run in the harness, on an address that the hosts reach (`relay` in hosts.toml): every fault on links and messages
 is the same here, and needs no root on any host. Each node has an address of its own, by which its links are known. What a

@@ -48,8 +48,8 @@ class LinkFaults:
         if shape == Shape():
             await self.links.set_shape(links, shape)
             after = await self._times(links, PROBE_BYTES)
-            heard = [timed for timed in after if timed.least_ms >= 0 or await self.links.speaks(timed.target)]
-            return Proof(holds=_answered(heard), facts={"round_trips_after": _facts(after)})
+            answering = [timed for timed in after if timed.least_ms >= 0 or await self.links.speaks(timed.target)]
+            return Proof(holds=_answered(answering), facts={"round_trips_after": _facts(after)})
         size = max(PROBE_BYTES, min(shape.bytes_per_s // 8, 30_000))
         before = await self._times(links, size)
         # What is silent before (its node is down or paused, another fault has the link) proves nothing.
@@ -59,12 +59,13 @@ class LinkFaults:
         lost = await self._loss_seen(links) if shape.loss else None
         delay_ms = max(shape.delay_ms - shape.jitter_ms, 0)
         expected_ms = delay_ms + (1000 * size // shape.bytes_per_s if shape.bytes_per_s else 0)
-        heard = [late for late in after if late.least_ms >= 0]
+        answering = [late for late in after if late.least_ms >= 0]
         slower = all(
-            late.least_ms >= TOLERANCE * delay_ms and late.mean_ms >= BURST_TOLERANCE * expected_ms for late in heard
+            late.least_ms >= TOLERANCE * delay_ms and late.mean_ms >= BURST_TOLERANCE * expected_ms
+            for late in answering
         )
         # Where packets are lost TCP backs off for seconds: silence is what the fault does there.
-        answered = bool(heard) and (len(heard) == len(after) or shape.loss > 0)
+        answered = bool(answering) and (len(answering) == len(after) or shape.loss > 0)
         return Proof(
             holds=answered and slower and lost != 0,
             facts={
@@ -105,11 +106,11 @@ class LinkFaults:
     async def reset(self, links: Sequence[Link]) -> Proof:
         """Reset the connections there are, once."""
         wanted = frozenset(links)
-        doomed = [relay for relay in self.links.relays if relay.is_over(wanted)]
-        for relay in doomed:
+        concerned = [relay for relay in self.links.relays if relay.is_over(wanted)]
+        for relay in concerned:
             relay.reset()
-        left = sum(relay in self.links.relays for relay in doomed)
-        return Proof(holds=bool(doomed) and left == 0, facts={"reset": len(doomed), "left": left})
+        left = sum(relay in self.links.relays for relay in concerned)
+        return Proof(holds=bool(concerned) and left == 0, facts={"reset": len(concerned), "left": left})
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
         """Let each link's target forget its connections while the source goes on believing in them."""
@@ -125,7 +126,7 @@ class LinkFaults:
         return Proof(holds=bool(believing), facts={"forgotten": count, "believed_in": len(believing)})
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
-        """Tell the believers."""
+        """Reset the ends that are still open."""
         believed = self._deserted(frozenset(links))
         for relay in believed:
             relay.reset()

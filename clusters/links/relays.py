@@ -205,7 +205,7 @@ class Links:
         return found
 
     def cut_mode(self, link: Link) -> CutMode | None:
-        """Return how the link is cut, None when it is whole."""
+        """Return how the link is cut, None when it is not."""
         return self.cuts.get(link)
 
     def is_shaped(self, link: Link) -> bool:
@@ -302,7 +302,7 @@ class Links:
         """Cut links, without a word of proof."""
         if not self._packets.stops(mode):
             self.cuts |= dict.fromkeys(links, mode)
-            self.settle(links)
+            self.apply_hindrances(links)
             return
         await self._packets.cut(links, mode)
         if mode is CutMode.RESET:
@@ -314,8 +314,8 @@ class Links:
         """Tell whether what leaves the relay for this link does not arrive for now."""
         return self._packets.is_cut(link)  # (A cut of the relay's own keeps the bytes in front of it.)
 
-    def told(self, head: Head) -> None:
-        """Tell whoever wants to know of a message, with its fate (docs/recording-format.md, requests)."""
+    def note_message(self, head: Head) -> None:
+        """Hand on a message with its fate (docs/recording-format.md, requests)."""
         if head.source in self._zookeeper_nodes or head.target in self._zookeeper_nodes:
             return
         if head.rule is not None:
@@ -338,7 +338,7 @@ class Links:
         await self._packets.mend(links)
         for link in links:
             self.cuts.pop(link, None)
-        self.settle(links)
+        self.apply_hindrances(links)
 
     async def stopped(self, links: Sequence[Link], answers: Sequence[ProbeAnswer]) -> dict[Link, bool]:
         """Tell for each probe whether it met the cut that it should have met: silence, and what the cut has counted."""
@@ -383,12 +383,12 @@ class Links:
             facts={**facts, "probes_after": [answer.facts() for answer in after]},
         )
 
-    def settle(self, links: Iterable[Link] | None = None) -> None:
-        """Let the connections over these links (None: all) take note of what has changed."""
+    def apply_hindrances(self, links: Iterable[Link] | None = None) -> None:
+        """Apply what cuts, rules and shapes ask for to the connections over these links (None: all)."""
         touched = None if links is None else frozenset(links)
         for relay in list(self.relays):
             if touched is None or relay.is_over(touched):
-                relay.settle()
+                relay.apply_hindrances()
 
     # --- shapes ----------------------------------------------------------------------------
 
@@ -401,7 +401,7 @@ class Links:
                 self._shapes.pop(link, None)
             else:
                 self._shapes[link] = relayed
-        self.settle(links)
+        self.apply_hindrances(links)
 
     async def losses(self, links: Sequence[Link]) -> int:
         """Return how many packets (of the relay's: pieces made late) the links have lost."""

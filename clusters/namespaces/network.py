@@ -1,4 +1,4 @@
-"""Local processes in network namespaces of their own: packets between nodes cross a real network that can be hurt.
+"""Local processes in network namespaces of their own: packets between nodes cross a real network that can be cut and slowed.
 
 Every node has a namespace with one address, 10.213.0.N; the clients together have another. All of them hang on the hub,
 a namespace that forwards packets, and that is where packets are dropped, refused, lost and held to a bandwidth
@@ -136,7 +136,7 @@ class SideDoors:
         """Only the harness comes here."""
         return CLIENTS
 
-    def told(self, head: Head) -> None:
+    def note_message(self, head: Head) -> None:
         """Keep it to oneself: this is nobody's traffic."""
 
     async def connect(self, caller: int, target: int, far: Side) -> None:

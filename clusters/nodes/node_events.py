@@ -1,4 +1,4 @@
-"""What nodes tell of their lives in their event files, JSON lines that grow while they live; and what the harness saw of them."""
+"""What nodes report in their event files, JSON lines that grow while they run; and what the harness saw of their starts and ends."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,9 +36,9 @@ class EventFile:
                 content = file.read()
         except FileNotFoundError:
             return []
-        whole = content[: content.rfind(b"\n") + 1]
-        self._position += len(whole)
-        events = (self._event(line) for line in whole.splitlines())
+        complete = content[: content.rfind(b"\n") + 1]
+        self._position += len(complete)
+        events = (self._event(line) for line in complete.splitlines())
         return [event for event in events if event is not None]
 
     def _event(self, line: bytes) -> NodeEvent | None:
@@ -57,7 +57,7 @@ class EventFile:
 
 
 class NodeEvents(Protocol):
-    """Gathers what nodes told, and what the harness did to them, until somebody takes it."""
+    """Gathers what nodes reported, and what the harness did to them, until somebody takes it."""
 
     def starting(self, node: int) -> None:
         """Take note that a node is about to be started."""
@@ -76,7 +76,7 @@ class NodeEvents(Protocol):
 
 
 class FileEvents:
-    """Events of nodes that tell themselves, in their files, when they start and stop."""
+    """Events of nodes that write into their files when they start and stop."""
 
     def __init__(self, files: Mapping[int, EventFile], now_ns: Callable[[], int]) -> None:
         self._files = files
@@ -98,12 +98,12 @@ class FileEvents:
         self._seen.append(seen_by_harness(node, "exit", self._now_ns(), reason=reason))
 
     def drain(self) -> list[NodeEvent]:
-        """Return what nodes events, and what was seen of their lives, since the last call."""
+        """Return what nodes reported, and what was seen of their starts and ends, since the last call."""
         seen, self._seen = self._seen, []
-        events = [event for file in self._files.values() for event in file.drain()]
-        return sorted(seen + events, key=lambda event: event.at_ns)
+        reported = [event for file in self._files.values() for event in file.drain()]
+        return sorted(seen + reported, key=lambda event: event.at_ns)
 
 
 def seen_by_harness(node: int, name: str, at_ns: int, **fields: object) -> NodeEvent:
-    """Return an event that no node has events."""
+    """Return an event that no node has reported."""
     return NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields)

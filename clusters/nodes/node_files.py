@@ -23,7 +23,7 @@ class NodeFiles(Protocol):
         """Have every node's configuration and formatted log directory in place, before the first one starts."""
 
     async def reconfigure(self, node: int, settings: Settings) -> None:
-        """Give a node other settings for its later lives."""
+        """Give a node other settings from its next start on."""
 
     async def wipe(self, node: int) -> Proof:
         """Remove the log directory and format it again."""

@@ -1,4 +1,4 @@
-"""One node as a process of this machine: started so that it ends with the harness, watched, hurt by signals, proven dead or alive.
+"""One node as a process of this machine: started so that it ends with the harness, watched, sent signals, proven dead or alive.
 
 The node's process has a session of its own, so that Ctrl-C reaches the harness alone, and dies with the harness
 (`parent_death.py`). Whoever ends a node says so before: a process that ends unasked is a failure of the node, and
@@ -29,7 +29,7 @@ SIGNAL_WAIT_MS: Final = 2_000
 
 
 class NodeProcess:
-    """One life after another of one node; `on_exit` hears the reason of an end that nobody asked for."""
+    """One node, through all its starts and ends; `on_exit` gets the reason of an end that nobody asked for."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class NodeProcess:
 
 
 def with_parent(command: Sequence[str]) -> list[str]:
-    """Return the command that is the same but ends with this process; its program is given by its whole path."""
+    """Return the command that is the same but ends with this process; its program is given by its full path."""
     return [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *command]
 
 

@@ -26,12 +26,12 @@ STOP_TIMEOUT_MS: Final = 8_000
 class BootOrder(msgspec.Struct, frozen=True, kw_only=True):
     """In which order a cluster comes up: the nodes of one tuple together, the next when all of them serve.
 
-    whole_timeout_ms:  from then on until every broker is registered and unfenced.
+    in_sync_timeout_ms:  from then on until every broker is registered and unfenced.
     """
 
     before_observer: tuple[tuple[int, ...], ...] = ()
     after_observer: tuple[tuple[int, ...], ...] = ()
-    whole_timeout_ms: int = REGISTERED_TIMEOUT_MS
+    in_sync_timeout_ms: int = REGISTERED_TIMEOUT_MS
 
 
 class NodeSoftware(Protocol):
@@ -104,7 +104,7 @@ class ReplogSoftware:
             self.config(node).write_text(toml({**self._settings(node), **changes}))
 
     def _settings(self, node: int) -> dict[str, SettingValue]:
-        """Return the node's whole configuration, by Kafka's names."""
+        """Return the node's full configuration, by Kafka's names."""
         host, port = self._environment.listener(node)
         link, link_port = self._links.advertised(node)
         folder = self._folder_of(node)

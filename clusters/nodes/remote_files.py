@@ -1,4 +1,4 @@
-"""Nodes' files on the hosts that they live on: put there, hurt there by `on_host.py`, fetched when the run is over."""
+"""Nodes' files on the hosts that they live on: put there, damaged there by `on_host.py`, fetched when the run is over."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""One node on a host of its own: a daemon started with setsid, hurt by the host's shell, watched by a shell that waits for it."""
+"""One node on a host of its own: a daemon started with setsid, sent signals by the host's shell, watched by a shell that waits for it."""
 
 import asyncio
 import shlex
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class InThread(Protocol):
-    """Runs what blocks; has a thread for each node's whole life."""
+    """Runs what blocks; has a thread for each node all the time."""
 
     async def __call__(self, call: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
         """Run it in a thread, and return its result."""
@@ -33,7 +33,7 @@ CONFIG: Final = Path("node.toml")  # in the node's folder
 
 
 class RemoteNode:
-    """One life after another of one node."""
+    """One node, through all its starts and ends."""
 
     def __init__(
         self,

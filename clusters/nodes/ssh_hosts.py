@@ -56,7 +56,7 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """All of the file."""
 
     relay: str
     node: tuple[HostEntry, ...]
@@ -161,7 +161,7 @@ class Shell:
             channel.close()
 
     def watched(self, command: str, said: Callable[[bytes], object] = lambda _: None) -> bool:
-        """Run a command however long it takes, hearing what it says; tell whether the host hung up before its end."""
+        """Run a command however long it takes, reading what it says; tell whether the host hung up before its end."""
         try:
             channel = self.channel()
             channel.exec_command(command)

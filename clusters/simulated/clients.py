@@ -78,15 +78,15 @@ class SimulatedAdmin:
         reason = "no answer"
         while loop.time() < deadline:
             try:
-                result = await self._client.create_topic(
+                answer = await self._client.create_topic(
                     topic, partitions=partitions, replication_factor=replication_factor
                 )
             except NO_ANSWER as problem:
                 reason = str(problem)
             else:
-                if result.error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+                if answer.error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
                     return
-                reason = f"{result.error_code.name}: {result.error_message}"
+                reason = f"{answer.error_code.name}: {answer.error_message}"
             await asyncio.sleep(RETRY_MS / 1000)
         raise ClusterError(f"topic {topic} cannot be created: {reason}")
 

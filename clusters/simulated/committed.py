@@ -26,7 +26,7 @@ from tribunal.results.violation import (
     WentBack,
 )
 
-Life = tuple[int, int]  # node id, incarnation of its process
+Incarnation = tuple[int, int]  # node id, and which of its processes, counted from 1
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
 MIN_ISR: Final = "min.insync.replicas"
 
@@ -43,7 +43,7 @@ class IsrState(NamedTuple):
     effective_min_isr: int
 
 
-class QuorumSeat(Protocol):
+class QuorumMember(Protocol):
     """A member of the quorum, as far as it is watched."""
 
     @property
@@ -79,9 +79,9 @@ class CommittedMetadata:
         self._marks: list[BatchMark] = []
         self._end_offset = 0
         self._leaders: dict[int, int] = {}  # quorum epoch -> leader
-        self._watermarks: dict[Life, int] = {}
-        self._last_seats: Mapping[Life, QuorumSeat] = {}
-        self._last_watermarks: list[int] = []  # of these seats, in their order
+        self._watermarks: dict[Incarnation, int] = {}
+        self._last_members: Mapping[Incarnation, QuorumMember] = {}
+        self._last_watermarks: list[int] = []  # of these members, in their order
         self._broker_epochs: dict[int, int] = {}
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._min_insync_replicas = min_insync_replicas  # where nothing else is committed
@@ -108,7 +108,7 @@ class CommittedMetadata:
         """Tell whether the leader of an epoch may have known an ISR of at least min ISR (I13).
 
         since_offset:  how far it knew the metadata when it last said how far its partition is committed. What was
-            committed later it may have learned from an answer to its own proposal, before its metadata tell.
+            committed later it may have learned from an answer to its own proposal, before its metadata show it.
         """
         states = self._isr_states.get(partition, [])
         first = max((index for index, state in enumerate(states) if state.end_offset <= since_offset), default=0)
@@ -120,27 +120,27 @@ class CommittedMetadata:
         state = self.state.partitions.get(partition)
         return state is not None and state.recovering
 
-    def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[Life, QuorumSeat]) -> None:
+    def advance(self, replicas: Mapping[int, ReplicaLogs], members: Mapping[Incarnation, QuorumMember]) -> None:
         """Take what has been committed since the last call.
 
-        seats:  the living nodes' places in the quorum.
+        members:  the running nodes' members of the quorum.
         """
-        watermarks = [seat.high_watermark for seat in seats.values()]
-        if watermarks == self._last_watermarks and seats is self._last_seats:
+        watermarks = [member.high_watermark for member in members.values()]
+        if watermarks == self._last_watermarks and members is self._last_members:
             return  # as nearly always: this is asked after each append anywhere
         known = self._watermarks
-        for life, high_watermark in zip(seats, watermarks, strict=True):
-            if high_watermark != known.get(life, -1):
-                self._moved(life, high_watermark, replicas[life[0]].logs.get(METADATA))
-        self._last_seats, self._last_watermarks = seats, watermarks
+        for incarnation, high_watermark in zip(members, watermarks, strict=True):
+            if high_watermark != known.get(incarnation, -1):
+                self._moved(incarnation, high_watermark, replicas[incarnation[0]].logs.get(METADATA))
+        self._last_members, self._last_watermarks = members, watermarks
 
-    def _moved(self, life: Life, high_watermark: int, log: ReplicaLog | None) -> None:
-        node = life[0]
-        before = self._watermarks.get(life, -1)
+    def _moved(self, incarnation: Incarnation, high_watermark: int, log: ReplicaLog | None) -> None:
+        node = incarnation[0]
+        before = self._watermarks.get(incarnation, -1)
         if high_watermark < before:
             back = WentBack(what=Grows.METADATA_HIGH_WATERMARK, before=before, now=high_watermark)
             raise Violated(Invariant.I3, back, node=node)
-        self._watermarks[life] = high_watermark
+        self._watermarks[incarnation] = high_watermark
         if log is None or not log.batches:
             return
         self._compare(node, log, max(before, 0), min(high_watermark, self._end_offset))
@@ -166,7 +166,7 @@ class CommittedMetadata:
 
     def _take(self, node: int, log: ReplicaLog, high_watermark: int) -> None:
         if log.batches[0].base_offset > self._end_offset:
-            return  # it began with a snapshot; what that replaced is told by who wrote it
+            return  # it began with a snapshot; what that replaced is known from its writer
         for index in range(log.index_of(self._end_offset), len(log.batches)):
             mark = log.batches[index]
             if mark.last_offset >= high_watermark:

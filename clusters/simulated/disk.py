@@ -36,7 +36,7 @@ class PowerLost(BaseException):
 
 
 class DiskWatcher(Protocol):
-    """Who is told at once of what happens to log files; it sees, and changes nothing."""
+    """Who is notified at once of what happens to log files; it sees, and changes nothing."""
 
     def grew(self, path: str) -> None:
         """A log file has more bytes, or other ones at its end."""
@@ -131,7 +131,7 @@ class Inode:
         self.dirty = []
         self.cut_at = None
 
-    def settle(self, now_ns: int) -> None:
+    def finish_syncs(self, now_ns: int) -> None:
         """Move to the image what finished syncs have written."""
         while self.syncing and self.syncing[0][0] <= now_ns:
             _, extents, cut_at = self.syncing.pop(0)
@@ -391,7 +391,7 @@ class SimulatedDisk:
         else:
             self.operation_count += 1
         if inode.syncing and position < len(inode.content):
-            inode.settle(self._time.now_ns())
+            inode.finish_syncs(self._time.now_ns())
 
     def before_read(self) -> None:
         """Fail a read if a fault says so."""
@@ -411,7 +411,7 @@ class SimulatedDisk:
             raise
         if not self._lies():
             now_ns = self._time.now_ns()
-            inode.settle(now_ns)
+            inode.finish_syncs(now_ns)
             inode.begin_sync(now_ns + duration_ns)
         return duration_ns
 
@@ -455,7 +455,7 @@ class SimulatedDisk:
         directory.clear()
         self._names_changed(path)
 
-    def settle_everything(self) -> None:
+    def make_everything_durable(self) -> None:
         """Make all that is there durable, as time would have done long ago."""
         for path in self.files_below():
             inode = self._find(path)
@@ -463,7 +463,7 @@ class SimulatedDisk:
             inode.image = bytearray(inode.content)
             inode.syncing.clear()
             inode.forget_dirty()
-        _settle_names(self._root)
+        _make_names_durable(self._root)
 
     def flip_bit(self, path: str, bit: int) -> None:
         """Turn over one bit, in the cache and on the platter."""
@@ -684,7 +684,7 @@ class _Survival:
 
     def _file(self, inode: Inode) -> None:
         """Leave the image and the lucky dirty pages; the content is then what the image says."""
-        inode.settle(self._now_ns)
+        inode.finish_syncs(self._now_ns)
         for _, extents, cut_at in inode.syncing:
             self._pages(inode, extents, cut_at)
         self._pages(inode, inode.dirty, inode.cut_at)
@@ -716,11 +716,11 @@ class _Survival:
         return self._random.random() < self._bias
 
 
-def _settle_names(directory: Directory) -> None:
+def _make_names_durable(directory: Directory) -> None:
     directory.sync()
     for entry in directory.entries.values():
         if isinstance(entry, Directory):
-            _settle_names(entry)
+            _make_names_durable(entry)
 
 
 def _parts(path: str) -> list[str]:

@@ -208,13 +208,13 @@ def _tear_down_quietly(loop: SimulatedLoop) -> None:
 
 def collect_quietly() -> None:
     """Collect garbage of which coroutines are part."""
-    with unheard():
+    with without_complaints():
         gc.collect()
 
 
 @contextlib.contextmanager
-def unheard() -> Iterator[None]:
-    """Let coroutines die in silence: their `finally` blocks run into closed doors, and some were never begun."""
+def without_complaints() -> Iterator[None]:
+    """Let coroutines die without a complaint: their `finally` blocks run into closed doors, and some were never begun."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda unraisable: None
     try:

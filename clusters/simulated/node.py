@@ -1,4 +1,4 @@
-"""One node of replog on one simulated machine: the shell as it is, started, stopped and mourned from outside."""
+"""One node of replog on one simulated machine: the shell as it is, started, stopped and watched from outside."""
 
 import asyncio
 from asyncio import Future, Task
@@ -13,7 +13,7 @@ from replog.node.directories.meta_properties import format_directories
 from replog.node.quorum.metadata_log import directory_id_of
 from replog.node.zookeeper.broker import ZooKeeperBroker
 from replog.ports import World
-from tribunal.clusters.simulated.committed import QuorumSeat
+from tribunal.clusters.simulated.committed import QuorumMember
 from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.world import Machine
 from tribunal.clusters.simulated.zookeeper import ZooKeeperServer, open_zookeeper
@@ -55,8 +55,8 @@ class SimulatedNode:
         self._main: Task[None] | None = None
 
     @property
-    def quorum(self) -> QuorumSeat | None:
-        """Its seat in the quorum, None while it has none."""
+    def quorum(self) -> QuorumMember | None:
+        """Its member of the quorum, None while it has none."""
         return self.shell.quorum if isinstance(self.shell, Broker | ControllerNode) else None
 
     @property
@@ -68,7 +68,7 @@ class SimulatedNode:
         """Prepare an empty disk as `python -m replog format` does."""
         world = self.machine.open_world()
         format_directories(world.disk, self.config, world.entropy.uuid, ignore_formatted=False)
-        self.machine.disk.settle_everything()  # machines are formatted long before anything happens to them
+        self.machine.disk.make_everything_durable()  # machines are formatted long before anything happens to them
 
     def start(self) -> "Future[BaseException | None]":
         """Start a process; the future says how it ended if it ends by itself."""

@@ -1,4 +1,4 @@
-"""One life of a simulated process: who owns a callback, and whether it may run.
+"""One incarnation of a simulated process: who owns a callback, and whether it may run.
 
 The identity follows callbacks and tasks through `contextvars`: whatever a callback schedules belongs to the same
 process. A process is killed between two of its callbacks. Nothing of it runs again, `finally` included,

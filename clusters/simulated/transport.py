@@ -131,7 +131,7 @@ class SimulatedTransport(asyncio.Transport):
         return self._reading and not self._closing
 
     def pause_reading(self) -> None:
-        """Keep what arrives in the kernel; the peer will be told to wait once that is full."""
+        """Keep what arrives in the kernel; the peer will have to wait once that is full."""
         self._reading = False
 
     def resume_reading(self) -> None:
@@ -376,7 +376,7 @@ class SimulatedTransport(asyncio.Transport):
         self.peer._break(_reset())
 
     def vanish(self) -> None:
-        """Forget the connection here and tell the application, but not the other end, which believes in it."""
+        """Forget the connection here and in the application; the other end goes on believing in it."""
         self.peer.deserted = True
         self._closing = True
         self._received.clear()

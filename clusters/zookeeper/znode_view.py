@@ -1,4 +1,4 @@
-"""The committed state of a cluster of ZooKeeper mode, read off its znodes and told in the words of a metadata log.
+"""The committed state of a cluster of ZooKeeper mode, read off its znodes and written as records of a metadata log.
 
 Faults choose their targets by it, and what it says becomes the recording's table `metadata`: a registration is a
 RegisterBrokerRecord, its end a fencing, a changed state a PartitionChangeRecord. So the same checkers judge both modes. Where

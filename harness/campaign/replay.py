@@ -23,7 +23,7 @@ from replog.wire.apis import Api
 from tribunal.clusters.capabilities import Fate
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.simulated.frames import Frame
-from tribunal.clusters.simulated.guard import collect_quietly, unheard
+from tribunal.clusters.simulated.guard import collect_quietly, without_complaints
 from tribunal.clusters.simulated.trace import numbers_of
 from tribunal.clusters.simulated.world import Simulation
 from tribunal.harness.campaign.sweep import recording_hash
@@ -225,7 +225,7 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, say: Callable[[
 
     ended = True
     # Who is stopped in the middle of its `finally` block goes with the exception that stops it.
-    with Scratch("replay") as folder, contextlib.nullcontext() if until is None else unheard():
+    with Scratch("replay") as folder, contextlib.nullcontext() if until is None else without_complaints():
         try:
             conduct_simulated(plan, folder, Silent(), listen)
         except InterruptedError:

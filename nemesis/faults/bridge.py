@@ -19,7 +19,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
-    """Leave the target whole."""
+    """Leave the target's links uncut."""
     return partitioned(cluster, node, bridge(cluster.spec, node), options.mode)
 
 

@@ -19,7 +19,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
 @asynccontextmanager
 async def inject(cluster: CanHalfOpenLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: some connections have one end only. Heal: probes pass over new ones, everybody is back."""
+    """Inject: some connections have one end only. Heal: probes pass over new ones, everybody is back."""
     direction: Direction = "out" if options.believer == "node" else "in"
     links = links_of(cluster.spec, node, options.others, direction)
     effect = Effect(node, await cluster.half_open(links))

@@ -1,4 +1,4 @@
-"""Let every node hear a majority, but no two the same one; heal by mending the links."""
+"""Let every node be reached by a majority, but no two by the same one; heal by mending the links."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Final

@@ -17,14 +17,14 @@ class UpgradeTarget(StopTarget, CanReconfigure, Protocol):
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every broker is told anew, by Kafka's names."""
+    """The settings that every broker is restarted with, by Kafka's names."""
 
     settings: dict[str, SettingValue] = {}
 
 
 @asynccontextmanager
 async def inject(cluster: UpgradeTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: every broker has another broker epoch. Heal: everybody is back."""
+    """Inject: every broker has another broker epoch. Heal: everybody is back."""
     before = {broker: state.broker_epoch for broker, state in cluster.state.brokers.items()}
     effect = Effect(node, Proof(holds=True, facts={"settings": options.settings, "epochs_before": before}))
     for number, broker in enumerate(from_target(cluster.spec.broker_ids, node)):

@@ -113,12 +113,12 @@ async def a_slow_link_that_is_cut_delivers_after_the_heal():
         caller.say(FETCH, 1)
         await asyncio.sleep(0.01)
         faults.links.cuts |= dict.fromkeys(BOTH, "hold")
-        faults.links.settle()
+        faults.links.apply_hindrances()
         await asyncio.sleep(0.08)
         assert nodes[2].asked == []
 
         faults.links.cuts.clear()
-        faults.links.settle()
+        faults.links.apply_hindrances()
 
         assert await caller.receive() == 1
 

@@ -104,7 +104,7 @@ class Town:
             cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, **options,
         )  # fmt: skip
 
-    def report(self, wanted, **options):
+    def reported(self, wanted, **options):
         with self.story(wanted, **options) as story:
             said = story.stdout.read()
         return json.loads(said.splitlines()[-1])

@@ -164,7 +164,7 @@ def test_a_power_failure_of_everybody_loses_nothing_committed(seed: int) -> None
 def test_one_seed_gives_one_trace() -> None:
     first, second = (play(7, power_failures) for _ in range(2))
 
-    assert [(event.at_ns, event.name, event.fields) for event in first.told] == [
-        (event.at_ns, event.name, event.fields) for event in second.told
+    assert [(event.at_ns, event.name, event.fields) for event in first.events] == [
+        (event.at_ns, event.name, event.fields) for event in second.events
     ]
     assert first.loop.event_count == second.loop.event_count

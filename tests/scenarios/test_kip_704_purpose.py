@@ -271,7 +271,7 @@ def test_coordinators_reload_what_an_unclean_election_left() -> None:
         read_later = await bank.read()
         await cluster.start(2)
         await cluster.start(3)
-        await reaches(cluster, "whole again", lambda: cluster.state.whole(cluster.spec))
+        await reaches(cluster, "whole again", lambda: cluster.state.is_fully_in_sync(cluster.spec))
         await member.close()
         await bank.close()
 

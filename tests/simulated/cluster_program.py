@@ -87,7 +87,10 @@ async def wait_until_in_sync(cluster, timeout_ms=30_000):
     from tribunal.clusters.api import until
 
     await until(
-        lambda: cluster.state.whole(cluster.spec), timeout_ms=timeout_ms, what="every ISR full", cluster=cluster
+        lambda: cluster.state.is_fully_in_sync(cluster.spec),
+        timeout_ms=timeout_ms,
+        what="every ISR full",
+        cluster=cluster,
     )
 
 
