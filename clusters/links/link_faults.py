@@ -106,11 +106,11 @@ class LinkFaults:
     async def reset(self, links: Sequence[Link]) -> Proof:
         """Reset the connections there are, once."""
         wanted = frozenset(links)
-        doomed = [relay for relay in self.links.relays if relay.is_over(wanted)]
-        for relay in doomed:
+        concerned = [relay for relay in self.links.relays if relay.is_over(wanted)]
+        for relay in concerned:
             relay.reset()
-        left = sum(relay in self.links.relays for relay in doomed)
-        return Proof(holds=bool(doomed) and left == 0, facts={"reset": len(doomed), "left": left})
+        left = sum(relay in self.links.relays for relay in concerned)
+        return Proof(holds=bool(concerned) and left == 0, facts={"reset": len(concerned), "left": left})
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
         """Let each link's target forget its connections while the source goes on believing in them."""
