@@ -94,14 +94,14 @@ def _capped(seen: Watermark, high: int) -> Watermark:
 
 
 def _consumer_within(case: Case, random: Random) -> Iterator[Injected]:
-    yield from _told_less(case, random, across=False)
+    yield from _shown_less(case, random, across=False)
 
 
 def _consumer_across(case: Case, random: Random) -> Iterator[Injected]:
-    yield from _told_less(case, random, across=True)
+    yield from _shown_less(case, random, across=True)
 
 
-def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected]:
+def _shown_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected]:
     """Let a consumer's poll show a lower high watermark than its poll before."""
     for place in shuffled(case.places, random):
         elections = [change.at_ns for change in case.elections(place)]
