@@ -1,4 +1,4 @@
-"""The committed metadata, seen with the eye of a god: read from the disks, as far as any member of the quorum calls it committed.
+"""The committed metadata of a simulation, known without asking anybody: read from the disks, as far as any member of the quorum calls it committed.
 
 It is the state by which faults choose their targets and the source of the recording's table `metadata`; and every
 committed record is held against the invariants of docs/invariants.md that speak of metadata alone.
