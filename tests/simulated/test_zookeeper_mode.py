@@ -224,7 +224,7 @@ def test_a_controller_whose_znode_is_deleted_steps_down_and_topics_left_halfway_
             *(Create(path=paths.deletion(name)) for name in ("doomed", "gone")),
             Delete(path=paths.CONTROLLER),
         ]
-        server._tell(server.model.transact(halfway, 0)[1])
+        server._push(server.model.transact(halfway, 0)[1])
         await until(lambda: any(role.core.epoch > epoch for role in active_controllers(cluster)))
         await asyncio.sleep(1)
         epochs_gained.extend(role.core.epoch - epoch for role in active_controllers(cluster))
@@ -316,7 +316,7 @@ def test_who_leaves_learns_of_a_controller_elected_later():
         for role in every:
             role.may_stand = False  # as of one that registers anew while it leaves
         server = cluster.nodes[ZOOKEEPER].shell
-        server._tell(server.model.transact([Delete(path=paths.CONTROLLER)], 0)[1])
+        server._push(server.model.transact([Delete(path=paths.CONTROLLER)], 0)[1])
         await until(lambda: not active_controllers(cluster))
         await asyncio.sleep(1)
         stopping = asyncio.ensure_future(cluster.stop(leaving.config.node_id))
