@@ -31,7 +31,7 @@ ANY_COUNT: Final = 1 << 31  # of partitions: which there are was checked when th
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault to come.
 
-    not_before_ms:  of the fault phase; None: as soon as the cluster is whole again and `after_ms` have passed.
+    not_before_ms:  of the fault phase; None: as soon as the cluster is in full service again and `after_ms` have passed.
     meanwhile:      the fault before goes on while this one begins.
     must:           the run is no test without it (the scenario's first round).
     """
@@ -131,7 +131,7 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
         fault = one_of("fault", name, faults())
         if spec.mode not in fault.modes:
             raise BadScenario(
-                f"fault {name} hurts what only {MODE_NAMES[fault.modes[0]]} mode has: --mode {fault.modes[0]}"
+                f"fault {name} strikes what only {MODE_NAMES[fault.modes[0]]} mode has: --mode {fault.modes[0]}"
             )
         if refused := refusal(fault, kind):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")

@@ -1,7 +1,7 @@
 """Write a recording while a run goes on, and read it back when it is judged.
 
 Rows are gathered in memory and leave as segments: one Parquet file per table and partition, written as
-`.tmp` and renamed, so that a harness that dies leaves only whole segments. The one who runs calls
+`.tmp` and renamed, so that a harness that dies leaves only complete segments. The one who runs calls
 `close_segment` every few seconds; a segment also closes by itself when it has many rows. A recording
 without manifest.json was cut off: it is judged by what is closed.
 """

@@ -6,7 +6,7 @@ there, to say in words which event that is.
 
 A run is repeatable with the code it was recorded with: commit, lock file and Python. With other code it may be run all the same,
 and the first event that differs then says where the change begins to matter. `shown` runs a plan up to an event and
-tells what happened on the way.
+prints what happened on the way.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> list[str]:
-        """What to tell a user."""
+        """What to show a user."""
         lines = list(self.remarks)
         if self.is_same:
             return [*lines, f"bit-exact: trace {self.after.trace_hash}, {self.after.event_count} events"]
@@ -179,7 +179,7 @@ class Trace:
                 self._words.append(text)
 
     def takes(self, event: int, line: str) -> bool:
-        """Tell whether a line is wanted."""
+        """Return whether a line is wanted."""
         in_range = not self._ranges or any(first <= event <= last for first, last in self._ranges)
         return in_range and (not self._words or any(word in line for word in self._words))
 
@@ -200,7 +200,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown(plan: Plan, *, until: int | None, trace: Trace | None, say: Callable[[str], None]) -> Moment:
-    """Run a plan up to before the event of this number, and tell the wanted lines of its trace."""
+    """Run a plan up to before the event of this number, and yield the wanted lines of its trace."""
     seen: list[Simulation] = []
     recent: deque[str] = deque(maxlen=LINES_BEFORE)
 

@@ -123,7 +123,7 @@ def swept(
     notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
     account: Sweep | None = None,
 ) -> Sweep:
-    """Run plans until they or the budget are used up; `told` hears of every seed as it ends.
+    """Run plans until they or the budget are used up; `told` is called with every seed as it ends.
 
     account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
     """
@@ -220,7 +220,7 @@ class Child:
         return msgspec.structs.replace(said, wall_ms=wall_ms)
 
     def overdue(self) -> bool:
-        """Tell whether it has run too long."""
+        """Return whether it has run too long."""
         return time.monotonic() - self.began > SEED_TIMEOUT_S
 
     def kill(self) -> None:
