@@ -14,7 +14,7 @@ import msgspec
 
 from tribunal.clusters.api import Kind
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
-from tribunal.harness.bounds import affordable
+from tribunal.harness.bounds import bounded
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, nearest, one_of
 from tribunal.harness.scenario import BadScenario, Scenario, Step, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
@@ -84,7 +84,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
     if scenario.swarm:
-        spec = affordable(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
+        spec = bounded(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
         load = drawn_load(load, chance(seed, "swarm load"))
         spec = with_points(spec, chance(seed, "points")) if kind.is_simulated else spec
     options = msgspec.convert(load, workload.options)

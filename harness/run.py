@@ -103,7 +103,7 @@ class Run:
         (self.run_dir / "schedule.jsonl").touch()
         interrupted = False
         try:
-            await self._whole_run()
+            await self._carry_out()
         except asyncio.CancelledError:
             interrupted = True
         except ClusterError as problem:
@@ -116,7 +116,7 @@ class Run:
             self.recorder.finish(self._made(interrupted=interrupted))
         return Ending(run_dir=self.run_dir, failure=self.failure, interrupted=interrupted)
 
-    async def _whole_run(self) -> None:
+    async def _carry_out(self) -> None:
         self.progress.phase("start", self._elapsed_ms())
         kind = one_of("cluster", self.plan.cluster, all_clusters())
         cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
@@ -148,7 +148,7 @@ class Run:
             await self._hurt(cluster)
         async with self._phase("heal", stage):
             await self.heal(cluster)
-            await self._whole(cluster)
+            await self._in_full_service(cluster)
         async with self._phase("quiesce", stage):
             await self._quiesce(stage)
         async with self._phase("final-read", stage):
@@ -188,7 +188,7 @@ class Run:
         if self._running_load is not None and self._running_load.done():
             self._running_load.result()
 
-    async def _whole(self, cluster: Cluster) -> bool:
+    async def _in_full_service(self, cluster: Cluster) -> bool:
         """Wait until every broker serves and every ISR is full; return whether it came about."""
         try:
             await until(
@@ -221,7 +221,7 @@ class Run:
                 if not planned.meanwhile:
                     await self._all_healed()
                 in_time = self._faults_ms() < self.plan.time_ms
-                if in_time and (planned.meanwhile or await self._whole(cluster)):
+                if in_time and (planned.meanwhile or await self._in_full_service(cluster)):
                     await self._hold(cluster, self._pause_before(planned))
                     await self._begin(cluster, planned)
                 elif planned.must:

@@ -98,12 +98,12 @@ def page(run_dir: Path) -> Page:
     verdict = load(run_dir / "verdict.json")
     try:
         recording = Recording.open(run_dir, compare=False)
-        return _whole(run_dir, verdict, recording)
+        return _page_of(run_dir, verdict, recording)
     except DamagedRecording as damage:
         return Page(run_dir=run_dir, verdict=verdict, manifest=None, damage=str(damage))
 
 
-def _whole(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
+def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
     names = recording.partitions("sends", "reads", "logs")
     shown = _shown(names, verdict)
     partitions = {name: list(changes_of(recording, name)) for name in shown}
