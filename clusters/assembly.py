@@ -16,6 +16,7 @@ from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.confluent import ConfluentClients
 from tribunal.clusters.clients.list_offsets import Leader, Leaders
 from tribunal.clusters.clients.membership import Membership
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.links.link_faults import LinkFaults
@@ -85,13 +86,14 @@ def replog_cluster(
 def observed(run: RunContext, links: Links) -> Observation:
     """Observe the controllers' metadata log, or the ensemble's znodes."""
     state = ClusterState()
+    committed = CommittedRecords(state)
     endpoints = {node: links.endpoint(node) for node in run.spec.controller_ids}
     if run.spec.is_zookeeper_mode:
-        znodes = ZnodeView(state, run.clock.now_ns)
+        znodes = ZnodeView(committed, run.clock.now_ns)
         connect = ",".join(f"{host}:{port}" for host, port in endpoints.values())
-        return Observation(state=state, observer=ZnodeObserver(znodes, connect), metadata=znodes)
-    view = MetadataView(state, run.clock.wall_start_ms)
-    return Observation(state=state, observer=MetadataObserver(view, endpoints, run.cluster_id), metadata=view)
+        return Observation(state=state, observer=ZnodeObserver(znodes, connect), metadata=committed)
+    view = MetadataView(committed, run.clock.wall_start_ms)
+    return Observation(state=state, observer=MetadataObserver(view, endpoints, run.cluster_id), metadata=committed)
 
 
 def composed(

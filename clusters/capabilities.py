@@ -244,7 +244,7 @@ class CanHalfOpenLinks(FaultTarget, Protocol):
     """Leaves connections with one end only."""
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
-        """Let each link's target forget its connections while the source goes on believing in them."""
+        """Let each link's target forget its connections while the source goes on taking them for open."""
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
         """Reset the ends that are still open; proven by probes over new connections."""

@@ -142,7 +142,7 @@ class ComposedCluster:
         await self.nodes[node].spawn()
 
     async def shut_down(self) -> None:
-        """End every node at once: what they wrote is in the page cache, so the files are whole."""
+        """End every node at once: what they wrote is in the page cache, so the files are complete."""
         await self._parts.observer.stop()
         await asyncio.gather(*(node.kill() for node in self.nodes.values()))
         await self._parts.mounts.close()
@@ -274,7 +274,7 @@ class ComposedCluster:
         return await self._parts.link_faults.reset(links)
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
-        """Let each link's target forget its connections while the source goes on believing in them."""
+        """Let each link's target forget its connections while the source goes on taking them for open."""
         return await self._parts.link_faults.half_open(links)
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:

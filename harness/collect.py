@@ -17,7 +17,7 @@ from tribunal.results.store import Recorder
 COLLECT_MS: Final = 250
 SEGMENT_MS: Final = 5_000
 LOG_ROWS: Final = 100_000
-LIFE_EVENTS: Final = frozenset(WORDS["nodes", "event"])
+NODE_EVENTS: Final = frozenset(WORDS["nodes", "event"])
 
 
 class Collector:
@@ -34,7 +34,7 @@ class Collector:
             "follows": self._log_end,
             "truncated": self._truncated,
             "probe": self._probe,
-            **dict.fromkeys(LIFE_EVENTS, self._life),
+            **dict.fromkeys(NODE_EVENTS, self._node_event),
         }
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Collector:
         for seen in self._cluster.drain_requests():
             self._request(seen)
 
-    def _life(self, event: NodeEvent) -> None:
+    def _node_event(self, event: NodeEvent) -> None:
         fields = event.fields
         controller = event.node in self._cluster.spec.controller_ids
         self._recorder.row(

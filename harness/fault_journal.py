@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     harness_started: int | None
     active: tuple[ActiveFault, ...] = ()
 
-    def harness_is_running(self) -> bool:
+    def harness_is_alive(self) -> bool:
         """Return whether the harness that wrote this is still at it."""
         return process_exists(self.harness_pid) and started_at(self.harness_pid) == self.harness_started
 
@@ -91,12 +91,12 @@ class FaultJournal:
 
 def unhealed(out: Path) -> list[Entry]:
     """Return the runs in this folder whose harness died."""
-    return [entry for _, entry in _entries(out) if not entry.harness_is_running()]
+    return [entry for _, entry in _entries(out) if not entry.harness_is_alive()]
 
 
 def running(out: Path) -> list[Entry]:
     """Return the runs in this folder that are going on."""
-    return [entry for _, entry in _entries(out) if entry.harness_is_running()]
+    return [entry for _, entry in _entries(out) if entry.harness_is_alive()]
 
 
 def _entries(out: Path) -> list[tuple[Path, Entry]]:
@@ -125,7 +125,7 @@ def heal(out: Path) -> list[str]:
     done: list[str] = []
     problems = []
     for path, entry in _entries(out):
-        if entry.harness_is_running():
+        if entry.harness_is_alive():
             done.append(f"{entry.title()}: is running, left alone")
             continue
         run_dir = Path(entry.run_dir)

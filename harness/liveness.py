@@ -21,7 +21,7 @@ from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.simulated.violation import Violated, state_of
 from tribunal.results.violation import Expected, Invariant, NoProgress
 
-SETTLE_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
+RECOVERY_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
 SESSIONS: Final = 3
 JOIN_TIMEOUT_MS: Final = 20_000
 DRAWS_MAX: Final = 3
@@ -56,7 +56,7 @@ class Liveness:
         try:
             violated = await self._violated(
                 lambda: all(committed_end(one) > before[one] for one in partitions),
-                SETTLE_MS + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms"),
+                RECOVERY_MS + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms"),
                 Expected.CORE_PROGRESS,
             )
             return None if violated is None else _Missed(violated, self._may_progress(partitions, core))

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from tribunal.clusters.api import MetadataEntry, NodeEvent
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.kafka.disk import previous_broker_epoch
-from tribunal.clusters.metadata import MetadataView
 from tribunal.clusters.nodes.node_events import seen_by_harness
 
 REGISTRATION = "RegisterBrokerRecord"
@@ -28,8 +28,8 @@ class Registration(msgspec.Struct):
 class KafkaEvents:
     """Events as the harness sees them; whoever takes the metadata takes them here."""
 
-    def __init__(self, view: MetadataView, data_dir: Callable[[int], Path], now_ns: Callable[[], int]) -> None:
-        self._view = view
+    def __init__(self, committed: CommittedRecords, data_dir: Callable[[int], Path], now_ns: Callable[[], int]) -> None:
+        self._committed = committed
         self._data_dir = data_dir
         self._now_ns = now_ns
         self._starts: dict[
@@ -71,7 +71,7 @@ class KafkaEvents:
         return taken
 
     def _read_metadata(self) -> None:
-        for entry in self._view.drain():
+        for entry in self._committed.drain():
             self._entries.append(entry)
             if entry.record_type == REGISTRATION:
                 self._on_registered(entry)

@@ -18,6 +18,7 @@ from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, Kind
 from tribunal.clusters.assembly import Observation, System, composed, launched
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.disk import power_fail
@@ -61,9 +62,10 @@ def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
 def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, jars: Path) -> ComposedCluster:
     """Compose a cluster of Apache Kafka's nodes."""
     state = ClusterState()
-    view = MetadataView(state, run.clock.wall_start_ms)
+    committed = CommittedRecords(state)
+    view = MetadataView(committed, run.clock.wall_start_ms)
     controllers = {node: links.endpoint(node) for node in run.spec.controller_ids}
-    events = KafkaEvents(view, run.data_dir, run.clock.now_ns)
+    events = KafkaEvents(committed, run.data_dir, run.clock.now_ns)
     software = KafkaSoftware(run, environment, links, jars)
     system = System(
         software=software,

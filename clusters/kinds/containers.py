@@ -27,7 +27,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import CAPABILITIES, ComposedCluster
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
 from tribunal.clusters.links.relay import Side, Wires
-from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
+from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.mounts import below
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
@@ -87,9 +87,9 @@ class ContainerAddresses:
         prefix, _, number = host.rpartition(".")
         return int(number) if prefix == self.prefix and int(number) <= LAST_NODE else CLIENTS
 
-    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+    def listeners(self, node: int, links: Wires) -> Iterable[RelayListener]:
         """Return where the node's relay listens."""
-        return [door_at(links, self.advertised(node))]
+        return [listener_at(links, self.advertised(node))]
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
         """Connect from the address that the system chooses: the gateway."""

@@ -33,7 +33,7 @@ from tribunal.clusters.composed_cluster import CAPABILITIES as ALL_CAPABILITIES
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.interpreter_base import PACKAGES
 from tribunal.clusters.links.relay import Side, Wires
-from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
+from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
 from tribunal.clusters.nodes.node_events import EventFile, FileEvents
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import ReplogSoftware
@@ -83,9 +83,9 @@ class SshAddresses:
         """Return which node calls from this address."""
         return self._nodes.get(host, CLIENTS)
 
-    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+    def listeners(self, node: int, links: Wires) -> Iterable[RelayListener]:
         """Return where the node's relay listens."""
-        return [door_at(links, self.advertised(node))]
+        return [listener_at(links, self.advertised(node))]
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
         """Connect from the address that the system chooses."""

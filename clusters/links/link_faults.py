@@ -106,35 +106,37 @@ class LinkFaults:
     async def reset(self, links: Sequence[Link]) -> Proof:
         """Reset the connections there are, once."""
         wanted = frozenset(links)
-        doomed = [relay for relay in self.links.relays if relay.is_over(wanted)]
-        for relay in doomed:
+        concerned = [relay for relay in self.links.relays if relay.is_over(wanted)]
+        for relay in concerned:
             relay.reset()
-        left = sum(relay in self.links.relays for relay in doomed)
-        return Proof(holds=bool(doomed) and left == 0, facts={"reset": len(doomed), "left": left})
+        left = sum(relay in self.links.relays for relay in concerned)
+        return Proof(holds=bool(concerned) and left == 0, facts={"reset": len(concerned), "left": left})
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
-        """Let each link's target forget its connections while the source goes on believing in them."""
+        """Let each link's target forget its connections while the source goes on taking them for open."""
         wanted = frozenset(links)
         count = 0
         for relay in list(self.links.relays):
-            believer = _side_of(relay, wanted)
-            if believer is not None and relay.far.transport is not None and relay.deserted is None:
-                relay.desert(believer)
+            side = _side_of(relay, wanted)
+            if side is not None and relay.far.transport is not None and relay.half_open_side is None:
+                relay.leave_half_open(side)
                 count += 1
         await asyncio.sleep(0)
-        believing = [relay for relay in self._deserted(wanted) if _believes(relay)]
-        return Proof(holds=bool(believing), facts={"forgotten": count, "believed_in": len(believing)})
+        still_open = [relay for relay in self._half_open_over(wanted) if _takes_for_open(relay)]
+        return Proof(holds=bool(still_open), facts={"forgotten": count, "believed_in": len(still_open)})
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
         """Reset the ends that are still open."""
-        believed = self._deserted(frozenset(links))
+        believed = self._half_open_over(frozenset(links))
         for relay in believed:
             relay.reset()
         return await self.links.passing(links, {"believed_in_until_the_end": len(believed)})
 
-    def _deserted(self, wanted: frozenset[Link]) -> list[Relay]:
+    def _half_open_over(self, wanted: frozenset[Link]) -> list[Relay]:
         return [
-            relay for relay in self.links.relays if relay.deserted is not None and relay.link(relay.deserted) in wanted
+            relay
+            for relay in self.links.relays
+            if relay.half_open_side is not None and relay.link(relay.half_open_side) in wanted
         ]
 
     # --- single messages -------------------------------------------------------------------
@@ -171,8 +173,8 @@ def _side_of(relay: Relay, wanted: frozenset[Link]) -> Side | None:
     return next((side for side in (relay.near, relay.far) if relay.link(side) in wanted), None)
 
 
-def _believes(relay: Relay) -> bool:
-    side = relay.deserted
+def _takes_for_open(relay: Relay) -> bool:
+    side = relay.half_open_side
     return side is not None and side.transport is not None and not side.ended and not side.transport.is_closing()
 
 

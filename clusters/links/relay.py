@@ -153,7 +153,7 @@ class Relay:
         self.peer = ("", 0)
         self.torn = False  # lost bytes for good: useless after the heal
         self.closed = False
-        self.deserted: Side | None = None  # this end believes in the connection, the other has forgotten it
+        self.half_open_side: Side | None = None  # this end takes the connection for open, the other has closed it
         self.connecting: asyncio.Task[None] | None = None
 
     def other(self, side: Side) -> Side:
@@ -192,8 +192,8 @@ class Relay:
         if self.closed:
             return
         modes = (self.mode(self.near), self.mode(self.far))
-        if self.deserted is not None:
-            if self.deserted.ended:
+        if self.half_open_side is not None:
+            if self.half_open_side.ended:
                 self.reset()
         elif CutMode.RESET in modes or (self.torn and modes == (None, None)):
             self.reset()
@@ -248,7 +248,7 @@ class Relay:
 
     def received(self, side: Side, data: bytes) -> None:
         """Take what one side's node sent."""
-        if self.deserted is not None:
+        if self.half_open_side is not None:
             return  # into the void
         mode = self.mode(side)
         if mode is None and self.far.transport is not None:
@@ -303,9 +303,9 @@ class Relay:
         side.delivered_bytes += len(data)
         self.other(side).write(data)
 
-    def desert(self, side: Side) -> None:
+    def leave_half_open(self, side: Side) -> None:
         """Let the other side's node forget the connection; this side's node learns nothing of it."""
-        self.deserted = side
+        self.half_open_side = side
         for one in (self.near, self.far):
             one.send_queue.clear()
             one.held.clear()

@@ -70,7 +70,7 @@ def caller_of(host: str) -> int:
     return int(host.removeprefix(NODE_NET)) if host.startswith(NODE_NET) else CLIENTS
 
 
-class Door(NamedTuple):
+class RelayListener(NamedTuple):
     """Where a node's relay listens (an address, or a socket that listens already), and who decides on what comes in there."""
 
     wires: Wires
@@ -102,7 +102,7 @@ class Addresses(Protocol):
     def caller(self, host: str) -> int:
         """Return which node calls from this address, CLIENTS for any other."""
 
-    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+    def listeners(self, node: int, links: Wires) -> Iterable[RelayListener]:
         """Return where the node's relay listens; `OSError` when an address is taken."""
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
@@ -130,9 +130,9 @@ class LoopbackAddresses:
         """Return which node calls from this address."""
         return caller_of(host)
 
-    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+    def listeners(self, node: int, links: Wires) -> Iterable[RelayListener]:
         """Return the relay's own address."""
-        return [door_at(links, self.advertised(node))]
+        return [listener_at(links, self.advertised(node))]
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
         """Connect from the relay's own address."""
@@ -145,9 +145,9 @@ class LoopbackAddresses:
         )
 
 
-def door_at(wires: Wires, endpoint: tuple[str, int]) -> Door:
-    """Return a door at an address of this machine."""
-    return Door(wires, endpoint)
+def listener_at(wires: Wires, endpoint: tuple[str, int]) -> RelayListener:
+    """Return a listener at an address of this machine."""
+    return RelayListener(wires, endpoint)
 
 
 async def connect_far(far: Side, endpoint: tuple[str, int], *, source: tuple[str, int] | None = None) -> None:
@@ -174,7 +174,7 @@ class Links:
         self._zookeeper_nodes = frozenset(zookeeper_nodes)
         self._packets: PacketFilter = NoPacketFilter() if packets is None else packets
         self._stopped_packets: dict[str, int] = {}  # that the last cut was seen to stop
-        self._wires: dict[Wires, None] = {}  # of all doors
+        self._wires: dict[Wires, None] = {}  # of all listeners
         self.addresses: Addresses = LoopbackAddresses(ports) if addresses is None else addresses
         self.cuts: dict[Link, CutMode] = {}
         self.rules = Rules()
@@ -233,7 +233,7 @@ class Links:
         loop = asyncio.get_running_loop()
         try:
             for node in self.ports:
-                for wires, where in self.addresses.doors(node, self):
+                for wires, where in self.addresses.listeners(node, self):
                     near = partial(near_side, wires, node)
                     if isinstance(where, socket.socket):
                         self._servers.append(await loop.create_server(near, sock=where))
@@ -252,8 +252,8 @@ class Links:
         """Stop listening and end every connection."""
         loop = asyncio.get_running_loop()
         servers, self._servers = self._servers, []
-        for door in (door for server in servers for door in server.sockets):
-            loop.remove_reader(door.fileno())  # accept no more
+        for listener in (listener for server in servers for listener in server.sockets):
+            loop.remove_reader(listener.fileno())  # accept no more
         self.cuts.clear()
         self.rules.clear()
         self._shapes.clear()

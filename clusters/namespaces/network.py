@@ -8,7 +8,7 @@ The relays stay, because only something that reads frames can delay, drop, hold 
 clients live outside. A node reaches node M at 127.0.2.M as on plain loopback: in its own namespace a relay listens there,
 whose other leg starts at the node's own address and crosses the hub, so that a packet that is dropped there is dropped
 between these two nodes. For clients the same relay listens on the harness's 127.0.2.M. The harness itself looks at a node
-through a side door, 127.0.1.N, which leads into the node's namespace past every fault.
+through a bypass, 127.0.1.N, which leads into the node's namespace past every fault.
 """
 
 import asyncio
@@ -22,7 +22,15 @@ from tribunal.clusters.frame_rules import Rules
 from tribunal.clusters.links.addresses import open_on_free_port
 from tribunal.clusters.links.frames import Head
 from tribunal.clusters.links.relay import Relay, Side, Traffic, Wires
-from tribunal.clusters.links.relays import LINK_NET, Door, Links, LoopbackAddresses, connected, door_at, node_host
+from tribunal.clusters.links.relays import (
+    LINK_NET,
+    Links,
+    LoopbackAddresses,
+    RelayListener,
+    connected,
+    listener_at,
+    node_host,
+)
 from tribunal.clusters.namespaces.firewall import Firewall
 from tribunal.clusters.namespaces.spaces import Namespaces
 from tribunal.clusters.nodes.node_process import NodeProcess
@@ -72,10 +80,10 @@ class NamespaceAddresses:
         self._loopback = LoopbackAddresses(ports)
         self._ports = ports
         self._spaces = spaces
-        self._side_doors = SideDoors(self)
+        self._bypasses = Bypasses(self)
 
     def endpoint(self, node: int) -> tuple[str, int]:
-        """Return the node's side door, which leads the harness into its namespace."""
+        """Return the node's bypass, which leads the harness into its namespace."""
         return self._loopback.endpoint(node)
 
     def advertised(self, node: int) -> tuple[str, int]:
@@ -86,12 +94,12 @@ class NamespaceAddresses:
         """Return which node calls from this address."""
         return self._loopback.caller(host)
 
-    def doors(self, node: int, links: Wires) -> Iterator[Door]:
-        """Return where a node's relay listens, outside and in each namespace, and the node's side door."""
-        yield from self._loopback.doors(node, links)
+    def listeners(self, node: int, links: Wires) -> Iterator[RelayListener]:
+        """Return where a node's relay listens, outside and in each namespace, and the node's bypass."""
+        yield from self._loopback.listeners(node, links)
         for caller in self._ports:
-            yield Door(links, self._spaces.listener(str(caller), *self.advertised(node)))
-        yield door_at(self._side_doors, self.endpoint(node))
+            yield RelayListener(links, self._spaces.listener(str(caller), *self.advertised(node)))
+        yield listener_at(self._bypasses, self.endpoint(node))
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
         """Connect from the caller's namespace, over the hub."""
@@ -107,7 +115,7 @@ class NamespaceAddresses:
         return await connected(self._spaces.outgoing(str(source)), endpoint, bound_to=node_host(source))
 
 
-class SideDoors:
+class Bypasses:
     """Ways into the namespaces that no fault touches, for the harness alone (a `relay.Wires` that hinders nothing)."""
 
     def __init__(self, addresses: NamespaceAddresses) -> None:

@@ -70,7 +70,7 @@ class SimulatedFaults(Body, Protocol):
         return Proof(holds=count > 0, facts={"reset": count // 2, "left": 0})
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
-        """Let each link's target forget its connections while the source goes on believing in them."""
+        """Let each link's target forget its connections while the source goes on taking them for open."""
         count = sum(self.simulation.network.half_open(*pair) for pair in self.pairs(links))
         return Proof(holds=count > 0, facts={"forgotten": count, "believed_in": count})
 

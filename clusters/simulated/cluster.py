@@ -194,7 +194,7 @@ class SimulatedCluster(SimulatedFaults):
             self._note(node.node, "exit", reason=node.excuse or "asked to stop")
             return
         problem = ending.problem or problem  # what it was cancelled for says more than that it was
-        self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_words()}")
+        self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_log_lines()}")
         self._note(node.node, "exit", reason=repr(problem))
 
     def _failed(self, failure: Failure) -> None:

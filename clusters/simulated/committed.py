@@ -1,4 +1,4 @@
-"""The committed metadata, seen with the eye of a god: read from the disks, as far as any member of the quorum calls it committed.
+"""The committed metadata of a simulation, known without asking anybody: read from the disks, as far as any member of the quorum calls it committed.
 
 It is the state by which faults choose their targets and the source of the recording's table `metadata`; and every
 committed record is held against the invariants of docs/invariants.md that speak of metadata alone.
@@ -11,6 +11,7 @@ from uuid import UUID
 from replog.config import Endpoint
 from replog.types import METADATA_TOPIC, NodeId, QuorumEpoch, TopicPartition
 from tribunal.clusters.api import ClusterState, MetadataEntry, PartitionState
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.metadata import MetadataView
 from tribunal.clusters.simulated.disk import SimulatedDisk
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
@@ -75,7 +76,8 @@ class CommittedMetadata:
         self.topic_ids: dict[str, UUID] = {}
         self.ended: dict[str, None] = {}  # topics deleted, or created again with another id, until somebody has looked
         self._disks = disks
-        self._view = MetadataView(self.state, wall_start_ms)
+        self._records = CommittedRecords(self.state)
+        self._view = MetadataView(self._records, wall_start_ms)
         self._marks: list[BatchMark] = []
         self._end_offset = 0
         self._leaders: dict[int, int] = {}  # quorum epoch -> leader
@@ -89,7 +91,7 @@ class CommittedMetadata:
 
     def drain(self) -> list[MetadataEntry]:
         """Hand over committed records since the last call."""
-        return self._view.drain()
+        return self._records.drain()
 
     def claimed(self, leader: int, epoch: int, node: int) -> None:
         """A node says who leads an epoch: at most one ever does (I1)."""
@@ -200,7 +202,7 @@ class CommittedMetadata:
 
     def _begin_topics_anew(self) -> None:
         """Forget what a name stood for once it stands for nothing, or for another topic."""
-        topic_ids = self._view.topic_ids()
+        topic_ids = self._records.topic_ids()
         if topic_ids == self.topic_ids:
             return
         ended = {name: None for name, topic_id in self.topic_ids.items() if topic_ids.get(name) != topic_id}
@@ -211,7 +213,7 @@ class CommittedMetadata:
         self.topic_ids = topic_ids
 
     def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
-        configured = int(self._view.setting(partition.topic, MIN_ISR) or self._min_insync_replicas)
+        configured = int(self._records.setting(partition.topic, MIN_ISR) or self._min_insync_replicas)
         return min(configured, len(now.replicas))
 
     def _remember(self, partition: TopicPartition, now: IsrState) -> None:

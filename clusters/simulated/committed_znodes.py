@@ -20,7 +20,7 @@ class CommittedZnodes(CommittedMetadata):
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         super().__init__({}, 0)
-        self._view: ZnodeView = ZnodeView(self.state, now_ns)
+        self._znodes = ZnodeView(self._records, now_ns)
         self._transactions: list[Sequence[Change]] = []
         self.on_change: Callable[[], None] = lambda: None
 
@@ -34,7 +34,7 @@ class CommittedZnodes(CommittedMetadata):
         transactions, self._transactions = self._transactions, []
         for changes in transactions:
             for change in sorted(changes, key=_parents_first):
-                self._view.take(*change)
+                self._znodes.take(*change)
             self._hold(NO_MARK)
 
     def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:

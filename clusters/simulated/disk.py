@@ -668,10 +668,10 @@ class _Survival:
         self._seen: dict[int, None] = {}
 
     def directory(self, directory: Directory) -> None:
-        """Leave the durable names and those of the changed ones that were lucky."""
+        """Leave the durable names and those of the changed ones that a coin kept."""
         entries = dict(directory.durable)
         for change in directory.changes:
-            if self._lucky():
+            if self._survives():
                 _apply(change, entries)
         directory.entries = entries
         directory.sync()
@@ -683,7 +683,7 @@ class _Survival:
                 self._file(entry)
 
     def _file(self, inode: Inode) -> None:
-        """Leave the image and the lucky dirty pages; the content is then what the image says."""
+        """Leave the image and the dirty pages that a coin kept; the content is then what the image says."""
         inode.finish_syncs(self._now_ns)
         for _, extents, cut_at in inode.syncing:
             self._pages(inode, extents, cut_at)
@@ -694,14 +694,14 @@ class _Survival:
         self.used_bytes += len(inode.content)
 
     def _pages(self, inode: Inode, extents: Sequence[tuple[int, int]], cut_at: int | None) -> None:
-        if cut_at is not None and self._lucky():
+        if cut_at is not None and self._survives():
             del inode.image[cut_at:]
         for start, extent_end in extents:
             end = min(extent_end, len(inode.content))
             page_start = start
             while page_start < end:
                 page_end = min(end, page_start - page_start % PAGE_BYTES + PAGE_BYTES)
-                if self._lucky():
+                if self._survives():
                     inode.keep(page_start, self._perhaps_torn(page_start, page_end))
                 page_start = page_end
 
@@ -712,7 +712,7 @@ class _Survival:
         sector = start - start % SECTOR_BYTES + SECTOR_BYTES * self._random.randrange(1, 8)
         return min(end, sector)
 
-    def _lucky(self) -> bool:
+    def _survives(self) -> bool:
         return self._random.random() < self._bias
 
 

@@ -200,7 +200,7 @@ def _reads_source(frame: FrameType | None) -> bool:
 
 
 def _tear_down_quietly(loop: SimulatedLoop) -> None:
-    """Collect what the dead left."""
+    """Collect what killed processes left."""
     loop.trace.sink = None
     loop.close()
     collect_quietly()
@@ -214,7 +214,7 @@ def collect_quietly() -> None:
 
 @contextlib.contextmanager
 def without_complaints() -> Iterator[None]:
-    """Let coroutines die without a complaint: their `finally` blocks run into closed doors, and some were never begun."""
+    """Let coroutines die without a complaint: their `finally` blocks find nothing open any more, and some were never begun."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda unraisable: None
     try:

@@ -463,7 +463,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return False
 
     async def shutdown_asyncgens(self) -> None:
-        """Nothing to shut down: generators of the dead stay where they are."""
+        """Nothing to shut down: generators of killed processes stay where they are."""
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
         """Serve the harness at once, in this thread; refuse simulated processes."""
@@ -516,7 +516,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             if process.alive:
                 process.die(self.now_ns)
         for process in self.processes:
-            process.bury()
+            process.release()
         self._heap.clear()
         self._ready.clear()
 

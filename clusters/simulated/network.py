@@ -189,18 +189,18 @@ class SimulatedNetwork:
         return len(ends)
 
     def half_open(self, source: Host, target: Host) -> int:
-        """Let the target forget its connections with the source, which goes on believing in them."""
-        believed = [transport for transport in _between(source, target) if not transport.deserted]
-        for transport in believed:
+        """Let the target forget its connections with the source, which goes on taking them for open."""
+        open_ends = [transport for transport in _between(source, target) if not transport.is_half_open]
+        for transport in open_ends:
             transport.peer.vanish()
-        return len(believed)
+        return len(open_ends)
 
     def close_half_open(self, source: Host, target: Host) -> int:
         """Reset the ends that are still open; return how many there were."""
-        believed = [transport for transport in _between(source, target) if transport.deserted]
-        for transport in believed:
+        open_ends = [transport for transport in _between(source, target) if transport.is_half_open]
+        for transport in open_ends:
             transport.reset_both()
-        return len(believed)
+        return len(open_ends)
 
     # connections
 

@@ -89,7 +89,7 @@ class SimulatedNode:
             self.ending.problem = failure.exception
             self._main.cancel()
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         """Return what it logged last."""
         return "\n".join(list(self.machine.lines)[-LAST_LINES:])
 

@@ -83,7 +83,7 @@ class Process:
         self.busy_until_ns = 0
         self.died_ns = NEVER_NS
         self.deferred: deque[SimulatedHandle] = deque()
-        self.graveyard: list[object] = []
+        self.kept_for_good: list[object] = []
         self.network: ClientNetwork | None = None  # through which what runs here may connect by itself
         self._tasks: dict[int, Task[object]] = {}
         self._sweep_at = TASKS_BEFORE_FIRST_SWEEP
@@ -107,22 +107,22 @@ class Process:
         if self.alive:
             self.deferred.append(handle)
         else:
-            self.graveyard.append(handle)
+            self.kept_for_good.append(handle)
 
     def die(self, now_ns: int) -> None:
         """Stop for ever; everything it held stays referenced."""
         self.alive = False
         self.died_ns = now_ns
         self.runnable = False
-        self.graveyard.extend(self.deferred)
+        self.kept_for_good.extend(self.deferred)
         self.deferred.clear()
         for task in self._tasks.values():
             silence(task)
 
-    def bury(self) -> None:
+    def release(self) -> None:
         """Let go of everything at the end of the simulation."""
         self._tasks.clear()
-        self.graveyard.clear()
+        self.kept_for_good.clear()
         self.deferred.clear()
 
     def __repr__(self) -> str:

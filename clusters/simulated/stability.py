@@ -65,7 +65,7 @@ class Stability:
                         machine.incarnations,
                         member.leader[1],
                         leads=member.is_leading,
-                        is_deaf=self._hears_nobody(node),
+                        is_deaf=self._receives_nothing(node),
                     )
 
     def look(self, members: Mapping[Incarnation, QuorumMember]) -> None:
@@ -107,7 +107,7 @@ class Stability:
         last_ns = self._loop.now_ns if node in self._isolated else self._was_isolated_ns.get(node, -RECENTLY_NS)
         return not machine.process.paused and self._loop.now_ns - last_ns >= RECENTLY_NS
 
-    def _hears_nobody(self, node: int) -> bool:
+    def _receives_nothing(self, node: int) -> bool:
         own = self._voters[node].host
         others = [machine.host for other, machine in self._voters.items() if other != node]
         return all(self._network.link(other, own).cut is not None for other in others)

@@ -59,7 +59,7 @@ class SimulatedTransport(asyncio.Transport):
         self.port = port
         self.is_client = False
         self.lost_for_good = False
-        self.deserted = False  # the other end is gone, and nobody tells this one
+        self.is_half_open = False  # the other end is gone, and this one is not notified
         self.stream: FrameStream | None = None
         self._network = network
         self._loop = network.loop
@@ -312,7 +312,7 @@ class SimulatedTransport(asyncio.Transport):
         network = self._network
         network.message_count += 1
         network.byte_count += len(data)
-        if self.deserted:
+        if self.is_half_open:
             return
         if peer._boot != peer.host.boot or peer._gone:
             self._answer_by_reset(kind)
@@ -376,8 +376,8 @@ class SimulatedTransport(asyncio.Transport):
         self.peer._break(_reset())
 
     def vanish(self) -> None:
-        """Forget the connection here and in the application; the other end goes on believing in it."""
-        self.peer.deserted = True
+        """Forget the connection here and in the application; the other end goes on taking it for open."""
+        self.peer.is_half_open = True
         self._closing = True
         self._received.clear()
         self._schedule_finish(_reset())

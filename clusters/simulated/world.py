@@ -1,4 +1,4 @@
-"""The world of a simulation: machines, and the doors through which what runs on them reaches it.
+"""The world of a simulation: machines, and the ports through which what runs on them reaches it.
 
 A machine has an address, a clock, a disk and at most one living process; processes come and go, the rest stays.
 `Simulation` holds the loop, the network and all machines. Every stream of chance is named after who draws from it
@@ -158,7 +158,7 @@ class Machine:
         return ended
 
     def open_world(self) -> "SimulatedWorld":
-        """Return the machine's doors for the harness itself: to format its disk, or to act as its clients."""
+        """Return the machine's ports for the harness itself: to format its disk, or to act as its clients."""
         process = self.simulation.loop.new_process(f"{self.name}#0", rank=self.rank, clock=self.clock)
         return SimulatedWorld(self, process)
 
@@ -322,7 +322,7 @@ class SimulatedJournal:
 
 
 class SimulatedWorld:
-    """All doors of one process; implements `replog.ports.World`."""
+    """All ports of one process; implements `replog.ports.World`."""
 
     def __init__(self, machine: Machine, process: Process) -> None:
         self.machine = machine

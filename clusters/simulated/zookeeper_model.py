@@ -104,8 +104,8 @@ class Model:
     def end_session(self, session_id: int) -> list[tuple[int, str, Watched]]:
         """End a session: its ephemeral znodes go in one transaction. Return whom to notify."""
         self.sessions.pop(session_id, None)
-        doomed = sorted(path for path, node in self.nodes.items() if node.owner == session_id)
-        return self.transact([Delete(path=path) for path in doomed], session_id)[1] if doomed else []
+        ephemeral = sorted(path for path, node in self.nodes.items() if node.owner == session_id)
+        return self.transact([Delete(path=path) for path in ephemeral], session_id)[1] if ephemeral else []
 
     # --- reading -----------------------------------------------------------------------------
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-import msgspec
-
 from replog.metadata import records as r
 from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from replog.types import NodeId, TopicPartition
@@ -18,8 +16,7 @@ from replog.zookeeper import paths, znodes
 from replog.zookeeper.controller import broker_of
 from replog.zookeeper.operations import Stat
 from replog.zookeeper.znodes import ConfigZnode, ControllerZnode, DamagedZnode, PartitionStateZnode, TopicZnode
-from tribunal.clusters.api import ClusterState, MetadataEntry
-from tribunal.clusters.metadata import MetadataView
+from tribunal.clusters.committed_records import CommittedRecords
 
 
 class Assignment(NamedTuple):
@@ -30,11 +27,13 @@ class Assignment(NamedTuple):
     removing: list[int]
 
 
-class ZnodeView(MetadataView):
-    """What the znodes say, and the records that say the same."""
+class ZnodeView:
+    """Makes of changed znodes the records that say the same."""
 
-    def __init__(self, state: ClusterState, now_ns: Callable[[], int]) -> None:
-        super().__init__(state, 0)
+    def __init__(self, committed: CommittedRecords, now_ns: Callable[[], int]) -> None:
+        self.state = committed.state
+        self._committed = committed
+        self._image = committed.image
         self._now_ns = now_ns
         self._count = 0
         self._assignments: dict[str, TopicZnode] = {}
@@ -64,7 +63,7 @@ class ZnodeView(MetadataView):
                     return
         except (DamagedZnode, ValueError):
             return
-        self._refresh()
+        self._committed.refresh(self._count - 1)
 
     def _controller(self, data: bytes, stat: Stat | None) -> None:
         if stat is None:
@@ -157,20 +156,16 @@ class ZnodeView(MetadataView):
                 self._say(r.ConfigRecord(resource_type=kind, resource_name=name, name=setting, value=value))
 
     def _say(self, record: r.MetadataRecord, key: TopicPartition | None = None, topic: str | None = None) -> None:
-        self._image.replay(record, self._count)
-        self._entries.append(
-            MetadataEntry(
-                metadata_offset=self._count,
-                quorum_epoch=max(0, self.state.quorum_epoch),
-                at_ns=max(0, self._now_ns()),
-                record_type=type(record).__name__,
-                topic=topic if key is None else key.topic,
-                partition=None if key is None else key.partition,
-                body=msgspec.to_builtins(record),
-            )
+        self._committed.replay(record, self._count)
+        self._committed.note(
+            record,
+            metadata_offset=self._count,
+            quorum_epoch=max(0, self.state.quorum_epoch),
+            at_ns=max(0, self._now_ns()),
+            topic=topic if key is None else key.topic,
+            partition=None if key is None else key.partition,
         )
         self._count += 1
-        self.next_offset = self._count
 
 
 def _changed(before: Sequence[int], now: list[int]) -> list[int] | None:

@@ -46,7 +46,7 @@ def calibrate(
     board = _Board()
 
     def progress(outcome: Outcome, count: int) -> None:
-        board.add(outcome.run, count, seen=outcome.seen)
+        board.update(outcome.run, count, seen=outcome.seen)
 
     with ExitStack() as stack:
         scratch = stack.enter_context(Scratch("calibrate", in_memory=True))
@@ -99,7 +99,7 @@ class _Board:
         self._said = 0.0
         self._seen = 0
 
-    def add(self, run: str, count: int, *, seen: bool) -> None:
+    def update(self, run: str, count: int, *, seen: bool) -> None:
         """Take in one outcome."""
         self._seen += seen
         if time.monotonic() - self._said > EVERY_S:

@@ -28,7 +28,7 @@ LIST: Final = "bundle.json"
 LOCK: Final = "requirements.lock"
 # Not evidence: what a node left on its disks, and what a cluster kept for itself.
 LEFT_OUT: Final = ("nodes", "unhealed.json")
-WITH_PATHS: Final = (".log", ".html")  # may name the run's folder; what is judged never does
+FOR_READERS: Final = (".log", ".html")  # may name the run's folder; what is judged never does
 MOST_BYTES: Final = 20 << 30
 BLOCK: Final = 1 << 20
 SMALL_BYTES: Final = 1 << 20
@@ -169,7 +169,7 @@ def _evidence(run_dir: Path) -> Iterator[Path]:
 def _content(path: Path, run_dir: Path) -> bytes:
     """Return a file as it goes into the archive: logs and the report without the place that the run had on this machine."""
     content = path.read_bytes()
-    if path.suffix in WITH_PATHS:
+    if path.suffix in FOR_READERS:
         for place in (run_dir.resolve(), run_dir):
             if len(place.parts) < 2:  # `.` stands everywhere
                 continue

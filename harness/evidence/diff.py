@@ -122,8 +122,8 @@ def _traces(runs: tuple[Path, Path], plans: tuple[Plan, Plan]) -> tuple[str, dic
     difference = first_difference(*(trace_of(run) for run in runs))
     if difference is None:
         return "the same history, event by event", {}
-    is_told_apart = runs[0].name != runs[1].name
-    names = [run.name if is_told_apart else str(run) for run in runs]
+    have_own_names = runs[0].name != runs[1].name
+    names = [run.name if have_own_names else str(run) for run in runs]
     lines = {name: _lines(plan, difference) for name, plan in zip(names, plans, strict=True)}
     return f"two histories from number {difference} of the trace on", lines
 

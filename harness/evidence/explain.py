@@ -17,7 +17,7 @@ from tribunal.results.report.story import Story, acks_name, located, record_name
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding, load
 
-SHOWN: Final = ("violation", "permitted")
+EXPLAINED: Final = ("violation", "permitted")
 NS_PER_S: Final = 1_000_000_000
 
 
@@ -28,7 +28,9 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     group: Group
 
 
-def explained(run_dir: Path, *, at_offset: int | None = None, severities: Sequence[str] = SHOWN) -> Iterator[Explained]:
+def explained(
+    run_dir: Path, *, at_offset: int | None = None, severities: Sequence[str] = EXPLAINED
+) -> Iterator[Explained]:
     """Yield the stories of a run's findings, the gravest and earliest first; a run without a verdict is judged first.
 
     at_offset:  only the findings at this offset, each shown by itself.

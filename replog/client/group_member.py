@@ -156,7 +156,7 @@ class GroupMember:
         if wrong is None:
             return CommitEnd(Outcome.DONE, None)
         self._link.forget()
-        self._heed(wrong)
+        self._note_error(wrong)
         return CommitEnd(Outcome.WITHOUT_EFFECT if wrong in REFUSED else Outcome.UNKNOWN, wrong.name)
 
     async def _topic_id(self) -> UUID:
@@ -185,7 +185,7 @@ class GroupMember:
             self.member_id, self.generation = joined.member_id, joined.generation_id
             await self._sync(joined)
         else:
-            self._heed(joined.error_code)
+            self._note_error(joined.error_code)
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
@@ -204,7 +204,7 @@ class GroupMember:
         )
         synced = await self._link.ask(sync_group.EXCHANGE, body)
         if synced.error_code is not Error.NONE:
-            self._heed(synced.error_code)
+            self._note_error(synced.error_code)
             return
         self._belongs = True
         self._heartbeat_due = asyncio.get_running_loop().time() + self._heartbeat_s
@@ -240,9 +240,9 @@ class GroupMember:
         if answer.error_code is Error.NONE:
             self._heartbeat_due = asyncio.get_running_loop().time() + self._heartbeat_s
         else:
-            self._heed(answer.error_code)
+            self._note_error(answer.error_code)
 
-    def _heed(self, error: Error) -> None:
+    def _note_error(self, error: Error) -> None:
         """Take it that membership has ended where an answer says so."""
         if error in (Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS, Error.UNKNOWN_MEMBER_ID):
             self._belongs = False

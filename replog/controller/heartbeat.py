@@ -1,7 +1,7 @@
 """Sessions of brokers, and what a heartbeat may change (SPEC 2.2.7, 2.3).
 
 Soft state of the active controller: nothing here is in the metadata log. A session belongs to one
-life of a broker, (id, epoch).
+incarnation of a broker, (id, epoch).
 """
 
 from enum import Enum

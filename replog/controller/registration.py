@@ -70,7 +70,7 @@ def register(
 def how_it_ended(policy: Policy, existing: Broker | None, previous_broker_epoch: int) -> Shutdown:
     """Compare the epoch in the clean-shutdown file with the registration's (KIP-966).
 
-    Without a stored registration nothing equals (the file may be of another cluster's life), and
+    Without a stored registration nothing equals (the file may be of another cluster), and
     before the metadata version that brought the epoch every shutdown counts as unclean.
     """
     detectable = policy.image.features.get(METADATA_VERSION, 0) >= CLEAN_SHUTDOWN_DETECTION_LEVEL

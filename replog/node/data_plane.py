@@ -143,7 +143,7 @@ class DataPlane:
             on_truncated=self._checkpoint_soon,
         )
 
-    # --- life ----------------------------------------------------------------------------
+    # --- start and stop ------------------------------------------------------------------
 
     def start_periodic_work(
         self, *, look_at_directories: Callable[[], None], after_checkpoint: Callable[[], None]

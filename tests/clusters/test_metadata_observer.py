@@ -12,6 +12,7 @@ from replog.wire.messages.fetch import (
     SnapshotId,
 )
 from tribunal.clusters.api import ClusterState
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
 
 
@@ -40,7 +41,7 @@ async def overtaken():
     endpoint = closed.sockets[0].getsockname()
     closed.close()
     await closed.wait_closed()
-    observer = MetadataObserver(MetadataView(ClusterState(), 0.0), {101: endpoint}, "A" * 22)
+    observer = MetadataObserver(MetadataView(CommittedRecords(ClusterState()), 0.0), {101: endpoint}, "A" * 22)
     observer.start()
     await asyncio.sleep(0)  # it begins, and nobody is there yet
 

@@ -128,7 +128,7 @@ class Unsynced:
 
 
 class UndoJournal:
-    """The journal of a living node; also used from the thread that syncs."""
+    """The journal of a running node; also used from the thread that syncs."""
 
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory)

@@ -2,7 +2,7 @@
 
 The handler is called with each request as it arrives and may answer at once, later, or in any order; replies leave in
 the order of the requests, connection by connection, as Kafka's clients rely on. What an unknown client sends cannot
-hurt: bytes that are no request close the connection with a logged reason; memory is bounded by not reading. Reading
+harm it: bytes that are no request close the connection with a logged reason; memory is bounded by not reading. Reading
 stops while a connection has `pending_requests_max` requests unanswered, while its peer does not read
 replies, and while all connections together hold more than `queued_bytes_max` of unanswered or unfinished requests (then
 whoever began a frame first may finish it, so that somebody always advances).

@@ -28,8 +28,8 @@ class WaitingFetch(Protocol):
     """A fetch that waits for data, time or bad news."""
 
     deadline_ms: int
-    heeds_appends: bool  # whether a longer log alone may be worth an answer
-    heeds_watermarks: bool  # the same of a raised high watermark
+    waits_for_appends: bool  # whether a longer log alone may be worth an answer
+    waits_for_watermarks: bool  # the same of a raised high watermark
 
     def look_again(self, *, is_final: bool) -> bool:
         """Answer if there is enough now, or anyhow when final; return whether it was answered."""
@@ -317,7 +317,9 @@ class Replicas:
                 fetch: WaitingFetch | None = watcher.session.waiting
                 if fetch is None:
                     del replica.watchers[watcher]  # one notification is enough until its reader comes, if it ever does
-                elif (fetch.heeds_appends and replica in grown) or (fetch.heeds_watermarks and replica in advanced):
+                elif (fetch.waits_for_appends and replica in grown) or (
+                    fetch.waits_for_watermarks and replica in advanced
+                ):
                     fetches[fetch] = None
         for fetch in fetches:
             fetch.look_again(is_final=False)

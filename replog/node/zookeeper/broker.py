@@ -1,7 +1,7 @@
 """A broker of ZooKeeper mode: registered by an ephemeral znode, directed by a controller (KIP-380; SPEC 3.12).
 
 Logs, partitions, fetchers, coordinators and everything clients see are those of KRaft mode (`DataPlane`). What differs is how
-a broker lives: a session instead of heartbeats, control requests instead of a metadata log. Every broker also stands for
+a broker stays registered: a session instead of heartbeats, control requests instead of a metadata log. Every broker also stands for
 election as controller (`ControllerSeat`).
 
 Control requests are carried out one after another in the order they came. Clients are answered once the controller has said
@@ -107,7 +107,7 @@ class ZooKeeperBroker:
         self._is_registered = asyncio.Event()
         self._is_stopping = False
 
-    # --- life ----------------------------------------------------------------------------
+    # --- start and stop ------------------------------------------------------------------
 
     async def start(self) -> None:
         """Reach ZooKeeper, open the logs, register; what is hosted comes with the first control requests.
