@@ -213,17 +213,17 @@ class Case:
     @cached_property
     def is_timely(self) -> bool:
         """Whether times can be believed: no clock was set."""
-        told = (f"{fault.kind} {fault.proof or ''}" for fault in self.of_run(Fault))
-        return not any("clock" in text for text in told)
+        described = (f"{fault.kind} {fault.proof or ''}" for fault in self.of_run(Fault))
+        return not any("clock" in text for text in described)
 
     def is_untouched(self, topic: str) -> bool:
         """Whether no order was given that may take records of the topic away."""
-        told = [f"{row.api} {row.arguments or ''}".lower() for row in self.of_run(Admin)]
-        told += [f"{name}={value}".lower() for name, value in self.settings.items()]
-        told += [
+        described = [f"{row.api} {row.arguments or ''}".lower() for row in self.of_run(Admin)]
+        described += [f"{name}={value}".lower() for name, value in self.settings.items()]
+        described += [
             row.body.lower() for row in self.metadata if row.record_type == "ConfigRecord" and _is_about(row, topic)
         ]
-        return not any(word in text for text in told for word in GONE_BY_ORDER)
+        return not any(word in text for text in described for word in GONE_BY_ORDER)
 
     def holds(self, place: Place, since_ns: int, until_ns: int = NEVER) -> bool:
         """Whether the partition kept all that had the guarantee of acks=all from one moment to another, by every rule.
@@ -248,7 +248,7 @@ class Case:
             if (fault.injected_ns or 0) <= last and first <= (NEVER if fault.healed_ns is None else fault.healed_ns)
         )
 
-    def is_told(self, place: Place, at_ns: int) -> bool:
+    def deposed_leaders_know(self, place: Place, at_ns: int) -> bool:
         """Whether every deposed leader was in the ISR of a later one for long enough before that moment, or there was none."""
         history = [change for change in self.history(place) if change.at_ns <= at_ns]
         for position, change in enumerate(history):
@@ -285,12 +285,12 @@ class Case:
         if standing is None or standing.value != send.value or not self.holds(place, send.invoke_ns):
             return False
         if send.acks == -1:
-            return all(one.clean or one.at_ns > send.invoke_ns for one in self.elections(place)) or self.is_told(
-                place, send.invoke_ns - LAG_NS
-            )
+            return all(
+                one.clean or one.at_ns > send.invoke_ns for one in self.elections(place)
+            ) or self.deposed_leaders_know(place, send.invoke_ns - LAG_NS)
         # acks=1 binds its leader only: nobody else may have answered, and no election may lie behind it.
         quiet = all(one.at_ns < send.invoke_ns - LAG_NS for one in self.elections(place))
-        return quiet and self.is_told(place, send.invoke_ns - LAG_NS)
+        return quiet and self.deposed_leaders_know(place, send.invoke_ns - LAG_NS)
 
     def kept(self, place: Place, acks: int) -> list[Send]:
         """Return the partition's acknowledged records that had to survive."""

@@ -10,7 +10,7 @@ from tribunal.checkers.calibration.case import Case, Place
 from tribunal.results.recording import NO_PARTITION, SEQUENCE_BITS, value_of
 from tribunal.results.rows import TABLE_OF, AnyRow, LogRecord, Poll, Read, Row, Send
 
-STRANGER: Final = 9_000  # the process whose records stand where others were lost: no workload counts that far
+UNKNOWN_PROCESS: Final = 9_000  # the process whose records stand where others were lost: no workload counts that far
 EVERY: Final = ("final", "tail")
 
 
@@ -77,20 +77,23 @@ class Draft:
         ))  # fmt: skip
 
     def supplant(self, send: Send) -> None:
-        """Let a stranger's record of unknown fate stand where an acknowledged one stood: the log went on without it."""
+        """Let another process's record of unknown fate stand where an acknowledged one stood: the log went on without it."""
         place, offset = Place(send.topic, send.partition), send.log_offset
         assert offset is not None
         sends = self.rows(Send, place)
         known = [
-            other.value for name in self.case.places for other in self.rows(Send, name) if other.process == STRANGER
+            other.value
+            for name in self.case.places
+            for other in self.rows(Send, name)
+            if other.process == UNKNOWN_PROCESS
         ]
         sequence = max((value & ((1 << SEQUENCE_BITS) - 1) for value in known), default=-1) + 1
-        stranger = Send(
-            process=STRANGER, worker_class="plain", topic=send.topic, partition=send.partition,
-            value=value_of(STRANGER, sequence), acks=-1, invoke_ns=send.invoke_ns, outcome="info", attempts=2,
+        added = Send(
+            process=UNKNOWN_PROCESS, worker_class="plain", topic=send.topic, partition=send.partition,
+            value=value_of(UNKNOWN_PROCESS, sequence), acks=-1, invoke_ns=send.invoke_ns, outcome="info", attempts=2,
         )  # fmt: skip
-        sends.insert(sends.index(send), stranger)
-        self.put(place, offset, stranger.value)
+        sends.insert(sends.index(send), added)
+        self.put(place, offset, added.value)
 
     def cut_off(self, place: Place, end: int) -> None:
         """Let the final log end earlier."""

@@ -300,16 +300,16 @@ def _dirty_reads(found: Findings, history: LogHistory) -> None:
     reads, outcome = history.reads, history.outcome
     writer = history.writer[history.seen]
     for place in np.flatnonzero(writer < 0):
-        _tell(found, "phantom", history, int(place), "was read but never sent")
+        _report(found, "phantom", history, int(place), "was read but never sent")
     aborted = (writer >= 0) & (outcome[writer] == FAIL) & (outcome[reads.operation] == OK)
     for place in np.flatnonzero(aborted):
-        _tell(found, "G1a", history, int(place), "was read although its send failed")
+        _report(found, "G1a", history, int(place), "was read although its send failed")
     own = (writer >= 0) & (writer == reads.operation)
     for place in np.flatnonzero(own):
-        _tell(found, "precommitted-read", history, int(place), "was read by the operation that sends it")
+        _report(found, "precommitted-read", history, int(place), "was read by the operation that sends it")
 
 
-def _tell(found: Findings, anomaly: str, history: LogHistory, place: int, what: str) -> None:
+def _report(found: Findings, anomaly: str, history: LogHistory, place: int, what: str) -> None:
     reads = history.reads
     writer = history.writer[history.seen[place]]
     places = [history.index(writer)] if writer >= 0 else []

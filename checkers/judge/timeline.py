@@ -276,15 +276,15 @@ class Timeline:
                 continue
             if record.acks == -1 and any(isinstance(fact, Elected) and fact.how is How.CLEAN for fact in entry.facts):
                 continue
-            if not self._is_told(before.leader, place, position, record.invoke_ns):
+            if not self._knows_its_successor(before.leader, place, position, record.invoke_ns):
                 yield place
 
-    def _is_told(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
+    def _knows_its_successor(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
         """Whether a leader that was deposed at a place is known to have been in the ISR of its successors before that time."""
-        heard_ns = self.entries[place].at_ns + OBSERVATION_LAG_NS
+        known_ns = self.entries[place].at_ns + OBSERVATION_LAG_NS
         ends_ns = [*self._times[place + 1 : position], at_ns]
         isrs = [entry.state.isr for entry in self.entries[place:position]]
-        return any(deposed in isr and end_ns > heard_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
+        return any(deposed in isr and end_ns > known_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
 
     def _lost_between(self, log_offset: int, since: int, start: int) -> list[int]:
         """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""

@@ -55,7 +55,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     epochs, nodes, times = epochs[order], nodes[order], times[order]
     first = np.append(True, (epochs[1:] != epochs[:-1]) | (nodes[1:] != nodes[:-1]))
     epochs, nodes, times = epochs[first], nodes[first], times[first]
-    found = [_doubled(epochs, nodes, times), _usurped(epochs, nodes, times, context)]
+    found = [_doubled(epochs, nodes, times), _conflicting(epochs, nodes, times, context)]
     return Found(pa.concat_tables(found), {"leader epochs seen at nodes": int(np.unique(epochs).size)})
 
 
@@ -70,7 +70,7 @@ def _doubled(epochs: Array, nodes: Array, times: Array) -> pa.Table:
     return anomalies("two_leaders", leader_epoch=epochs[again], node=nodes[again], at_ns=times[again])
 
 
-def _usurped(epochs: Array, nodes: Array, times: Array, context: Context) -> pa.Table:
+def _conflicting(epochs: Array, nodes: Array, times: Array, context: Context) -> pa.Table:
     elected = dict(context.leaders)
     leaders = np.array([elected.get(epoch, UNKNOWN) for epoch in epochs.tolist()], np.int64)
     wrong = (leaders != UNKNOWN) & (leaders != nodes)

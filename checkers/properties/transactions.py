@@ -93,12 +93,12 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
         found.append(own)
         judgements = _out_of_order(own, ends_ns, history.memory_lost(Excuse.ORDER_LOST))
     if messages.sends.operation.size or messages.reads.operation.size:
-        told = send_poll.check(messages, ww=False)
+        result = send_poll.check(messages, ww=False)
         first = sum(table.num_rows for table in found)
-        contradictions = dict(enumerate(told.contradictions, first))
-        found.append(_contradictions(told.contradictions, txns))
+        contradictions = dict(enumerate(result.contradictions, first))
+        found.append(_contradictions(result.contradictions, txns))
         first = sum(table.num_rows for table in found)
-        own, _, more = _anomalies(told, txns, {})
+        own, _, more = _anomalies(result, txns, {})
         found.append(own)
         details |= {first + row: detail for row, detail in more.items()}
     figures = {"transactions": txns.num_rows}

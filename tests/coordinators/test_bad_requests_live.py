@@ -293,7 +293,7 @@ BAD: dict[str, Bad] = {
         *(None, Error.ILLEGAL_GENERATION, ("'y'", "'generation_id': 0")),
     ),
     "another's producer id": (lambda s: add((4711, 0)), 3, Error.INVALID_PRODUCER_ID_MAPPING, ("'x'", "4711")),
-    "nothing was begun and is committed": (lambda s: end(s.heir), 4, Error.INVALID_TXN_STATE, ("'x'",)),
+    "nothing was begun and is committed": (lambda s: end(s.successor), 4, Error.INVALID_TXN_STATE, ("'x'",)),
     "an unused id ends a transaction": (
         lambda s: et.EndTxnRequest(transactional_id="unused", producer_id=1, producer_epoch=0, committed=True),
         *(None, Error.INVALID_PRODUCER_ID_MAPPING, ("unused",)),

@@ -35,7 +35,7 @@ DIALECT = {
     "mourn": "on exit",
     "parted": "partitioned",
 }
-CODE = ("replog", "clusters", "harness", "nemesis", "workloads", "tools")
+CODE = ("replog", "clusters", "checkers", "harness", "nemesis", "workloads", "tools")
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 # Names that are part of what is compared or stored: coroutines that run as tasks (and their classes) of a simulated run's
 # trace, an exception and a violation of findings' signatures. A bank has tellers.

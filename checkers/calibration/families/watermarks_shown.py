@@ -79,7 +79,7 @@ def _node_across(case: Case, random: Random) -> Iterator[Injected]:
             continue
         shown = max(former, key=lambda seen: seen.high_watermark or 0)
         high = shown.high_watermark or 0
-        if high < 2 or not case.holds(place, shown.at_ns) or not case.is_told(place, shown.at_ns):
+        if high < 2 or not case.holds(place, shown.at_ns) or not case.deposed_leaders_know(place, shown.at_ns):
             continue
         draft = Draft(case)
         for seen in [seen for seen in own if (seen.high_watermark or 0) >= high]:
@@ -94,25 +94,26 @@ def _capped(seen: Watermark, high: int) -> Watermark:
 
 
 def _consumer_within(case: Case, random: Random) -> Iterator[Injected]:
-    yield from _told_less(case, random, across=False)
+    yield from _shown_less(case, random, across=False)
 
 
 def _consumer_across(case: Case, random: Random) -> Iterator[Injected]:
-    yield from _told_less(case, random, across=True)
+    yield from _shown_less(case, random, across=True)
 
 
-def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected]:
+def _shown_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected]:
     """Let a consumer's poll show a lower high watermark than its poll before."""
     for place in shuffled(case.places, random):
         elections = [change.at_ns for change in case.elections(place)]
         pairs = [
             (one, two)
-            for one, two in _told(case, place, elections, across=across)
+            for one, two in _shown_pairs(case, place, elections, across=across)
             if any((one.complete_ns or 0) < at_ns < two.invoke_ns for at_ns in elections) is across
             if all(abs(at_ns - one.invoke_ns) > LAG_NS for at_ns in elections)
             if all(not 0 <= two.invoke_ns - at_ns <= CATCH_UP_NS for at_ns in elections)
-            if case.holds(place, one.invoke_ns, two.invoke_ns) and case.is_told(place, two.invoke_ns - LAG_NS)
-            if case.is_told(place, one.invoke_ns - LAG_NS)
+            if case.holds(place, one.invoke_ns, two.invoke_ns)
+            and case.deposed_leaders_know(place, two.invoke_ns - LAG_NS)
+            if case.deposed_leaders_know(place, one.invoke_ns - LAG_NS)
         ]
         for one, two in shuffled(pairs, random)[:2]:
             lower = (one.high_watermark or 0) - 1
@@ -128,7 +129,7 @@ def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected
             yield _injected(draft, place, change, lower, (one.complete_ns or 0, two.invoke_ns))
 
 
-def _told(case: Case, place: Place, elections: Sequence[int], *, across: bool) -> list[tuple[Poll, Poll]]:
+def _shown_pairs(case: Case, place: Place, elections: Sequence[int], *, across: bool) -> list[tuple[Poll, Poll]]:
     """Return each poll of a consumer with the one that had shown it the greatest high watermark, before it or before the last election."""
     by_process: dict[int, list[Poll]] = {}
     for poll in case.rows(Poll, place):
@@ -161,8 +162,8 @@ def _latest_back(case: Case, random: Random) -> Iterator[Injected]:
             for own in asked.values()
             for one, two in pairwise(own)
             if one.at_ns < two.at_ns and (one.log_end_offset or 0) > 1
-            if case.holds(place, one.at_ns, two.at_ns) and case.is_told(place, two.at_ns - LAG_NS)
-            if case.is_told(place, one.at_ns - LAG_NS)
+            if case.holds(place, one.at_ns, two.at_ns) and case.deposed_leaders_know(place, two.at_ns - LAG_NS)
+            if case.deposed_leaders_know(place, one.at_ns - LAG_NS)
         ]
         for one, two in shuffled(pairs, random)[:2]:
             lower = (one.log_end_offset or 0) - 1
