@@ -67,7 +67,7 @@ def all_workloads() -> dict[str, AnyWorkload]:
 
 
 def is_simulated(cluster: str) -> bool:
-    """Tell whether this kind's nodes live in virtual time; `Unknown` for a kind that there is not."""
+    """Return whether this kind's nodes live in virtual time; `Unknown` for a kind that there is not."""
     return one_of("cluster", cluster, all_clusters()).is_simulated
 
 

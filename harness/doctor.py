@@ -64,7 +64,7 @@ def _fault(name: str, fault: AnyFault, kinds: dict[str, tuple[Kind, KindHealth]]
         reasons = [cluster.refused(ClusterSpec(mode=mode)) for mode in fault.modes]
         if lacking:
             refused[kind] = f"cannot {lacking}"
-        elif all(reasons):  # it has no mode in which there is what the fault hurts
+        elif all(reasons):  # it has no mode in which there is what the fault strikes
             refused[kind] = reasons[0]
         elif not health.works:
             refused[kind] = health.obstacles[0].reason

@@ -1,4 +1,4 @@
-"""What is hurt right now, on disk: written before a fault is injected, struck out when it is healed.
+"""The faults in force right now, on disk: written before a fault is injected, struck out when it is healed.
 
 One file in the run's folder, there from before the first node starts until everything is put down. A harness that
 dies with kill -9 leaves its file: then the next run refuses to start, and `tribunal heal` undoes what is left: it ends
@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     active: tuple[ActiveFault, ...] = ()
 
     def harness_is_alive(self) -> bool:
-        """Tell whether the harness that wrote this is still at it."""
+        """Return whether the harness that wrote this is still at it."""
         return process_exists(self.harness_pid) and started_at(self.harness_pid) == self.harness_started
 
     def title(self) -> str:

@@ -28,7 +28,7 @@ DRAWS_MAX: Final = 3
 
 
 class Liveness:
-    """Asks one simulated cluster for progress; what does not come about is told to the watch as a violation."""
+    """Asks one simulated cluster for progress; what does not come about is reported to the watch as a violation."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster
@@ -112,7 +112,7 @@ class _Missed(msgspec.Struct, frozen=True):
 
 
 def may_progress(state: ClusterState, partition: TopicPartition, brokers: Sequence[int], min_isr: int) -> bool:
-    """Tell whether these brokers alone can lead a partition and commit something."""
+    """Return whether these brokers alone can lead a partition and commit something."""
     known: PartitionState | None = state.partitions.get(partition)
     if known is None or not any(node in brokers for node in known.isr or known.elr):
         return False

@@ -14,7 +14,7 @@ import msgspec
 
 from tribunal.clusters.api import Kind
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
-from tribunal.harness.bounds import affordable
+from tribunal.harness.bounds import bounded
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, nearest, one_of
 from tribunal.harness.scenario import BadScenario, Scenario, Step, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
@@ -31,7 +31,7 @@ ANY_COUNT: Final = 1 << 31  # of partitions: which there are was checked when th
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault to come.
 
-    not_before_ms:  of the fault phase; None: as soon as the cluster is whole again and `after_ms` have passed.
+    not_before_ms:  of the fault phase; None: as soon as the cluster is in full service again and `after_ms` have passed.
     meanwhile:      the fault before goes on while this one begins.
     must:           the run is no test without it (the scenario's first round).
     """
@@ -84,7 +84,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
     if scenario.swarm:
-        spec = affordable(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
+        spec = bounded(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
         load = drawn_load(load, chance(seed, "swarm load"))
         spec = with_points(spec, chance(seed, "points")) if kind.is_simulated else spec
     options = msgspec.convert(load, workload.options)
@@ -131,7 +131,7 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
         fault = one_of("fault", name, faults())
         if spec.mode not in fault.modes:
             raise BadScenario(
-                f"fault {name} hurts what only {MODE_NAMES[fault.modes[0]]} mode has: --mode {fault.modes[0]}"
+                f"fault {name} strikes what only {MODE_NAMES[fault.modes[0]]} mode has: --mode {fault.modes[0]}"
             )
         if refused := refusal(fault, kind):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")

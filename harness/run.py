@@ -1,7 +1,7 @@
-"""One run: bring a cluster up, load it, hurt it one fault at a time, let it heal, read everything, put it down.
+"""One run: bring a cluster up, load it, inject one fault at a time, let it heal, read everything, put it down.
 
 The phases are warm-up, faults, heal, quiesce, final-read; each stands in the recording with what was completed
-in it. Before each fault the cluster must be whole: every broker unfenced, every ISR full. What goes wrong with the
+in it. Before each fault the cluster must be in full service: every broker unfenced, every ISR full. What goes wrong with the
 cluster ends the run early but not the recording: what was seen can be judged, and the reason is in the manifest.
 A cancelled run (Ctrl-C) does the same as fast as it can.
 """
@@ -88,11 +88,13 @@ class Run:
         self.recorder = Recorder(run_dir, run_dir.name)
         self.load = all_workloads()[plan.workload].load(plan.workload_plan)
         self.failure: str | None = None
-        self.failure_kind: str | None = None  # the exception's name: what failures are told apart by
+        self.failure_kind: str | None = None  # the exception's name: what distinguishes failures
         self._running_load: asyncio.Task[None] | None = None
         self._lasting: list[asyncio.Task[None]] = []  # faults that are not healed yet
         self._faults_start_ns = 0
-        self.heal: Callable[[Cluster], Awaitable[None]] = _nothing_more  # after the last fault, before all is whole
+        self.heal: Callable[[Cluster], Awaitable[None]] = (
+            _nothing_more  # after the last fault, before everything is in service again
+        )
         self._place: str | None = None  # where the nodes live, where there is a choice
 
     async def execute(self) -> Ending:
@@ -101,7 +103,7 @@ class Run:
         (self.run_dir / "schedule.jsonl").touch()
         interrupted = False
         try:
-            await self._whole_run()
+            await self._carry_out()
         except asyncio.CancelledError:
             interrupted = True
         except ClusterError as problem:
@@ -114,7 +116,7 @@ class Run:
             self.recorder.finish(self._made(interrupted=interrupted))
         return Ending(run_dir=self.run_dir, failure=self.failure, interrupted=interrupted)
 
-    async def _whole_run(self) -> None:
+    async def _carry_out(self) -> None:
         self.progress.phase("start", self._elapsed_ms())
         kind = one_of("cluster", self.plan.cluster, all_clusters())
         cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
@@ -146,7 +148,7 @@ class Run:
             await self._hurt(cluster)
         async with self._phase("heal", stage):
             await self.heal(cluster)
-            await self._whole(cluster)
+            await self._in_full_service(cluster)
         async with self._phase("quiesce", stage):
             await self._quiesce(stage)
         async with self._phase("final-read", stage):
@@ -186,8 +188,8 @@ class Run:
         if self._running_load is not None and self._running_load.done():
             self._running_load.result()
 
-    async def _whole(self, cluster: Cluster) -> bool:
-        """Wait until every broker serves and every ISR is full; tell whether it came about."""
+    async def _in_full_service(self, cluster: Cluster) -> bool:
+        """Wait until every broker serves and every ISR is full; return whether it came about."""
         try:
             await until(
                 lambda: cluster.state.is_fully_in_sync(self.plan.spec),
@@ -219,7 +221,7 @@ class Run:
                 if not planned.meanwhile:
                     await self._all_healed()
                 in_time = self._faults_ms() < self.plan.time_ms
-                if in_time and (planned.meanwhile or await self._whole(cluster)):
+                if in_time and (planned.meanwhile or await self._in_full_service(cluster)):
                     await self._hold(cluster, self._pause_before(planned))
                     await self._begin(cluster, planned)
                 elif planned.must:
@@ -397,7 +399,7 @@ async def to_its_end(work: Coroutine[object, None, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # the cancellation is what is told
+            task.exception()  # the cancellation is what is raised
         raise
 
 

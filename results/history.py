@@ -38,7 +38,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_history(folder: Path) -> bool:
-    """Tell whether a folder holds an imported history instead of a recording."""
+    """Return whether a folder holds an imported history instead of a recording."""
     return (folder / HISTORY).is_file()
 
 
@@ -90,8 +90,8 @@ def _json_events(text: str) -> Iterator[Value]:
     """One JSON list of events, an object with a `history`, or an event a line."""
     stripped = text.lstrip()
     if stripped.startswith("["):
-        whole: list[Value] = msgspec.json.decode(stripped, type=list)
-        yield from whole
+        events: list[Value] = msgspec.json.decode(stripped, type=list)
+        yield from events
         return
     decoder = msgspec.json.Decoder()
     for number, line in enumerate(text.splitlines(), start=1):

@@ -18,7 +18,7 @@ def integer(settings: Mapping[str, Setting], name: str, otherwise: int) -> int:
 class Made(msgspec.Struct, frozen=True, kw_only=True):
     """What only the harness knows of a run; what it does not say is None.
 
-    place:       where its nodes lived, where there is a choice.
+    place:       where its nodes ran, where there is a choice.
     settings:    what every node was started with, by Kafka's names; None: unknown, and the strictest reading holds.
     failure:     why the run ended early, in words; `failure_kind` is the name of the exception.
     least_load:  acknowledgements that the phase `faults` must have of each acks level.

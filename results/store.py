@@ -1,7 +1,7 @@
 """Write a recording while a run goes on, and read it back when it is judged.
 
 Rows are gathered in memory and leave as segments: one Parquet file per table and partition, written as
-`.tmp` and renamed, so that a harness that dies leaves only whole segments. The one who runs calls
+`.tmp` and renamed, so that a harness that dies leaves only complete segments. The one who runs calls
 `close_segment` every few seconds; a segment also closes by itself when it has many rows. A recording
 without manifest.json was cut off: it is judged by what is closed.
 """
@@ -216,13 +216,13 @@ class Recording:
     def table(self, name: str, topic_partition: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a table, or one partition of it; columns as asked for, types as in the schema."""
         if topic_partition is None and not TABLES[name].by_partition:
-            whole = self._whole(name)
-            return whole if columns is None else whole.select(list(columns))
+            rows = self._table_of_run(name)
+            return rows if columns is None else rows.select(list(columns))
         by_partition = self.files[name]
         chosen = _flat(by_partition) if topic_partition is None else by_partition.get(topic_partition, [])
         return read_files(name, chosen, columns)
 
-    def _whole(self, name: str) -> pa.Table:
+    def _table_of_run(self, name: str) -> pa.Table:
         if name not in self._of_run:
             self._of_run[name] = read_files(name, _flat(self.files[name]))
         return self._of_run[name]

@@ -56,7 +56,7 @@ def value_sent_twice(values: np.ndarray) -> int | None:
 
 
 def all_different(parts: Iterable[np.ndarray]) -> bool:
-    """Tell whether no value occurs twice in all parts together: one bit a value, no sort.
+    """Return whether no value occurs twice in all parts together: one bit a value, no sort.
 
     Values describe themselves: a process counts its records up, so its sequences are dense.
     """
@@ -140,7 +140,7 @@ def _says(column: pa.ChunkedArray, word: str) -> pa.ChunkedArray:
 
 
 def _only_these_words(column: pa.ChunkedArray, words: tuple[str, ...]) -> bool:
-    """Tell whether dictionaries hold nothing else; a word that no row uses makes this say no."""
+    """Return whether dictionaries hold nothing else; a word that no row uses makes this say no."""
     if not pa.types.is_dictionary(column.type):
         return False
     return all(set(chunk.dictionary.to_pylist()) <= {*words, None} for chunk in column.chunks)

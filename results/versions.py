@@ -67,5 +67,5 @@ def stored_table(name: str, version: int) -> StoredTable:
 
 
 def is_known(version: int | str | None) -> bool:
-    """Tell whether a manifest's version is one that can be read."""
+    """Return whether a manifest's version is one that can be read."""
     return isinstance(version, int) and OLDEST <= version <= SCHEMA_VERSION

@@ -100,7 +100,7 @@ def measure(
 ) -> Measure:
     """Put anomalies into copies of recordings, judge them, and add up.
 
-    notify:  hears of each outcome, and how many there are by now.
+    notify:  called with each outcome, and how many there are by now.
     """
     known = classes()
     chosen = [known[name] for name in options.chosen or known]
@@ -181,7 +181,7 @@ def _outcomes(
 
 
 def _judged(folders: Sequence[Path], engine: str, prepared: "Prepared | None") -> list[RunVerdict]:
-    # Copies of one run have its run_id, by which SQL tells runs apart: it can judge one of them at a time.
+    # Copies of one run have its run_id, by which SQL distinguishes runs: it can judge one of them at a time.
     jobs = [[folder] for folder in folders] if engine == "spark-sql" else [list(folders)] if folders else []
     verdicts = [verdict for job in jobs for verdict in check(job, engine, prepared=prepared)]
     for folder in folders:

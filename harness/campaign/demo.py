@@ -1,4 +1,4 @@
-"""Show in under a minute what all of this is for: a subtle known bug, found, shrunk, run again and told.
+"""Show in under a minute what all of this is for: a subtle known bug, found, shrunk, run again and explained.
 
 The bug is one that no single failure shows. Seeds are tried until one finds it, the plan is shrunk, and what remains is run
 once more into a folder of its own, judged and reported like any other run.
@@ -26,7 +26,7 @@ SHRINK_S: Final = 15.0
 
 
 class Shown(NamedTuple):
-    """What the demonstration came to: the minimal run's folder, and the sentences told."""
+    """What the demonstration came to: the minimal run's folder, and the sentences that explain it."""
 
     run_dir: Path
     story: list[str]
@@ -38,7 +38,7 @@ class NothingFound(Exception):
 
 
 def demonstrate(out: Path, scratch: Path, jobs: int, notify: Callable[[str], None], mutant: str = MUTANT) -> Shown:
-    """Find, shrink, tell and report a known bug."""
+    """Find, shrink, explain and report a known bug."""
     began = time.monotonic()
     module = mutant_named(mutant)
     scenario = scenario_of(module)

@@ -48,7 +48,7 @@ class KnownFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def shows(self) -> Signature:
-        """What it is told apart by."""
+        """Its identity: findings with equal signatures are the same bug."""
         return read_signature(self.signature)
 
 

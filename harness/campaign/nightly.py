@@ -82,7 +82,7 @@ class Shard(msgspec.Struct, frozen=True):
     count: int
 
     def has(self, number: int) -> bool:
-        """Tell whether the thing of this number is this shard's."""
+        """Return whether the thing of this number is this shard's."""
         return number % self.count == self.index - 1
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ def _check(config: Config, path: Path) -> None:
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the night may use: its time in seconds, its part of the whole, its seeds and processes."""
+    """What the night may use: its time in seconds, its part of all, its seeds and processes."""
 
     budget_s: float
     shard: Shard

@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from tribunal.harness.plan import Plan
+from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.signature import HARNESS, PROCESS_DIED, Signature, of_exception, of_violation, without_numbers
 from tribunal.results.verdict import Verdict
 
@@ -123,7 +124,7 @@ def swept(
     notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
     account: Sweep | None = None,
 ) -> Sweep:
-    """Run plans until they or the budget are used up; `told` hears of every seed as it ends.
+    """Run plans until they or the budget are used up; `told` is called with every seed as it ends.
 
     account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
     """
@@ -220,7 +221,7 @@ class Child:
         return msgspec.structs.replace(said, wall_ms=wall_ms)
 
     def overdue(self) -> bool:
-        """Tell whether it has run too long."""
+        """Return whether it has run too long."""
         return time.monotonic() - self.began > SEED_TIMEOUT_S
 
     def kill(self) -> None:
@@ -311,13 +312,19 @@ def upper_bound(runs: int, found: int) -> float:
 
 def recording_hash(run_dir: Path) -> str:
     """Return the hash of a finished recording, empty without one."""
+    return manifest_hash(run_dir).recording_hash
+
+
+def manifest_hash(run_dir: Path) -> "RecordingHash":
+    """Return the hash of a finished recording and the version that it is of."""
     try:
-        return msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=_Hashed).recording_hash
+        return msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=RecordingHash)
     except (OSError, msgspec.DecodeError):
-        return ""
+        return RecordingHash()
 
 
-class _Hashed(msgspec.Struct, frozen=True):
+class RecordingHash(msgspec.Struct, frozen=True):
     """What of a manifest identifies its recording."""
 
     recording_hash: str = ""
+    schema_version: int = SCHEMA_VERSION

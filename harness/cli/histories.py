@@ -56,7 +56,7 @@ def export_history(
     if not run.is_dir():
         raise UsageError(f"no run in {str(run)!r}: no such folder")
     if json and out is None:
-        raise UsageError("--json tells what was written: give a file to write with --out")
+        raise UsageError("--json says what was written: give a file to write with --out")
     lines = _lines(run, form)
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)

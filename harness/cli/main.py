@@ -44,7 +44,7 @@ ENGINES: Final = ("spark", "inline", "spark-sql")
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Puts a replicated log on trial: runs clusters, hurts them, judges what clients saw.",
+    help="Puts a replicated log on trial: runs clusters, injects faults, judges what clients saw.",
 )
 
 Mutants = Annotated[

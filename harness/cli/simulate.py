@@ -130,7 +130,9 @@ def replay(
     ] = None,
     trace: Annotated[
         list[str] | None,
-        typer.Option(help="Tell what happens: all, FIRST:LAST (events), or a machine, an API, a function; repeatable."),
+        typer.Option(
+            help="Print what happens: all, FIRST:LAST (events), or a machine, an API, a function; repeatable."
+        ),
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Also with other code than it was recorded with.")] = False,
     mutant: Annotated[list[str] | None, typer.Option(help="For a seed: switch a known bug back on.")] = None,
@@ -250,7 +252,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the run that is shown.")] = Path("runs"),
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Switch a known bug on, find it, shrink it, tell it, report it; within a minute."""
+    """Switch a known bug on, find it, shrink it, explain it, report it; within a minute."""
     from tribunal.harness.campaign.demo import NothingFound, demonstrate
 
     with Scratch("demo", in_memory=True) as scratch:
@@ -310,7 +312,7 @@ class Board:
             self._live.stop()
 
     def notify(self, result: SeedResult, account: Sweep) -> None:
-        """Hear of a seed that has ended."""
+        """Count a seed that has ended."""
         self._sweep = account
         if self._live is None and time.monotonic() - self._said > 10:
             self._said = time.monotonic()

@@ -77,7 +77,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bundle(run_dir: Path, target: Path) -> Bundle:
-    """Write a judged run's archive, whole or not at all; `ClusterError` when the run has no verdict."""
+    """Write a judged run's archive completely or not at all; `ClusterError` when the run has no verdict."""
     if not (run_dir / "verdict.json").is_file():
         raise ClusterError(f"{run_dir} has no verdict yet: tribunal check {run_dir}")
     if target.exists():
@@ -141,7 +141,7 @@ def unpacked(archive_path: Path, folder: Path) -> Bundle:
                 _unpack(archive, file, folder)
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError) as problem:
         # (RuntimeError: it is encrypted, or of a kind that is not supported.)
-        raise Tampered(f"{archive_path}: not a whole archive: {problem}") from None
+        raise Tampered(f"{archive_path}: not a complete archive: {problem}") from None
     return content
 
 

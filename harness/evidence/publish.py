@@ -65,7 +65,7 @@ def read_statement(path: Path) -> Statement:
 
 
 def most_informative(runs: Sequence[RunRow], folder: Path, count: int) -> list[RunRow]:
-    """Return the runs whose evidence tells most: the gravest, of them what is least like the others, small ones first."""
+    """Return the runs with the strongest evidence: the gravest, of them what is least like the others, small ones first."""
     left = sorted(runs, key=lambda run: (_bytes(folder / run.place), run.run_id))
     chosen: list[RunRow] = []
     alike: Counter[tuple[str, str]] = Counter()  # by kind of cluster, and by kind and scenario

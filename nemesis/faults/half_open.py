@@ -1,4 +1,4 @@
-"""Let others forget their connections with a node that goes on believing in them; heal by telling it."""
+"""Close connections at the far end only, so that a node goes on taking them for open; heal by resetting them."""
 
 from contextlib import asynccontextmanager
 from typing import Final, Literal
@@ -11,7 +11,7 @@ from tribunal.nemesis.link_groups import Direction, Others, links_of
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
-    """Connections with whom, and who goes on believing: the node or the others."""
+    """Connections with whom, and who takes them for open: the node or the others."""
 
     others: Others = "all"
     believer: Literal["node", "others"] = "node"

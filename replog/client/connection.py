@@ -161,10 +161,10 @@ class Connection:
         """
         return self._send(exchange, self._chosen(exchange.api, version), body, timeout_ms)
 
-    def send_unanswered(self, body: ProduceRequest) -> None:
+    def send_unanswered(self, body: ProduceRequest, *, version: int | None = None) -> None:
         """Send a produce with acks=0, which nobody answers; `ConnectionLost` when it surely was not sent."""
         assert body.acks == 0
-        version = self.version_of(Api.PRODUCE)
+        version = self._chosen(Api.PRODUCE, version)
         if self._transport is None or self._lost is not None:
             raise ConnectionLost(f"{self.endpoint}: {self._lost or 'not open'}")
         self._write(self._transport, Api.PRODUCE, version, body)

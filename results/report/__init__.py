@@ -99,8 +99,8 @@ def _count(number: int) -> str:
 
 
 def _short(text: object) -> str:
-    whole = str(text)
-    return whole if len(whole) <= MOST_TEXT else f"{whole[:MOST_TEXT]} … ({len(whole) - MOST_TEXT:,} more characters)"
+    full = str(text)
+    return full if len(full) <= MOST_TEXT else f"{full[:MOST_TEXT]} … ({len(full) - MOST_TEXT:,} more characters)"
 
 
 def _by_gravity(verdict: RunVerdict) -> Iterable[Finding]:

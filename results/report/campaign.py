@@ -129,7 +129,7 @@ def _judged(verdicts: Sequence[RunVerdict]) -> dict[str, int]:
 
 
 def _seconds(run_dir: Path) -> float:
-    """Return how long a run's cluster lived: by its own clock where it was simulated, by its last phase otherwise."""
+    """Return how long a run's cluster ran: by its own clock where it was simulated, by its last phase otherwise."""
     if (simulation := simulation_of(run_dir)) is not None:
         return simulation.simulated_ns / 1e9
     from tribunal.results.recording import DamagedRecording

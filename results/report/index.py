@@ -180,7 +180,7 @@ def _row(folder: Path, run_dir: Path, verdict: RunVerdict) -> RunRow:
 
 
 def _began(run_id: str) -> str:
-    """Return a run's start as its name tells it, `20261121T062120Z`; nothing for other names."""
+    """Return a run's start as its name gives it, `20261121T062120Z`; nothing for other names."""
     stamp = run_id[:16]
     return stamp if len(stamp) == 16 and stamp[8] == "T" and stamp[15] == "Z" and stamp[:8].isdigit() else ""
 
@@ -253,10 +253,10 @@ def _signatures(
     for run in reversed(runs):
         for name in run.signatures if not run.mutants else ():
             by_name.setdefault(name, []).append(run)
-    told = {found.signature: (found, night) for night in reversed(found_nights) for found in night.found}
+    of_nights = {found.signature: (found, night) for night in reversed(found_nights) for found in night.found}
     result = []
-    for name in sorted({**by_name, **told}):
-        own, (found, night) = by_name.get(name, []), told.get(name, (None, None))
+    for name in sorted({**by_name, **of_nights}):
+        own, (found, night) = by_name.get(name, []), of_nights.get(name, (None, None))
         known_as, state = kept.get(name, ("", ""))
         result.append(
             Signature(

@@ -19,7 +19,7 @@ from tribunal.results.report.moments import Change, changes_of
 from tribunal.results.report.operations import Operations, operations
 from tribunal.results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
 from tribunal.results.report.simulation import Simulation, simulation_of
-from tribunal.results.report.story import Story, located, protagonist, told
+from tribunal.results.report.story import Story, located, protagonist, story_of
 from tribunal.results.report.unread import unread
 from tribunal.results.rows import Fault, Phase, typed
 from tribunal.results.store import Recording, partition_order
@@ -98,12 +98,12 @@ def page(run_dir: Path) -> Page:
     verdict = load(run_dir / "verdict.json")
     try:
         recording = Recording.open(run_dir, compare=False)
-        return _whole(run_dir, verdict, recording)
+        return _page_of(run_dir, verdict, recording)
     except DamagedRecording as damage:
         return Page(run_dir=run_dir, verdict=verdict, manifest=None, damage=str(damage))
 
 
-def _whole(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
+def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
     names = recording.partitions("sends", "reads", "logs")
     shown = _shown(names, verdict)
     partitions = {name: list(changes_of(recording, name)) for name in shown}
@@ -131,7 +131,7 @@ def _whole(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
         rates=rates,
         partition_count=len(names),
         files=_files(recording),
-        story=None if hero is None else told(recording, hero, _own_changes(recording, hero, partitions), end_ns),
+        story=None if hero is None else story_of(recording, hero, _own_changes(recording, hero, partitions), end_ns),
         matrix=None if hero is None else matrix(recording, hero, verdict.findings),
         operations=None if hero is None else operations(recording, hero),
         cycle=cycle(recording, verdict.findings),
@@ -194,11 +194,11 @@ def _log_ends(rows: pa.Table) -> Iterator[Series]:
         yield Series(observer, chosen["at_ns"].to_pylist(), chosen["log_end_offset"].to_pylist(), [], is_log_end=True)
 
 
-def _rates(whole: Account, bins: int = BINS) -> tuple[Rates, int]:
+def _rates(sends: Account, bins: int = BINS) -> tuple[Rates, int]:
     """Count completed sends per bin, and take the latency of those that were answered; no spike vanishes: max is kept."""
-    done = np.concatenate(whole.done) if whole.done else np.zeros(0, np.int64)
-    took = np.concatenate(whole.took) if whole.took else done
-    outcome = np.concatenate(whole.outcomes) if whole.outcomes else done
+    done = np.concatenate(sends.done) if sends.done else np.zeros(0, np.int64)
+    took = np.concatenate(sends.took) if sends.took else done
+    outcome = np.concatenate(sends.outcomes) if sends.outcomes else done
     end_ns = int(done.max(initial=0)) + 1
     bin_ns = max(1, -(-end_ns // bins))
     place = done // bin_ns

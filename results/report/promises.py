@@ -132,10 +132,10 @@ class Account:
 
 def account(recording: Recording, names: Sequence[str]) -> Account:
     """Read all sends once."""
-    whole = Account()
+    sums = Account()
     for name in names:
-        whole.add(name, recording.table("sends", name, ["acks", "outcome", "invoke_ns", "complete_ns"]))
-    return whole
+        sums.add(name, recording.table("sends", name, ["acks", "outcome", "invoke_ns", "complete_ns"]))
+    return sums
 
 
 def codes(outcome: pa.ChunkedArray) -> Array:

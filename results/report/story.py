@@ -1,4 +1,4 @@
-"""The story of the first violation, told from the tables alone; each step has a time, a place and a sentence.
+"""The story of the first violation, from the tables alone; each step has a time, a place and a sentence.
 
 Who took the record, who acknowledged it, who led then, what was hurt, who was elected, who cut it away on whose order, and
 what stands in its place.
@@ -82,7 +82,7 @@ def _when(finding: Finding) -> tuple[bool, int, int]:
     return (finding.acknowledged_ns is None, finding.acknowledged_ns or 0, finding.log_offset or 0)
 
 
-def told(recording: Recording, finding: Finding, changes: Sequence[Change], end_ns: int) -> Story:
+def story_of(recording: Recording, finding: Finding, changes: Sequence[Change], end_ns: int) -> Story:
     """Tell one finding's story."""
     partition = None if finding.topic is None else f"{finding.topic}-{finding.partition}"
     sent = _sent(recording, partition, finding)
@@ -252,7 +252,7 @@ def _exposure_steps(recording: Recording, partition: str, finding: Finding, sent
 
 
 class LogEnd(NamedTuple):
-    """What a follower told of its log: its end as it began to follow a leader epoch, or before and behind a cut."""
+    """What a follower reported of its log: its end as it began to follow a leader epoch, or before and behind a cut."""
 
     at_ns: int
     node: int
@@ -262,7 +262,7 @@ class LogEnd(NamedTuple):
 
 
 def log_ends(recording: Recording, partition: str) -> list[LogEnd]:
-    """Return what followers told of their logs (rows of `watermarks` without a high watermark), in order of time."""
+    """Return what followers reported of their logs (rows of `watermarks` without a high watermark), in order of time."""
     rows = recording.table("watermarks", partition)
     own = pc.and_(pc.equal(rows["source"].cast(pa.string()), "node"), pc.is_valid(rows["log_end_offset"]))
     of_followers = typed(rows.filter(pc.and_(own, pc.is_null(rows["high_watermark"]))), Watermark)

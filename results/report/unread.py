@@ -1,4 +1,4 @@
-"""How many acknowledged records no consumer had received yet, over time: after the last heal it has to reach nought."""
+"""How many acknowledged records no consumer had received yet, over time: after the last heal it has to reach zero."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -158,7 +158,7 @@ def test_a_refusal_that_has_no_answer_ends_the_connection(tmp_path: Path) -> Non
     async def play(stage: Stage) -> None:
         stage.broker.plane.authorizer.use(lambda _, operation, resource: resource == topic(THEIRS))
 
-        await stage.ask(produced(THEIRS, OTHERS, acks=0), 9)
+        stage.connection.send_unanswered(produced(THEIRS, OTHERS, acks=0), version=9)
         await until(lambda: not stage.connection.is_open)
 
         ends = {replica.name.topic: replica.partition.log.log_end_offset for replica in stage.broker.plane.replicas}

@@ -41,7 +41,7 @@ def test_a_fault_of_zookeeper_mode_works_on_no_kind_without_that_mode(fault, kin
 @pytest.mark.parametrize("fault", ["remove-voter", "remove-broker"])
 def test_a_fault_of_kraft_mode_is_refused_in_zookeeper_mode(fault):
     """A ZooKeeper mode has no voters, and forgets a broker whose session has ended by itself."""
-    with pytest.raises(BadScenario, match=f"fault {fault} hurts what only KRaft mode has: --mode kraft"):
+    with pytest.raises(BadScenario, match=f"fault {fault} strikes what only KRaft mode has: --mode kraft"):
         must_be_possible([fault], ClusterSpec(mode="zookeeper"), "processes")
 
     must_be_possible([fault], ClusterSpec(), "processes")

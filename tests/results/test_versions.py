@@ -13,6 +13,7 @@ import pytest
 
 from tribunal.checkers.judge.verdict import check
 from tribunal.checkers.spark.sql_views import VIEWS
+from tribunal.harness.campaign.replay import comparable_hashes
 from tribunal.results import report
 from tribunal.results.manifest import Made
 from tribunal.results.recording import SCHEMA_VERSION, TABLES, value_of
@@ -102,6 +103,12 @@ def test_the_hash_of_version_1_can_still_be_made(former: Path, tmp_path: Path) -
 
     assert recording_hash(today, version=1) == recording_hash(Recording.open(former), version=1) == written
     assert recording_hash(today) == recording_hash(Recording.open(former)) != written
+
+
+def test_a_replay_of_a_recording_of_version_1_has_its_hash(former: Path, tmp_path: Path) -> None:
+    before, after = comparable_hashes(former, recorded(tmp_path / RUN_ID))
+
+    assert before == after != ""
 
 
 def test_a_recording_of_version_1_is_judged_as_then_and_as_one_of_today(former: Path, tmp_path: Path) -> None:
