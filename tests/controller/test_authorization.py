@@ -26,6 +26,7 @@ from replog.errors import Error
 from replog.host.world import RealWorld
 from replog.node.controller import ControllerNode
 from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_BROKER_APIS, Api, api_of, request_type
+from replog.wire.codec import decode_response, encode_response
 from replog.wire.error_codes import errors_in
 from replog.wire.exchange import exchange_of
 from replog.wire.messages import add_offsets_to_txn as aot
@@ -329,6 +330,26 @@ def test_a_refusal_says_so_in_the_words_of_its_api(one: Row) -> None:
 
     assert left is None
     assert refused(one.body, nobody) == [one.errors[0]]
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_a_refused_offset_fetch_of_one_group_says_so_in_every_version(version: int) -> None:
+    """Version 1 has no error for the group: an empty answer would mean that nothing was ever committed."""
+    wanted = of.OffsetFetchRequest(
+        group_id="g", topics=[of.OffsetFetchRequestTopic(name=THEIRS, partition_indexes=[0, 1])]
+    )
+    refusal = SERVED[Api.OFFSET_FETCH].refused(wanted, OF_GROUP)
+
+    frame = encode_response(Api.OFFSET_FETCH, version, 7, refusal)
+    _, answer = decode_response(of.EXCHANGE, version, frame[4:])
+
+    (shown,) = answer.topics
+    assert shown.name == THEIRS
+    assert [(one.partition_index, one.committed_offset, one.error_code) for one in shown.partitions] == [
+        (0, -1, OF_GROUP),
+        (1, -1, OF_GROUP),
+    ]
+    assert answer.error_code is (OF_GROUP if version > 1 else Error.NONE)
 
 
 @pytest.mark.parametrize(

@@ -423,6 +423,22 @@ def _refused_in_transaction(body: toc.TxnOffsetCommitRequest, error: Error) -> t
     return toc.TxnOffsetCommitResponse(topics=topics)
 
 
+def _refused_fetch(body: of.OffsetFetchRequest, error: Error) -> of.OffsetFetchResponse:
+    """Say it at the top and of each partition: version 1 has no top."""
+    answer = of.OffsetFetchResponsePartition
+    topics = [
+        of.OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                answer(partition_index=index, committed_offset=-1, error_code=error)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in body.topics or []
+    ]
+    return of.OffsetFetchResponse(topics=topics, error_code=error)
+
+
 def _refused_deletion(body: od.OffsetDeleteRequest, error: Error) -> od.OffsetDeleteResponse:
     """Refuse the group at the top, topics one by one."""
     if error is not Error.TOPIC_AUTHORIZATION_FAILED:
@@ -459,7 +475,7 @@ TXN_OFFSET_COMMIT: Final = HandledApi(
     GroupApi.commit_in_transaction,
 )
 OFFSET_FETCH: Final = HandledApi(
-    ServedApi(of.EXCHANGE, questions=(_fetches_offsets,), shown=_offsets_shown), GroupApi.fetch
+    ServedApi(of.EXCHANGE, questions=(_fetches_offsets,), shown=_offsets_shown, refuse=_refused_fetch), GroupApi.fetch
 )
 OFFSET_DELETE: Final = HandledApi(
     ServedApi(od.EXCHANGE, questions=(of_group(Operation.DELETE),), parts=_TOPICS_READ, refuse=_refused_deletion),
