@@ -1,4 +1,4 @@
-"""One partition's judge: tells violations from what its committed history permits (docs/verdicts.md)."""
+"""One partition's judge: distinguishes violations from what its committed history permits (docs/verdicts.md)."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -120,7 +120,7 @@ class Side(asyncio.Protocol):
             self.transport.write(data)
 
     def abort(self) -> bool:
-        """End the socket with a reset; tell whether there was one."""
+        """End the socket with a reset; return whether there was one."""
         if self.transport is None or self.ended:
             return False
         sock = self.transport.get_extra_info("socket")

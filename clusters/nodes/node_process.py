@@ -105,7 +105,7 @@ class NodeProcess:
         return Proof(holds=gone and refused, facts={"pid": pid, "process_gone": gone, "port_refused": refused})
 
     async def terminate(self, timeout_ms: int) -> bool:
-        """Ask for an orderly end; tell whether it came in time."""
+        """Ask for an orderly end; return whether it came in time."""
         self._ending = True
         if self.alive:
             assert self._process is not None

@@ -133,7 +133,7 @@ class Machine:
 
     @property
     def running(self) -> bool:
-        """Tell whether its process lives."""
+        """Return whether its process runs."""
         return self.process is not None and self.process.alive
 
     def start(self, main: Callable[[World], Coroutine[object, object, None]]) -> "Future[BaseException | None]":
