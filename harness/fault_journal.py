@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     active: tuple[ActiveFault, ...] = ()
 
     def harness_is_alive(self) -> bool:
-        """Return whether the harness that wrote this is still at it."""
+        """Return whether the harness that wrote this is still running."""
         return process_exists(self.harness_pid) and started_at(self.harness_pid) == self.harness_started
 
     def title(self) -> str:

@@ -40,7 +40,7 @@ class Entropy(Protocol):
         """Return a fresh random (version 4) id."""
 
     def strikes(self, point: str) -> bool:
-        """Return whether a named point in the code is to be late or to fail now (`node/fault_injection_points.py`); never so in earnest."""
+        """Return whether a named point in the code is to be late or to fail now (`node/fault_injection_points.py`); never so outside of the simulator."""
 
 
 class File(Protocol):

@@ -178,7 +178,7 @@ class CleanShutdownFile(msgspec.Struct, frozen=True, kw_only=True, tag="clean_sh
 
 
 class StaleRequestCarriedOut(msgspec.Struct, frozen=True, kw_only=True, tag="stale_request_carried_out"):
-    """A broker carries out a control request that names the broker epoch of an earlier process."""
+    """A broker carries out a control request that names the broker epoch of an earlier registration."""
 
     api: str
     broker_epoch: int
@@ -186,7 +186,7 @@ class StaleRequestCarriedOut(msgspec.Struct, frozen=True, kw_only=True, tag="sta
 
 
 class StoppedUnasked(msgspec.Struct, frozen=True, kw_only=True, tag="stopped_unasked"):
-    """A controller stops the replicas of a broker process that did not ask to leave."""
+    """A controller stops the replicas of a registration that did not ask to shut down."""
 
     controller: int
     broker_epoch: int
@@ -196,8 +196,8 @@ class HostedLogGone(msgspec.Struct, frozen=True, kw_only=True, tag="hosted_log_g
     """The log of a replica that a broker hosts is gone from its disk."""
 
 
-class NeverTold(msgspec.Struct, frozen=True, kw_only=True, tag="never_told"):
-    """A broker process was never sent the partitions that it hosts."""
+class NeverInformed(msgspec.Struct, frozen=True, kw_only=True, tag="never_told"):
+    """A registration of a broker was never sent the partitions that it hosts."""
 
     broker_epoch: int
 
@@ -227,7 +227,7 @@ Facts = (
     | StaleRequestCarriedOut
     | StoppedUnasked
     | HostedLogGone
-    | NeverTold
+    | NeverInformed
     | NoProgress
 )
 

@@ -18,7 +18,7 @@ from tribunal.results.violation import (
     HostedLogGone,
     LogEndsEarly,
     MovedBelowMinIsr,
-    NeverTold,
+    NeverInformed,
     NoProgress,
     OutOfSequence,
     Role,
@@ -100,7 +100,7 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
             return f"controller {controller} stops the replicas of broker {node}, which did not ask to leave with broker epoch {broker_epoch}"
         case HostedLogGone():
             return f"{node} hosts it, and its log with its checkpoints is gone"
-        case NeverTold(broker_epoch=broker_epoch):
+        case NeverInformed(broker_epoch=broker_epoch):
             return (
                 f"broker {node} runs with broker epoch {broker_epoch} and was never sent the partitions that it hosts"
             )

@@ -29,7 +29,7 @@ from tribunal.clusters.api import (
 from tribunal.results.recording import value_of
 
 VALUE_BYTES: Final = 8
-STATEMENT_POLLS: Final = 20  # to get the producer's epochs once more
+STATEMENT_POLLS: Final = 20  # until the producer must have reported its epochs again
 STATEMENT_POLL_MS: Final = 50
 IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits instead of piling up
 
@@ -277,7 +277,7 @@ class Worker:
 
         librdkafka begins a new epoch by itself when a batch was refused behind one that had failed, or when a record
         timed out; then it sends again what was in doubt anywhere, with sequences that no broker can know. Such a record may
-        stand twice by the client's own doing: its class says so. It was offered before the new epoch was reported.
+        stand twice by the client's own doing: its class says so. It was sent before the new epoch was reported.
         """
         self._statements += 1
         if epochs > self._epochs:

@@ -263,11 +263,11 @@ class Timeline:
         return self.entries[max(answered, read or 0) - 1].state.leader_epoch
 
     def _before_deposed(self, position: int, record: Record) -> Iterator[int]:
-        """Yield the positions before the elections that a leader may not have heard of when it answered.
+        """Yield the positions before the elections that a leader may not have known of when it answered.
 
-        A deposed leader that is cut off or paused goes on to answer acks=1 and ListOffsets until somebody tells it, and
-        its answer does not say in which epoch it was given. It has been told once it is in the ISR of another; one
-        that leaves it within the lag of observation need not have heard. With acks=all it can answer only where the new
+        A deposed leader that is cut off or paused goes on to answer acks=1 and ListOffsets until it is notified, and
+        its answer does not say in which epoch it was given. It has learned it once it is in the ISR of another; one
+        that leaves it within the lag of observation need not know of it. With acks=all it can answer only where the new
         leader was not in its ISR: behind an election that was not clean.
         """
         for place in range(1, position):
@@ -567,7 +567,7 @@ class _Builder:
         self._entries: list[Entry] = []
 
     def expect(self, following: Committed) -> None:
-        """Know that the next record is followed at once by this one: what matters is a broker's registration."""
+        """Take note of the record right behind the next one: the registration that fencing and ISR changes before it belong to."""
         if isinstance(following.record, RegisterBrokerRecord):
             self._expected = (following.record.broker_id, following.metadata_offset)
 

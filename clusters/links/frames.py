@@ -147,7 +147,7 @@ class Cutter:
         return pieces
 
     def _begin(self, data: bytes, position: int) -> Head | None:
-        """Read a message's head; None when it is not complete. What is no message lasts for ever."""
+        """Read a message's head; None when it is not complete. Bytes that are no message are passed on unread from there on."""
         if len(data) - position < LENGTH_BYTES:
             return None
         length = int.from_bytes(data[position : position + LENGTH_BYTES])

@@ -127,10 +127,10 @@ class LinkFaults:
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
         """Reset the ends that are still open."""
-        believed = self._half_open_over(frozenset(links))
-        for relay in believed:
+        still_open = self._half_open_over(frozenset(links))
+        for relay in still_open:
             relay.reset()
-        return await self.links.passing(links, {"believed_in_until_the_end": len(believed)})
+        return await self.links.passing(links, {"believed_in_until_the_end": len(still_open)})
 
     def _half_open_over(self, wanted: frozenset[Link]) -> list[Relay]:
         return [

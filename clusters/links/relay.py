@@ -304,7 +304,7 @@ class Relay:
         self.other(side).write(data)
 
     def leave_half_open(self, side: Side) -> None:
-        """Let the other side's node forget the connection; this side's node learns nothing of it."""
+        """Let the other side's node forget the connection; this side's node is not notified."""
         self.half_open_side = side
         for one in (self.near, self.far):
             one.send_queue.clear()

@@ -168,7 +168,7 @@ class Links:
         on_message: Callable[[Head, Fate], None] = lambda head, fate: None,
         zookeeper_nodes: Collection[int] = (),
     ) -> None:
-        """`on_message` gets every message and its fate; `zookeeper_nodes` speak another language: no messages, other probes."""
+        """`on_message` gets every message and its fate; `zookeeper_nodes` speak another protocol: no messages are read, and probes differ."""
         self.ports = ports
         self._on_message = on_message
         self._zookeeper_nodes = frozenset(zookeeper_nodes)

@@ -246,7 +246,7 @@ class CommittedMetadata:
             self.unclean[partition] = now.leader_epoch
 
     def _is_unclean(self, before: PartitionState | None, now: PartitionState) -> bool:
-        """Tell whether the leader of now was elected uncleanly: it is RECOVERING, else nobody has to believe it."""
+        """Return whether the present leader was elected uncleanly: its recovery state is then RECOVERING (KIP-704)."""
         return now.recovering
 
 

@@ -1,6 +1,6 @@
 """The committed state of a simulated cluster of ZooKeeper mode, complete: every transaction of the model.
 
-Held against the same invariants as committed metadata (docs/invariants.md), after every transaction.
+It is checked for the same invariants as committed metadata (docs/invariants.md), after every transaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ NO_MARK = BatchMark(-1, -1, -1, 0, -1, -1, -1, is_control=False)
 
 
 class CommittedZnodes(CommittedMetadata):
-    """Follows the model's transactions."""
+    """The metadata that the transactions of the ZooKeeper model have committed, checked as it changes."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         super().__init__({}, 0)
@@ -25,12 +25,12 @@ class CommittedZnodes(CommittedMetadata):
         self.on_change: Callable[[], None] = lambda: None
 
     def committed(self, changes: Sequence[Change]) -> None:
-        """Take note of a transaction; it is looked at after the event it happened in."""
+        """Take note of a transaction; it is checked after the event in which it was committed."""
         self._transactions.append(changes)
         self.on_change()
 
     def advance(self, replicas: Mapping[int, ReplicaLogs], members: Mapping[Incarnation, QuorumMember]) -> None:
-        """Look at the transactions since the last call."""
+        """Check the transactions since the last call, each as a whole."""
         transactions, self._transactions = self._transactions, []
         for changes in transactions:
             for change in sorted(changes, key=_parents_first):
@@ -38,11 +38,11 @@ class CommittedZnodes(CommittedMetadata):
             self._hold(NO_MARK)
 
     def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
-        """There is no ELR, and the high watermark does not heed min ISR (docs/verdicts.md, facts)."""
+        """There is no ELR, and the high watermark does not depend on min ISR (docs/verdicts.md, facts)."""
         return 1
 
     def _is_unclean(self, before: PartitionState | None, now: PartitionState) -> bool:
-        """Controllers of a protocol before 3.2 do not write that they elected somebody uncleanly (KIP-704, Compatibility)."""
+        """Controllers of a protocol before 3.2 do not write that an election was unclean (KIP-704, Compatibility)."""
         from_nowhere = before is not None and now.leader != before.leader and now.leader not in {NO_NODE, *before.isr}
         return now.recovering or from_nowhere
 

@@ -1,8 +1,8 @@
 """Control messages of ZooKeeper mode, watched on the simulated network and held against KIP-380.
 
-Z1  a broker never carries out a control request for an earlier incarnation: the epoch it registered with is larger.
-Z2  a controller stops the replicas of no incarnation that did not itself ask to leave.
-Z4  every incarnation of a broker is sent what it hosts: at the end of a healed run none was left out.
+Z1  a broker never carries out a control request to an earlier registration: the epoch that it registered with is larger.
+Z2  a controller never stops the replicas of a registration that did not ask to shut down.
+Z4  every registration of a broker is sent what it hosts: at the end of a healed run none was left out.
 
 (Z3, that what a broker hosts does not vanish from its disk, is seen by `Watch`, which follows the disks.) Nothing here
 trusts the code it watches but for the epoch that a broker says it registered with.
@@ -28,7 +28,7 @@ from tribunal.clusters.simulated.event_fields import BrokerRegistered
 from tribunal.clusters.simulated.frames import LENGTH_BYTES, Frame
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.world import ReportedEvent
-from tribunal.results.violation import Invariant, NeverTold, StaleRequestCarriedOut, StoppedUnasked
+from tribunal.results.violation import Invariant, NeverInformed, StaleRequestCarriedOut, StoppedUnasked
 
 CONTROL: Final = frozenset({int(Api.LEADER_AND_ISR), int(Api.STOP_REPLICA), int(Api.UPDATE_METADATA)})
 LEAVE: Final = int(Api.CONTROLLED_SHUTDOWN)
@@ -56,7 +56,9 @@ class ControlWatch:
         self._asked: dict[tuple[int, int], Asked] = {}
         self._registered: dict[int, tuple[int, int]] = {}  # broker -> epoch, since when
         self._informed: dict[tuple[int, int], None] = {}  # broker, epoch: it was sent a control request
-        self._leaving: dict[tuple[int, int], None] = {}  # broker, epoch: it asked to leave (-1: some incarnation of it)
+        self._leaving: dict[
+            tuple[int, int], None
+        ] = {}  # broker, epoch: it asked to leave (-1: some registration of it)
 
     def note(self, event: ReportedEvent) -> None:
         """Take note of a registration."""
@@ -119,13 +121,13 @@ class ControlWatch:
             self._accuse(Violated(Invariant.Z1, stale, node=source))
 
     def look_at_end(self, registered: Mapping[int, int], now_ns: int) -> None:
-        """Compare the incarnations that are registered in the end with those that were sent a control request."""
+        """Compare the registrations at the end with those that were sent a control request."""
         if not any(epoch >= 0 for _, epoch in self._informed):
             return  # an old protocol version, or nobody was the controller
         for broker, epoch in sorted(registered.items()):
             own, since_ns = self._registered.get(broker, (-1, now_ns))
             if own == epoch and now_ns - since_ns > LONG_REGISTERED_NS and (broker, epoch) not in self._informed:
-                self._accuse(Violated(Invariant.Z4, NeverTold(broker_epoch=epoch), node=broker))
+                self._accuse(Violated(Invariant.Z4, NeverInformed(broker_epoch=epoch), node=broker))
 
 
 def _deletes(body: StopReplicaRequest) -> bool:

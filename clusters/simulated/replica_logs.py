@@ -4,7 +4,7 @@ The watch needs to know at any moment what each replica holds, without asking th
 files themselves: appended bytes are parsed once, a cut drops what lies behind it, and anything else (renames,
 removals, power failures) makes that folder be read again from its beginning.
 
-A batch is told apart by epoch, offsets and CRC; the CRC covers everything but base offset and leader epoch.
+A batch is identified by epoch, offsets and CRC; the CRC covers everything but base offset and leader epoch.
 What is read again is read as recovery reads it: a power failure leaves pages of zeros in the midst of what looks
 like a batch by its first bytes, and takes the end of a segment whose successor it spares; so a log ends before the
 first batch whose CRC is wrong or that does not follow. Only what was compacted once has gaps.

@@ -58,7 +58,7 @@ class Change(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Somebody who wants to know once: whom to notify, by what number."""
+    """A one-time watch: whom to notify, and its number."""
 
     watcher: int
     path: str

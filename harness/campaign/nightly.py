@@ -82,7 +82,7 @@ class Shard(msgspec.Struct, frozen=True):
     count: int
 
     def has(self, number: int) -> bool:
-        """Return whether the thing of this number is this shard's."""
+        """Return whether the item of this number belongs to this shard."""
         return number % self.count == self.index - 1
 
     def __str__(self) -> str:

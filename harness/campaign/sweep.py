@@ -124,7 +124,7 @@ def swept(
     notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
     account: Sweep | None = None,
 ) -> Sweep:
-    """Run plans until they or the budget are used up; `told` is called with every seed as it ends.
+    """Run plans until they or the budget are used up; `notify` is called with every seed as it ends.
 
     account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
     """

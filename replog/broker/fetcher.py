@@ -1,7 +1,7 @@
 """A follower's side of replication: where to fetch next, where to cut, what to do with errors (SPEC 3.3, 3.4).
 
-The log of a follower is a prefix of its leader's, or it is made one: the leader reports with (epoch, end offset) where
-the histories part, and the follower cuts there. It cuts by epochs, never by its high watermark as long as it
+The log of a follower is a prefix of its leader's, or it is made one: the leader answers with (epoch, end offset) where
+the histories diverge, and the follower truncates there. It truncates by epochs, never by its high watermark as long as it
 knows any epoch (KIP-101): a follower's high watermark lags by one round, and what lies between is committed.
 
 `FetchSource` is the book-keeping for one leader broker: what to ask for, what its session knows already, and what rests.

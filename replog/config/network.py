@@ -66,6 +66,6 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["", "org.apache.kafka.common.replica.RackAwareReplicaSelector"],
         kafka(
             "replica.selector.class",
-            "Which replica consumers are directed to read from: the leader, or one of its rack.",
+            "Which replica a consumer is directed to: the leader, or one in the consumer's rack.",
         ),
     ] = ""

@@ -2,8 +2,8 @@
 
 Every step is a record first: while one is on its way to being committed the id takes no other step
 (CONCURRENT_TRANSACTIONS). Only when the decision is committed do end markers go out, and they go out again after a
-fail-over, because a loaded decision looks the same as one just made (M78). The producer is answered with the decision, not of the
-markers: until those are written its next transaction has to wait.
+fail-over, because a loaded decision looks the same as one just made (M78). The producer is answered when the decision is
+committed, not when the markers are written: until they are its next transaction has to wait.
 """
 
 from collections.abc import Callable, Iterable, Mapping

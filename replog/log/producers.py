@@ -263,7 +263,7 @@ class ProducerStates:
         """Take over what the state before a truncation knew and a snapshot cannot."""
         self._unreplicated = sorted({*entries, *self._unreplicated}, key=lambda entry: entry[1])
 
-    # Lifetime.
+    # Expiration.
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
         """Forget producers that were silent for too long and have nothing open; return their ids."""

@@ -208,7 +208,7 @@ class ControllerNode:
         self._stop_acting()
 
     def on_leader_changed(self, leader: NodeId, epoch: QuorumEpoch) -> None:
-        """Be known to the new leader; brokers learn the leader from the quorum."""
+        """Register with the new leader if it does not know this node; brokers learn the leader from the quorum."""
         if self._also_notify:
             self._also_notify().on_leader_changed(leader, epoch)
         self._look_at_registration()

@@ -89,7 +89,7 @@ class Election:
         return self._vote(Error.NONE, granted=granted)
 
     def _would_grant(self, request: VoteRequest) -> bool:
-        """Return whether this member says yes in its present role (SPEC 1.5.8)."""
+        """Return whether this member grants the vote in its present role (SPEC 1.5.8)."""
         state = self._state
         covers = state.log.is_covered_by(request.last_epoch, request.last_offset)
         match state.role:

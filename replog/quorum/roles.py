@@ -1,6 +1,6 @@
 """The six roles of a member and what each of them keeps in mind (SPEC 1.2).
 
-Values with deadlines, no behaviour beyond their own bookkeeping: transitions are in `state.py`. A role object exists
+Values with deadlines, no behaviour beyond their own bookkeeping: transitions are in `quorum_state.py`. A role object exists
 exactly as long as the role; so an answer that belongs to an earlier round finds nobody to count it.
 """
 

@@ -1,7 +1,7 @@
 """The log matrix: offsets across, replicas down, around the first loss.
 
-Every cell is one offset of one replica's final log, shaded by its leader epoch. A ring: the record that clients were
-told of at this offset stands here. A cross: clients were told of a record, and this log holds another one or none.
+Every cell is one offset of one replica's final log, shaded by its leader epoch. A ring: the record that was
+acknowledged at this offset is here. A cross: a record was acknowledged, and this log holds another one or none.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What this machine lacks for a test: the test is skipped, and says for want of what."""
+"""What this machine lacks for a test: the test is skipped, and the reason names it."""
 
 import pytest
 

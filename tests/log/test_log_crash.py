@@ -66,7 +66,7 @@ class Run:
             self.before = self.after.copy()
             # What the operation would leave, should all of it survive; appends are learned from the log.
             self.after.perform(operation, b"")
-            # Half a restart may have dropped everything: that was the operation.
+            # An interrupted restart may have dropped everything: dropping what is not flushed is what it does.
             self.floor = 0 if operation[0] == "restart" else min(self.before.flushed, self.after.flushed)
             written = perform(log, operation, self.before)
             if written:

@@ -182,7 +182,7 @@ class World:
         assert member.core is None
         self.note(f"{node_id} loses its disk")
         member.disk = MemberDisk(self._directory())
-        # What a member without memory does does not count as its promise any more.
+        # A member that lost its disk is no longer held to the epochs and votes of before.
         self._epochs.pop(node_id, None)
         for node, epoch in [key for key in self._votes if key[0] == node_id]:
             del self._votes[node, epoch]

@@ -231,11 +231,11 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 async def _known_ends(
     stage: Stage, admin: Admin, wanted: Sequence[TopicPartition], deadline: float
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return (earliest, latest) of the partitions whose leaders answer, and once the latest is behind what was acknowledged.
+    """Return (earliest, latest) of each partition whose leader answers, once the latest is behind what was acknowledged.
 
     With acks=1 a leader answers before its followers have the records, and a member of the ISR may have fetched nothing
-    for seconds: read at once, the last ones would be missing. What a fault took never comes: it is waited for half of
-    the time at most; who judges sees then that it was not read.
+    for seconds: read at once, the last ones would be missing. What a fault took never comes: it is waited for at most half
+    of the time; the judge then sees that it was not read.
     """
     loop = asyncio.get_running_loop()
     early_until = (loop.time() + deadline) / 2

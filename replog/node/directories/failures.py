@@ -1,7 +1,7 @@
 """What follows from a log directory that fails while the broker runs (KIP-112, KIP-858).
 
-Its replicas are taken away: who waits for them and who asks for them is answered KAFKA_STORAGE_ERROR, the controller is notified of
-it with the next heartbeat, which is sent at once, and moves the leaderships. A broker that is left with no directory, or
+Its replicas are taken away: waiting and later requests for them are answered KAFKA_STORAGE_ERROR. The next heartbeat, sent at once,
+reports the failure to the controller, which moves the leaderships. A broker that is left with no directory, or
 loses the one that its part of the metadata quorum writes to, ends; so does one that loses any in ZooKeeper mode.
 """
 

@@ -4,8 +4,8 @@ One move at a time, a megabyte at a time, so that nobody else has to wait; where
 one go, and nothing can be appended in between. The folder of a copy says what was wanted: a broker that ended in the middle
 of a move begins it again. Where a replica is not here yet, what is asked for is where it will be created.
 
-The controller is notified afterwards (`assignments.py`). Until then it believes the replica in its former directory;
-should the new one fail before, the replica's leadership is moved as soon as it is notified.
+The controller is notified afterwards (`assignments.py`). Until then the metadata names the replica's former directory;
+if the new one fails before, the controller moves the leadership once it has the notification.
 """
 
 import asyncio

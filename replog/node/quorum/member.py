@@ -179,7 +179,7 @@ class QuorumNode:
     # --- start and stop
 
     def start(self) -> None:
-        """Take part. State of before comes first: a snapshot goes to the listener before this returns."""
+        """Take part in the quorum. Stored state comes first: a snapshot goes to the listener before this returns."""
         latest = self._core.log.latest_snapshot
         if latest is not None:
             self._notify_snapshot(latest)

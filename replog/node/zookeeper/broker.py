@@ -62,7 +62,7 @@ ControlRequest = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetad
 ControlQ = TypeVar("ControlQ", li.LeaderAndIsrRequest, sr.StopReplicaRequest, um.UpdateMetadataRequest)
 CONTROLLER_APIS: Final = frozenset({Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN, Api.ALLOCATE_PRODUCER_IDS})
 PEERS: Final = ("broker-", "controller-")  # how nodes call themselves
-LOST_SESSIONS_OF_OTHERS: Final = 2  # so many session time-outs may an earlier process's registration outlive it
+LOST_SESSIONS_OF_OTHERS: Final = 2  # session time-outs that an earlier process's registration may outlive it
 
 
 class ZooKeeperUnusable(BrokerFailed):
@@ -131,9 +131,9 @@ class ZooKeeperBroker:
     def _open_directories(self) -> None:
         """Open the logs; from now on the broker ends with the first directory that fails.
 
-        Heartbeats, which report to a controller of KRaft mode which replicas are lost, there are none (nor have we Kafka's
-        `/log_dir_event_notification`): only a session that ends moves leaderships. And whoever hosted without a directory
-        what lies in it would begin with an empty log that counts as in sync. `NoDirectory` says which one failed.
+        No heartbeat reports to the controller which replicas are lost, as in KRaft mode (nor is there Kafka's
+        `/log_dir_event_notification` here): only a session that ends moves leaderships. A broker that went on without the
+        directory would begin its replicas with empty logs that count as in sync. `NoDirectory` says which one failed.
         """
         directories = self.plane.directories
         directories.open(self.plane.failures.on_failure)

@@ -249,8 +249,8 @@ class ControllerSeat:
         event, request = self._events.popleft()
         if isinstance(event, BrokersChanged):
             event = BrokersChanged(await self._registered())
-            # A broker that starts believes the first controller that reaches it, and who is started may need no write, which
-            # would be fenced. Who saw it registered sees who was elected before that.
+            # A broker that starts accepts the first controller that reaches it, and to start one may need no write, which
+            # would be fenced. A read made after its registration shows who was elected before that.
             await self._still_mine()
         version = 0 if request is None else request.version
         await self._perform(core.handle(event, self.world.clock.now_ms(), version))
