@@ -17,7 +17,7 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tribunal.checkers.graphs.operations import Operation
-from tribunal.checkers.registers import settled
+from tribunal.checkers.registers import offset_order
 from tribunal.checkers.registers.linearizability import Limits, check
 from tribunal.checkers.registers.models import REGISTER
 
@@ -99,7 +99,7 @@ def main() -> None:
         for size in map(int, chosen.sizes.split(",")):
             operations = history(size, chosen.clients)
             rows = {
-                "offsets": measured(lambda own=operations: settled.check(own).answer.value),
+                "offsets": measured(lambda own=operations: offset_order.check(own).answer.value),
                 "search": measured(lambda own=operations: searched(own, chosen.limit)),
                 "porcupine": by_porcupine(program, operations, chosen.limit) if program else {"answer": missing},
             }
