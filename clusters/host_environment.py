@@ -34,7 +34,7 @@ class HostedNode(Protocol):
         """Kill -9, proven; fine for one that is dead."""
 
     async def terminate(self, timeout_ms: int) -> bool:
-        """Ask for an orderly end; tell whether it came in time."""
+        """Ask for an orderly end; return whether it came in time."""
 
     async def pause(self) -> Proof:
         """Stop its execution; proven."""

@@ -17,7 +17,7 @@ def with_votes(cluster: FaultTarget) -> CanChangeVoters | None:
 
 
 async def voting(cluster: CanChangeVoters, node: int, *, votes: bool) -> Proof:
-    """Wait until the quorum's leader tells that a node votes, or does not any more."""
+    """Wait until the quorum's leader reports that a node votes, or does not any more."""
     voters: list[int] = []
     for _ in range(VOTES_TIMEOUT_MS // POLL_MS):
         voters = await cluster.voters()

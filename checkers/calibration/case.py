@@ -112,7 +112,7 @@ class Case:
 
     @cached_property
     def end_ns(self) -> int:
-        """The last moment that any client or node tells of."""
+        """The last moment that any client or node recorded."""
         times = [row.at_ns or 0 for row in self.metadata]
         for place in self.places:
             times += [poll.complete_ns or poll.invoke_ns for poll in self.rows(Poll, place)]

@@ -63,7 +63,7 @@ NodeSettings = Mapping[str, Setting]
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker's life as the metadata log knows it. `clean` None: nobody recorded its previous epoch."""
+    """A broker's registration as the metadata log knows it. `clean` None: nobody recorded its previous epoch."""
 
     metadata_offset: int
     at_ns: int
@@ -455,7 +455,7 @@ class History:
         return [position for position, wanted in enumerate(chosen.to_pylist()) if wanted]
 
     def _registrations(self) -> Iterator[Registration]:
-        """Pair each committed registration with what the broker said about its former life."""
+        """Pair each committed registration with what the broker said about its previous incarnation."""
         previous_epochs = {
             (row.node, row.broker_epoch): row.previous_broker_epoch
             for row in self._nodes
@@ -627,7 +627,7 @@ class _Builder:
             self._append(at_ns, (CutLive(loss.node),), loss.from_offset)
 
     def _on_registered(self, node: int, offset: int, at_ns: int) -> None:
-        """A new life: what its disk lost since the former life's registration counts from here on."""
+        """A new registration: what its disk lost since the previous one counts from here on."""
         former_ns = self._registered_ns.get(node, -1)
         for loss in self._losses:
             if loss.node == node and former_ns < loss.injected_ns <= at_ns:

@@ -108,7 +108,7 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
 
 
 def _out_of_order(own: pa.Table, ends_ns: list[int], lost: Judgement | None) -> dict[int, Judgement]:
-    """Excuse what lists tell of an order, where records of it were permitted to be lost before the last of these transactions ended."""
+    """Excuse what lists say of an order, where records of it were permitted to be lost before the last of these transactions ended."""
     if lost is None or lost.at_ns is None:
         return {}
     kinds = own["kind"].to_pylist()

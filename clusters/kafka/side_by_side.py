@@ -34,7 +34,7 @@ JAVA: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:Initia
 
 
 class Place:
-    """Where one node lives and what it is."""
+    """Where one node runs and what it is."""
 
     def __init__(self, node: int, roles: str, folder: Path, voters: Mapping[int, str], port: int) -> None:
         self.node = node

@@ -37,7 +37,7 @@ CHUNK_BYTES: Final = 1 << 16
 
 
 class HostEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where one node lives."""
+    """Where one node runs."""
 
     id: int
     address: str
@@ -161,7 +161,7 @@ class Shell:
             channel.close()
 
     def watched(self, command: str, said: Callable[[bytes], object] = lambda _: None) -> bool:
-        """Run a command however long it takes, reading what it says; tell whether the host hung up before its end."""
+        """Run a command however long it takes, reading what it says; return whether the host hung up before its end."""
         try:
             channel = self.channel()
             channel.exec_command(command)

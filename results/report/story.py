@@ -70,7 +70,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def protagonist(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding to tell of: the earliest violation, else the earliest permitted loss."""
+    """Return the finding whose story is shown: the earliest violation, else the earliest permitted loss."""
     for severity in ("violation", "permitted"):
         chosen = [finding for finding in findings if finding.severity == severity]
         if chosen:
@@ -83,7 +83,7 @@ def _when(finding: Finding) -> tuple[bool, int, int]:
 
 
 def story_of(recording: Recording, finding: Finding, changes: Sequence[Change], end_ns: int) -> Story:
-    """Tell one finding's story."""
+    """Return one finding's story."""
     partition = None if finding.topic is None else f"{finding.topic}-{finding.partition}"
     sent = _sent(recording, partition, finding)
     start, end = _window(finding, sent, end_ns)
@@ -164,7 +164,7 @@ def _record_steps(
 
 
 def record_name(value: int) -> str:
-    """Return a record as a reader can tell it from others: process and number."""
+    """Return a record as a reader can distinguish it from others: process and number."""
     return f"record {value & ((1 << SEQUENCE_BITS) - 1)} of process {value >> SEQUENCE_BITS}"
 
 

@@ -7,7 +7,6 @@ import pytest
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.types import TopicPartition as Name
-from replog.wire.apis import Api
 from replog.wire.messages import alter_replica_log_dirs as alter
 from replog.wire.messages import describe_log_dirs as dl
 from tests.simulated.cluster_program import Trial, leader, wait_until_in_sync
@@ -22,10 +21,10 @@ SPEC = ClusterSpec(min_insync_replicas=2, settings={"log.dirs": ",".join(PATHS),
 ALL = range(6)
 
 
-async def ask(cluster, node, api, body):
+async def ask(cluster, node, exchange, body):
     """Send a request to a broker."""
     client = cluster.clients._client("hand", REQUEST_TIMEOUT_MS)
-    answer = await client.ask_at(Endpoint(cluster.machine(node).host.address, PORT), api, body)
+    answer = await client.ask_at(Endpoint(cluster.machine(node).host.address, PORT), exchange, body)
     await client.close()
     return answer
 
@@ -34,7 +33,7 @@ async def move(cluster, node, path, *partitions, topic=TOPIC):
     """Ask a broker to move replicas; return what it says of each."""
     topics = [alter.AlterReplicaLogDirTopic(name=topic, partitions=list(partitions))]
     body = alter.AlterReplicaLogDirsRequest(dirs=[alter.AlterReplicaLogDir(path=path, topics=topics)])
-    (result,) = (await ask(cluster, node, Api.ALTER_REPLICA_LOG_DIRS, body)).results
+    (result,) = (await ask(cluster, node, alter.EXCHANGE, body)).results
     return [partition.error_code for partition in result.partitions]
 
 
@@ -46,7 +45,7 @@ def copies(cluster, node):
 
 async def described(cluster, node):
     """Return what DescribeLogDirs says of the topic: (directory, partition), sorted; copies under way left out."""
-    answer = await ask(cluster, node, Api.DESCRIBE_LOG_DIRS, dl.DescribeLogDirsRequest(topics=None))
+    answer = await ask(cluster, node, dl.EXCHANGE, dl.DescribeLogDirsRequest(topics=None))
     return sorted(
         (result.log_dir, partition.partition_index)
         for result in answer.results
@@ -139,7 +138,7 @@ def test_what_cannot_be_moved_is_reported_and_nothing_changes():
         here, partition = next(one for one in before if one[0] != "/data/c")
         assert await move(cluster, 1, here, partition) == [Error.NONE]
         assert shell.plane.moves.copies == {}
-        answer = await ask(cluster, 1, Api.DESCRIBE_LOG_DIRS, dl.DescribeLogDirsRequest(topics=None))
+        answer = await ask(cluster, 1, dl.EXCHANGE, dl.DescribeLogDirsRequest(topics=None))
         result = {
             result.log_dir: (result.error_code, result.total_bytes, result.usable_bytes) for result in answer.results
         }

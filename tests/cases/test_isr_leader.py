@@ -144,9 +144,9 @@ def leader_of(given: dict[str, Any], *, started_ms: int) -> LeaderState:
 
 
 def follower_fetch(leader: LeaderState, when: dict[str, Any]) -> list[Effect]:
-    stranger = leader.replica_error(when["replica"], with_leader_epoch=when.get("with_leader_epoch", True))
-    if stranger is not Error.NONE:
-        return [Refuse(stranger)]
+    not_assigned = leader.replica_error(when["replica"], with_leader_epoch=when.get("with_leader_epoch", True))
+    if not_assigned is not Error.NONE:
+        return [Refuse(not_assigned)]
     return list(
         leader.on_fetch(
             replica=when["replica"],

@@ -217,11 +217,11 @@ def sends(effects: list[Effect]) -> list[str]:
     lines: dict[str, list[str]] = {}
     for effect in effects:
         if isinstance(effect, events.Send):
-            lines.setdefault(_told(effect.request), []).append(str(effect.to))
+            lines.setdefault(_kind_of_request(effect.request), []).append(str(effect.to))
     return [f"{line} to {','.join(peers)}" for line, peers in lines.items()]
 
 
-def _told(request: object) -> str:
+def _kind_of_request(request: object) -> str:
     match request:
         case VoteRequest():
             return f"vote {'pre_vote' if request.pre_vote else 'standard'} epoch={request.epoch}"

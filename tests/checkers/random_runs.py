@@ -176,13 +176,13 @@ def _requests(run: Run, random: Random) -> None:
     for number in range(random.randrange(1, 6)):
         api, broker = random.choice([4, 56, 63]), random.choice([1, 2, 3])
         ends = {"from": 101, "to": broker} if api == 4 else {"from": broker, "to": 101}
-        told = {"broker_id": broker, "broker_epoch": random.randrange(-1, 9)}
+        named = {"broker_id": broker, "broker_epoch": random.randrange(-1, 9)}
         if api == 56:
-            told["members"] = [[node, random.randrange(-1, 5)] for node in (1, 2)]
+            named["members"] = [[node, random.randrange(-1, 5)] for node in (1, 2)]
         common = {"api_key": api, "correlation_id": number // 2, "fate": "delivered"}
         at_ns = (140 + 10 * number) * MS
         run.recorder.row(
-            "requests", **ends, **common, direction="request", at_ns=at_ns, summary=json.dumps(told)
+            "requests", **ends, **common, direction="request", at_ns=at_ns, summary=json.dumps(named)
         )  # fmt: skip
         back = {"from": ends["to"], "to": ends["from"]}
         answer = json.dumps({"error": random.choice(["NONE", "STALE_BROKER_EPOCH"])})

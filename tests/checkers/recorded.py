@@ -13,7 +13,7 @@ MS = 1_000_000
 
 
 class Run:
-    """A run being recorded; one partition t-0 of replicas 1, 2, 3 led by 1 unless told otherwise."""
+    """A run being recorded; one partition t-0 of replicas 1, 2, 3 led by 1 unless the test says otherwise."""
 
     def __init__(self, run_dir: Path, **settings: Any) -> None:
         self.recorder = Recorder(run_dir, run_dir.name)

@@ -99,8 +99,8 @@ def test_bad_rows_are_an_error_that_names_them(
     assert verdict.verdict is Verdict.ERROR
     if in_ranges:
         reason = re.sub(r", row \d+", "", reason)  # there the row is one of the range, which is named behind it
-    told = [re.sub(r", row \d+", "", line) if in_ranges else line for line in verdict.reasons]
-    assert any(reason in line for line in told), told
+    stated = [re.sub(r", row \d+", "", line) if in_ranges else line for line in verdict.reasons]
+    assert any(reason in line for line in stated), stated
     assert verdict.findings == []
 
 
@@ -113,7 +113,7 @@ def test_a_truncated_file_is_an_error_that_names_its_table(tmp_path: Path, in_ra
     verdict = judged(run_dir)
 
     assert verdict.verdict is Verdict.ERROR
-    assert any(f"table {table}: {path.name}: not a readable Parquet file" in told for told in verdict.reasons)
+    assert any(f"table {table}: {path.name}: not a readable Parquet file" in stated for stated in verdict.reasons)
 
 
 def test_a_file_of_somebody_else_is_an_error(tmp_path: Path, in_ranges: bool) -> None:
@@ -124,4 +124,4 @@ def test_a_file_of_somebody_else_is_an_error(tmp_path: Path, in_ranges: bool) ->
     verdict = judged(run_dir)
 
     assert verdict.verdict is Verdict.ERROR
-    assert any("table reads" in told for told in verdict.reasons)
+    assert any("table reads" in stated for stated in verdict.reasons)

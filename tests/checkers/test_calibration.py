@@ -273,7 +273,7 @@ def test_an_acknowledgement_that_a_deposed_leader_may_have_given_proves_nothing(
     assert kept(run) == []
 
 
-def test_an_acknowledgement_after_the_deposed_leader_was_told_counts(tmp_path):
+def test_an_acknowledgement_after_the_deposed_leader_was_notified_counts(tmp_path):
     run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
     run.change(1_000, leader=3, isr=[3], leader_recovery_state=1)
     run.change(2_000, isr=[3, 1, 2], leader_recovery_state=0)

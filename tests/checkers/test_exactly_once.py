@@ -15,9 +15,9 @@ class Transactions(Run):
     """A run whose process 7 sends in transactions."""
 
     def txn(self, outcome: str, at: int, *steps: tuple[str, int | None, int], process: int = 7) -> None:
-        told = [{"kind": kind, "log_offset": offset, "value": value} | PLACE for kind, offset, value in steps]
+        copied = [{"kind": kind, "log_offset": offset, "value": value} | PLACE for kind, offset, value in steps]
         times = {"begin_ns": at * MS, "end_ns": (at + 10) * MS}
-        self.recorder.row("txns", process=process, txn_id=f"x{process}", outcome=outcome, operations=told, **times)
+        self.recorder.row("txns", process=process, txn_id=f"x{process}", outcome=outcome, operations=copied, **times)
 
     def offsets(self, kind: str, offset: int | None, at: int, *, process: int = 7, outcome: str = "ok") -> None:
         row = {"process": process, "group": "g", "kind": kind, "committed_offset": offset, "outcome": outcome}
@@ -256,9 +256,9 @@ def test_a_partition_where_nothing_is_visible_lacks_its_part(
     run.metadata("PartitionRecord", 0, topic="u", **created)
     values = [run.send(0, 100, txn_id="x7"), run.send(1, 101, txn_id="x7", topic="u", offset=0)]
     steps = [{"kind": "send", "log_offset": 0, "value": value} for value in values]
-    told = [step | {"topic": topic, "partition": 0} for step, topic in zip(steps, "tu", strict=True)]
+    copied = [step | {"topic": topic, "partition": 0} for step, topic in zip(steps, "tu", strict=True)]
     run.recorder.row(
-        "txns", process=7, txn_id="x7", outcome="info", operations=told, begin_ns=99 * MS, end_ns=None
+        "txns", process=7, txn_id="x7", outcome="info", operations=copied, begin_ns=99 * MS, end_ns=None
     )  # fmt: skip
     run.final_read({0: values[0]}, isolation="read_committed")
     if is_read:
@@ -339,10 +339,10 @@ def test_what_lies_before_the_log_start_is_not_lacking(run: Transactions, start:
     values = [run.send(sequence, 100 + sequence, txn_id="x7") for sequence in range(2)]
     run.txn("info", 99, *[("send", offset, value) for offset, value in enumerate(values)])
     run.final_read({1: values[1]}, isolation="read_committed")
-    told = {"process": 99, "poll_index": run.polls, "position": 2, "record_count": 0, "high_watermark": 2}
+    fields = {"process": 99, "poll_index": run.polls, "position": 2, "record_count": 0, "high_watermark": 2}
     times = {"invoke_ns": 950 * MS, "complete_ns": 950 * MS, "outcome": "ok"}
     run.recorder.row(
-        "polls", **PLACE, **told, **times, isolation="read_committed", phase="final", log_start_offset=start
+        "polls", **PLACE, **fields, **times, isolation="read_committed", phase="final", log_start_offset=start
     )  # fmt: skip
 
     assert found(run.finish(), "atomicity") == expected

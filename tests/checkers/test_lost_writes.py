@@ -302,7 +302,7 @@ def test_a_committed_transaction_promises_its_records(run: Run) -> None:
     assert found(run.finish()) == [("lost", "violation", "", 0)]
 
 
-def test_a_deposed_leader_that_was_not_told_may_lose_what_it_answered(run: Run) -> None:
+def test_a_deposed_leader_that_was_not_notified_may_lose_what_it_answered(run: Run) -> None:
     run.change(100, leader=2, isr=[2, 3])
     run.send(0, 5000, acks=1)
     run.final_read({})
@@ -310,7 +310,7 @@ def test_a_deposed_leader_that_was_not_told_may_lose_what_it_answered(run: Run) 
     assert found(run.finish()) == [("lost", "permitted", "R5", 0)]
 
 
-def test_a_deposed_leader_that_came_back_to_the_isr_was_told(run: Run) -> None:
+def test_a_deposed_leader_that_came_back_to_the_isr_was_notified(run: Run) -> None:
     run.change(100, leader=2, isr=[2, 3])
     run.change(4000, isr=[1, 2, 3])
     run.send(0, 5000, acks=1)
@@ -423,7 +423,7 @@ def test_a_deposed_leader_may_go_on_to_answer_acks_all_where_the_new_one_was_not
         pytest.param(700, [("lost", "violation", "", 1)], id="it was in the ISR of the new one"),
     ],
 )
-def test_a_deposed_leader_that_leaves_the_isr_at_once_need_not_have_heard(
+def test_a_deposed_leader_that_leaves_the_isr_at_once_need_not_know(
     run: Run, stays: int, judged: list[tuple[object, ...]]
 ) -> None:
     values = [run.send(0, 100)]
@@ -476,8 +476,8 @@ def test_retention_takes_what_lies_before_the_log_start(
     times = {"invoke_ns": 900_000_000, "complete_ns": 900_000_000, "outcome": "ok"}
     final = {"process": 99, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
     for number, (position, count) in enumerate([(1, 1), (2, 0)]):
-        told = {"poll_index": number, "position": position, "record_count": count}
-        run.recorder.row("polls", **final, **told, **times, high_watermark=2, log_start_offset=1)
+        shown = {"poll_index": number, "position": position, "record_count": count}
+        run.recorder.row("polls", **final, **shown, **times, high_watermark=2, log_start_offset=1)
     read = {"poll_index": 0, "log_offset": 1, "value": values[1], "leader_epoch": 0}
     run.recorder.row(
         "reads", process=99, topic="t", partition=0, phase="final", **read
@@ -516,4 +516,4 @@ def test_who_followed_a_leader_without_the_record_lacks_it(tmp_path: Path, rejoi
     run.change(8000, isr=[1], leader=1, leader_recovery_state=1, eligible_leader_replicas=[])
     run.final_read({0: values[0]}, at=9000)
 
-    assert [(kind, told) for kind, told, *_ in found(run.finish())] == [("lost", severity)]
+    assert [(kind, severity_found) for kind, severity_found, *_ in found(run.finish())] == [("lost", severity)]

@@ -1,4 +1,4 @@
-"""Leaders, former lives, consumers that stop and figures of availability: pairs of a run that is fine and its neighbour."""
+"""Leaders, earlier incarnations, consumers that stop and figures of availability: pairs of a run that is fine and its neighbour."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_one_leader_per_epoch(run: Run, observer: str, epoch: int, expected: lis
     assert [kind for kind, _, _ in found(run.finish(), "leaders")] == expected
 
 
-def test_a_follower_that_tells_its_log_end_does_not_lead(run: Run) -> None:
+def test_a_follower_that_reports_its_log_end_does_not_lead(run: Run) -> None:
     run.change(200, leader=2, isr=[2, 3])
     run.watermark(1, 300, epoch=1, observer="node-2")
     own = {"observer": "node-3", "source": "node", "topic": "t", "partition": 0}
@@ -130,13 +130,13 @@ def test_figures_of_availability(run: Run) -> None:
 
     (verdict,) = check([run.finish()], "inline")
 
-    told = verdict.figures["availability"]
+    measured = verdict.figures["availability"]
     place = {"topic": "t", "partition": 0, "acks": -1}
-    (unavailable,) = told["unavailable"]
+    (unavailable,) = measured["unavailable"]
     assert unavailable == place | {"intervals": 1, "total_ns": 2_390 * MS, "longest_ns": 2_390 * MS}
-    (recovery,) = told["recovery"]
+    (recovery,) = measured["recovery"]
     assert recovery == place | {"fault": 0, "recovery_ns": 2_002 * MS}
-    (latency,) = told["latency"]
+    (latency,) = measured["latency"]
     assert latency["count"] == 4
     assert 2 * MS <= latency["p50_ns"] <= latency["p99_ns"] <= 2.3 * MS
 

@@ -77,8 +77,8 @@ def sequential(*rows: tuple[str, Any, Any]) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     for function, value, offset in rows:
         asked = {"process": 0, "f": function, "value": value if function == "write" else None}
-        told = {"value": value} | ({"offset": offset} if function == "write" else {})
-        events += [asked | {"type": "invoke"}, asked | told | {"type": "ok"}]
+        answered = {"value": value} | ({"offset": offset} if function == "write" else {})
+        events += [asked | {"type": "invoke"}, asked | answered | {"type": "ok"}]
     return events
 
 
@@ -95,7 +95,7 @@ def sequential(*rows: tuple[str, Any, Any]) -> list[dict[str, Any]]:
         pytest.param([("write", [4], 0), ("read", [4], None)], Answer.LINEARIZABLE, id="a list"),
     ],
 )  # fmt: skip
-def test_what_offsets_do_not_settle_is_searched(rows: list[tuple[str, Any, Any]], answer: Answer) -> None:
+def test_what_offsets_do_not_decide_is_searched(rows: list[tuple[str, Any, Any]], answer: Answer) -> None:
     operations = paired(sequential(*rows))
 
     result = (

@@ -34,9 +34,9 @@ def judged_elsewhere(runs: list[Path], master: str) -> Tables:
         "print(msgspec.json.encode(tables).decode())"
     )
     command = [sys.executable, "-W", "ignore", "-c", code, master, *map(str, runs)]
-    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
-    assert told.returncode == 0, told.stderr[-2000:]
-    return msgspec.json.decode(told.stdout.splitlines()[-1], type=Tables)
+    completed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    return msgspec.json.decode(completed.stdout.splitlines()[-1], type=Tables)
 
 
 @pytest.mark.nightly
@@ -75,9 +75,9 @@ def test_a_master_that_is_silent_is_one_line(scheme: str) -> None:
             "except NoSpark as problem:\n    print(problem, flush=True)\n    os._exit(0)\n"
         )
         command = [sys.executable, "-W", "ignore", "-c", code, f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"]
-        told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=100, check=True)
+        completed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=100, check=True)
 
-    assert "does not answer as Spark" in told.stdout.splitlines()[-1]
+    assert "does not answer as Spark" in completed.stdout.splitlines()[-1]
 
 
 def test_a_master_that_is_not_there_is_one_line() -> None:

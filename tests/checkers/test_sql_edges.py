@@ -48,7 +48,7 @@ def by_sql(sql: str, table: pa.Table) -> Edges:
     return {(source, target, kind) for _, source, target, kind in rows}
 
 
-def told(graph: Graph, rows: Any) -> Edges:
+def edges_of(graph: Graph, rows: Any) -> Edges:
     """Vertices are counted among the transactions that take part; SQL names them by row."""
     sources, targets, kinds = graph.arrays()
     known = {int(kind): name for kind, name in NAMES.items()}
@@ -59,14 +59,14 @@ def told(graph: Graph, rows: Any) -> Edges:
 def of_lists(table: pa.Table) -> Edges:
     steps = ListSteps.recorded(table)
     graph = list_append.dependencies(steps, list_append.Lists(steps), Findings())
-    return told(graph, steps.transactions.index)
+    return edges_of(graph, steps.transactions.index)
 
 
 def of_messages(table: pa.Table) -> Edges:
     history = LogHistory.recorded(table)
     _, committed = send_poll._proven(history)
     order = Order(history, committed, Findings())
-    return told(send_poll.dependencies(history, order, ww=True, rw=True), history.transactions.index)
+    return edges_of(send_poll.dependencies(history, order, ww=True, rw=True), history.transactions.index)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_history_shows_exactly_its_anomaly(text, anomalies):
     assert list_append.check(history(text)).anomalies == anomalies
 
 
-def test_a_cycle_is_told_as_one_sentence_an_edge():
+def test_a_cycle_is_reported_as_one_sentence_an_edge():
     found = list_append.check(history("p0 rx ry1 | p1 ay1 ax1"))
 
     (witness,) = found.witnesses["G-single-item"]

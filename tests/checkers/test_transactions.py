@@ -16,9 +16,9 @@ Step = tuple[Any, ...]
 
 def step(text: str) -> dict[str, Any]:
     """`append t-0 1`, `read t-0 1`, `send t-0 5@0`, `poll t-0 5@0`."""
-    kind, place, told = text.split()
+    kind, place, element = text.split()
     topic, _, partition = place.rpartition("-")
-    value, _, offset = told.partition("@")
+    value, _, offset = element.partition("@")
     known = {"value": None if value == "nothing" else int(value), "log_offset": int(offset) if offset else None}
     return {"kind": kind, "topic": topic, "partition": int(partition), **known}
 
@@ -26,7 +26,7 @@ def step(text: str) -> dict[str, Any]:
 def judged(folder: Path, *transactions: tuple[str, int, int, str]) -> set[tuple[str, str]]:
     run = Run(folder)
     for process, (outcome, begin, end, steps) in enumerate(transactions):
-        told = [step(text) for text in steps.split("; ")]
+        performed = [step(text) for text in steps.split("; ")]
         run.recorder.row(
             "txns",
             process=process,
@@ -34,7 +34,7 @@ def judged(folder: Path, *transactions: tuple[str, int, int, str]) -> set[tuple[
             begin_ns=begin * MS,
             end_ns=end * MS,
             outcome=outcome,
-            operations=told,
+            operations=performed,
         )
     run.finish()
     return {(one.kind, one.severity) for one in findings(folder)}
@@ -99,9 +99,9 @@ def test_two_values_at_one_offset(tmp_path: Path, leader: int, recovery: int, fo
         row = {"topic": "t", "partition": 0, "value": process, "acks": -1, "log_offset": 0, "outcome": "ok"}
         times = {"invoke_ns": at * MS, "complete_ns": at * MS + 1}
         run.recorder.row("sends", process=process, worker_class="transactional", txn_id=f"x{process}", **row, **times)
-        told = [step(f"send t-0 {process}@0")]
+        performed = [step(f"send t-0 {process}@0")]
         ends = {"begin_ns": at * MS, "end_ns": (at + 1) * MS, "outcome": "committed"}
-        run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=told, **ends)
+        run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=performed, **ends)
         if process == 0:
             run.change(20, isr=[leader], leader=leader, leader_recovery_state=recovery, eligible_leader_replicas=[])
     run.finish()
@@ -124,9 +124,9 @@ def test_two_orders_of_a_list(tmp_path: Path, at: int, found: set[Any]) -> None:
     for process, steps_of in enumerate([steps[0], steps[1], reads[0], steps[2], reads[1]]):
         if process * 10 == at - 5:
             run.change(at, **election)
-        told = [step(text) for text in steps_of.split("; ")]
+        performed = [step(text) for text in steps_of.split("; ")]
         ends = {"begin_ns": process * 10 * MS, "end_ns": (process * 10 + 1) * MS, "outcome": "committed"}
-        run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=told, **ends)
+        run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=performed, **ends)
     if at > 50:
         run.change(at, **election)
     run.finish()
@@ -138,7 +138,7 @@ def test_two_orders_of_a_list(tmp_path: Path, at: int, found: set[Any]) -> None:
 @pytest.mark.parametrize(
     "elements", [pytest.param(["a", -2], id="texts and negative numbers"), pytest.param([1 << 70, 5], id="large ones")]
 )
-def test_elements_of_other_tools_are_told_apart(elements: list[Any]) -> None:
+def test_elements_of_other_tools_are_distinguished(elements: list[Any]) -> None:
     steps = [["append", "x", element] for element in elements] + [["r", "x", elements]]
     operations = [
         Operation(

@@ -72,7 +72,7 @@ def after_a_power_loss(tmp_path: Path, *, shown_before: bool) -> Run:
 
 
 def test_a_deposed_leader_may_show_what_the_new_one_lost(tmp_path: Path) -> None:
-    """It answers ListOffsets until somebody tells it; the answer says nothing of its leader epoch."""
+    """It answers ListOffsets until it is notified; the answer says nothing of its leader epoch."""
     run = after_a_power_loss(tmp_path, shown_before=True)
     run.change(210, leader=2, isr=[2])
     latest(run, 9, 260)

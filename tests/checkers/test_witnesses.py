@@ -27,7 +27,7 @@ def judged(rows: list[dict[str, object]]) -> list[FoundIn]:
 
 
 @pytest.mark.parametrize("count", [2, WITNESSES + 5])
-def test_anomalies_that_only_their_details_tell_apart_are_shown_in_one_order(count: int) -> None:
+def test_anomalies_that_only_their_details_distinguish_are_shown_in_one_order(count: int) -> None:
     anomalies = [
         dict.fromkeys(ANOMALY.names) | {"kind": KIND, "at_ns": 5, "node": 1, "detail": f"broker {number:02}"}
         for number in range(count)
@@ -48,9 +48,9 @@ def test_what_is_known_of_a_row_stays_with_it_where_compaction_takes_others(tmp_
     kinds = {"gap": Kind(Meaning.NOTE, "words", (Excuse.COMPACTED,)), "other": Kind(Meaning.NOTE, "words")}
     rows = pa.concat_tables([anomalies("gap", log_offset=[1]), anomalies("other", log_offset=[2])])
 
-    told = judge.explained(
+    answers = judge.explained(
         Property(tables=(), kinds=kinds, name="mine"), Found(rows, details={1: Detail(operations=(5,))})
     )
 
-    (finding,) = [row.finding for row in told if isinstance(row, FoundIn)]
+    (finding,) = [row.finding for row in answers if isinstance(row, FoundIn)]
     assert (finding.kind, finding.log_offset, finding.detail.operations) == ("other", 2, (5,))

@@ -14,13 +14,13 @@ from typing import Any
 import aiokafka
 import kafka
 
-PATIENCE_S = 90
+TIMEOUT_S = 90
 PAUSE_S = 0.02
 POLL_RECORDS = 20
 SESSION_MS = 6000
 
 
-def tell(partition: int, offset: int, value: str) -> None:
+def report(partition: int, offset: int, value: str) -> None:
     print(json.dumps({"partition": partition, "offset": offset, "value": value}))
 
 
@@ -41,8 +41,8 @@ class Aiokafka:
         for index in range(count):
             sent.append(await producer.send(self.topic, f"aio-{index}".encode(), partition=index % 3))
             await asyncio.sleep(PAUSE_S)
-        for index, told in enumerate(await asyncio.wait_for(asyncio.gather(*sent), PATIENCE_S)):
-            tell(told.partition, told.offset, f"aio-{index}")
+        for index, delivered in enumerate(await asyncio.wait_for(asyncio.gather(*sent), TIMEOUT_S)):
+            report(delivered.partition, delivered.offset, f"aio-{index}")
         await producer.stop()
 
     def consume(self, count: int, group: str) -> None:
@@ -59,7 +59,7 @@ class Aiokafka:
         )
         await consumer.start()
         found: dict[tuple[int, int], str] = {}
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(found) < count:
                 for records in (await consumer.getmany(timeout_ms=500, max_records=POLL_RECORDS)).values():
                     found |= {(one.partition, one.offset): one.value.decode() for one in records}
@@ -70,7 +70,7 @@ class Aiokafka:
                 except aiokafka.errors.KafkaError:
                     await asyncio.sleep(0.2)
         for (partition, offset), value in found.items():
-            tell(partition, offset, value)
+            report(partition, offset, value)
         with suppress(asyncio.CancelledError):  # of its own fetcher, which rests before it asks the dead broker again
             await consumer.stop()
 
@@ -82,7 +82,7 @@ class Aiokafka:
             bootstrap_servers=self.bootstrap, transactional_id=f"{self.topic}-writer", request_timeout_ms=10_000
         )
         await producer.start()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             for number in range(count):
                 await producer.begin_transaction()
                 for partition in range(3):
@@ -105,8 +105,8 @@ class KafkaPython:
             sent.append(producer.send(self.topic, f"kp-{index}".encode(), partition=index % 3))
             time.sleep(PAUSE_S)  # noqa: TID251 - a real client, real time
         for index, future in enumerate(sent):
-            told = future.get(PATIENCE_S)
-            tell(told.partition, told.offset, f"kp-{index}")
+            delivered = future.get(TIMEOUT_S)
+            report(delivered.partition, delivered.offset, f"kp-{index}")
         producer.close()
 
     def consume(self, count: int, group: str) -> None:
@@ -120,7 +120,7 @@ class KafkaPython:
             heartbeat_interval_ms=1000,
         )
         found: dict[tuple[int, int], str] = {}
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while len(found) < count:
             assert time.monotonic() < deadline, f"{len(found)} read"
             for records in consumer.poll(timeout_ms=500, max_records=POLL_RECORDS).values():
@@ -132,7 +132,7 @@ class KafkaPython:
             except kafka.errors.KafkaError:
                 assert time.monotonic() < deadline
         for (partition, offset), value in found.items():
-            tell(partition, offset, value)
+            report(partition, offset, value)
         consumer.close()
 
     def _initialized(self) -> Any:
@@ -162,7 +162,7 @@ class KafkaPython:
             producer.begin_transaction()
             for partition in range(3):
                 producer.send(self.topic, f"kp-{number}-{partition}".encode(), partition=partition)
-            producer.flush(PATIENCE_S)
+            producer.flush(TIMEOUT_S)
             if number % 2:
                 producer.abort_transaction()
             else:

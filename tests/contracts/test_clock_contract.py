@@ -46,7 +46,7 @@ def test_uuids_are_random_and_never_the_same(place):
     place.run(scenario)
 
 
-def test_the_journal_takes_what_it_is_told(place):
+def test_the_journal_takes_what_is_reported(place):
     async def scenario(world: World) -> None:
         for level in ("debug", "info", "warning", "error"):
             world.journal.log(level, "a line for people")

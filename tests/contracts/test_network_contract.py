@@ -8,7 +8,7 @@ import pytest
 
 from replog.ports import World
 
-PATIENCE_S = 5
+TIMEOUT_S = 5
 
 
 class End(asyncio.Protocol):
@@ -41,7 +41,7 @@ class End(asyncio.Protocol):
         self.changed.set()
 
     async def until(self, what: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not what():
                 self.changed.clear()
                 await self.changed.wait()
@@ -66,7 +66,7 @@ class Pair:
     async def connect(self, world: World, host: str) -> tuple[End, End]:
         self.listener = await world.network.listen(host, 0, self.accept)
         _, near = await world.network.connect(host, self.listener.port, End)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not self.accepted or self.accepted[0].transport is None:  # noqa: ASYNC110 - both kinds of loop
                 await asyncio.sleep(0.001)
         return cast(End, near), self.accepted[0]

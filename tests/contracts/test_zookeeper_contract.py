@@ -38,11 +38,11 @@ from tribunal.clusters.zookeeper import ensemble as real
 from tribunal.clusters.zookeeper.jars import cache
 
 SESSION_MS = 1_000
-PATIENCE_S = 15
+TIMEOUT_S = 15
 HOST = "127.0.0.1"
 
 
-class Heard:
+class Notifications:
     """A listener that remembers."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Heard:
 class Ensemble(Protocol):
     """What a test may do."""
 
-    async def client(self, *, chroot: str = "") -> tuple[ZooKeeper, Heard]:
+    async def client(self, *, chroot: str = "") -> tuple[ZooKeeper, Notifications]:
         """Return a connected client."""
 
     def unreachable(self) -> ZooKeeper:
@@ -98,14 +98,14 @@ class ModelEnsemble:
 
         simulation.run(harness())
 
-    async def client(self, *, chroot: str = "") -> tuple[ZooKeeper, Heard]:
-        heard = Heard()
-        opened = SimulatedZooKeeper(self.world, config(f"10.0.0.101:2181{chroot}"), heard)
-        await opened.connect(PATIENCE_S * 1000)
-        return opened, heard
+    async def client(self, *, chroot: str = "") -> tuple[ZooKeeper, Notifications]:
+        notified = Notifications()
+        opened = SimulatedZooKeeper(self.world, config(f"10.0.0.101:2181{chroot}"), notified)
+        await opened.connect(TIMEOUT_S * 1000)
+        return opened, notified
 
     def unreachable(self) -> ZooKeeper:
-        return SimulatedZooKeeper(self.world, config("10.0.0.101:2182"), Heard())
+        return SimulatedZooKeeper(self.world, config("10.0.0.101:2182"), Notifications())
 
     async def hurt(self, *, for_ms: int) -> None:
         self.server.pause()
@@ -123,22 +123,22 @@ class RealEnsemble:
     def run(self, program: Program) -> None:
         asyncio.run(program(self))
 
-    async def client(self, *, chroot: str = "") -> tuple[ZooKeeper, Heard]:
-        heard = Heard()
-        opened = self._opened(f"{HOST}:{self.port}{chroot}", heard)
-        await opened.connect(PATIENCE_S * 1000)
-        return opened, heard
+    async def client(self, *, chroot: str = "") -> tuple[ZooKeeper, Notifications]:
+        notified = Notifications()
+        opened = self._opened(f"{HOST}:{self.port}{chroot}", notified)
+        await opened.connect(TIMEOUT_S * 1000)
+        return opened, notified
 
     def unreachable(self) -> ZooKeeper:
-        return self._opened(f"{HOST}:{free_port()}", Heard())
+        return self._opened(f"{HOST}:{free_port()}", Notifications())
 
     async def hurt(self, *, for_ms: int) -> None:
         os.kill(self.process.pid, signal.SIGSTOP)
         await asyncio.sleep(for_ms / 1000)
         os.kill(self.process.pid, signal.SIGCONT)
 
-    def _opened(self, connect: str, heard: Heard) -> KazooZooKeeper:
-        return KazooZooKeeper(connect, session_timeout_ms=SESSION_MS, source_host=None, listener=heard)
+    def _opened(self, connect: str, notified: Notifications) -> KazooZooKeeper:
+        return KazooZooKeeper(connect, session_timeout_ms=SESSION_MS, source_host=None, listener=notified)
 
 
 def config(connect: str) -> NodeConfig:
@@ -183,7 +183,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealEnsemble]:
 
 async def serving(port: int) -> None:
     async with asyncio.timeout(60):
-        while not await real.is_ok((HOST, port), wait_ms=500):  # noqa: ASYNC110 - a process tells nobody
+        while not await real.is_ok((HOST, port), wait_ms=500):  # noqa: ASYNC110 - a process notifies nobody
             await asyncio.sleep(0.05)
 
 
@@ -193,12 +193,12 @@ def ensemble(request: pytest.FixtureRequest) -> Any:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not holds():  # noqa: ASYNC110 - of any kind
             await asyncio.sleep(0.02)
 
 
-def test_a_registration_tells_its_czxid_in_one_transaction(ensemble: Any) -> None:
+def test_a_registration_returns_its_czxid_in_one_transaction(ensemble: Any) -> None:
     """KIP-380: create and setData together give the Stat that a create alone does not."""
 
     async def program(ensemble: Ensemble) -> None:
@@ -296,16 +296,16 @@ def test_a_watch_waits_for_a_znode_that_is_not_there_yet(ensemble: Any) -> None:
     """Only `exists` leaves one; `get` and `children` of what does not exist leave none (the port's words)."""
 
     async def program(ensemble: Ensemble) -> None:
-        one, heard = await ensemble.client()
+        one, notified = await ensemble.client()
         other, _ = await ensemble.client()
         assert await one.exists("/awaited", watch=True) is None
         for path in ("/asked", "/listed"):
             with pytest.raises(NoNode):
                 await (one.get(path, watch=True) if path == "/asked" else one.children(path, watch=True))
         await other.transaction([Create(path=path) for path in ("/asked", "/listed", "/listed/child", "/awaited")])
-        await until(lambda: len(heard.watches) > 0)
+        await until(lambda: len(notified.watches) > 0)
         assert await one.exists("/listed/child") is not None
-        assert heard.watches == [("/awaited", Watched.CREATED)]
+        assert notified.watches == [("/awaited", Watched.CREATED)]
         for client in (one, other):
             await client.close()
 
@@ -314,20 +314,20 @@ def test_a_watch_waits_for_a_znode_that_is_not_there_yet(ensemble: Any) -> None:
 
 def test_watches_fire_once(ensemble: Any) -> None:
     async def program(ensemble: Ensemble) -> None:
-        watcher, heard = await ensemble.client()
+        watcher, notified = await ensemble.client()
         other, _ = await ensemble.client()
         assert await watcher.exists("/watched", watch=True) is None
         await other.transaction([Create(path="/watched")])
-        await until(lambda: ("/watched", Watched.CREATED) in heard.watches)
+        await until(lambda: ("/watched", Watched.CREATED) in notified.watches)
         await watcher.children("/watched", watch=True)
         await watcher.get("/watched", watch=True)
         await other.transaction([SetData(path="/watched", data=b"1", version=ANY_VERSION)])
         await other.transaction([SetData(path="/watched", data=b"2", version=ANY_VERSION)])
         await other.transaction([Create(path="/watched/child")])
-        await until(lambda: ("/watched", Watched.CHILDREN) in heard.watches)
+        await until(lambda: ("/watched", Watched.CHILDREN) in notified.watches)
         await other.transaction([Delete(path="/watched/child"), Delete(path="/watched")])
         assert await watcher.exists("/watched") is None
-        assert heard.watches == [
+        assert notified.watches == [
             ("/watched", Watched.CREATED),
             ("/watched", Watched.DATA),
             ("/watched", Watched.CHILDREN),
@@ -340,12 +340,12 @@ def test_watches_fire_once(ensemble: Any) -> None:
 
 def test_what_is_ephemeral_goes_with_its_session(ensemble: Any) -> None:
     async def program(ensemble: Ensemble) -> None:
-        watcher, heard = await ensemble.client()
+        watcher, notified = await ensemble.client()
         owner, _ = await ensemble.client()
         await owner.transaction([Create(path="/mine", ephemeral=True)])
         await watcher.exists("/mine", watch=True)
         await owner.close()
-        await until(lambda: ("/mine", Watched.DELETED) in heard.watches)
+        await until(lambda: ("/mine", Watched.DELETED) in notified.watches)
         assert await watcher.exists("/mine") is None
         await watcher.close()
 
@@ -354,11 +354,11 @@ def test_what_is_ephemeral_goes_with_its_session(ensemble: Any) -> None:
 
 def test_a_short_silence_keeps_the_session(ensemble: Any) -> None:
     async def program(ensemble: Ensemble) -> None:
-        one, heard = await ensemble.client()
+        one, notified = await ensemble.client()
         session = one.session_id
         await one.transaction([Create(path="/kept", ephemeral=True)])
         await ensemble.hurt(for_ms=SESSION_MS * 8 // 10)
-        await until(lambda: heard.sessions[-1] is SessionState.CONNECTED)
+        await until(lambda: notified.sessions[-1] is SessionState.CONNECTED)
         assert one.session_id == session
         assert await one.exists("/kept") is not None
         await one.close()

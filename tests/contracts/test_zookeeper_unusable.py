@@ -187,8 +187,8 @@ def test_an_id_of_a_living_broker(root: Root) -> None:
     assert "broker id 1 is registered by another living broker" in words
 
 
-def until(condition: Callable[[], bool], patience_s: float = 60) -> None:
-    deadline = time.monotonic() + patience_s
+def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)  # noqa: TID251 - a real process

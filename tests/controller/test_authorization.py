@@ -426,7 +426,7 @@ def test_markers_are_written_by_who_may_alter_or_act_for_the_cluster() -> None:
     assert decided(body, lambda *asked: asked[1] is Operation.CLUSTER_ACTION) == (body, [])
 
 
-def test_epochs_of_others_are_told_to_who_may_describe() -> None:
+def test_epochs_of_others_are_shown_to_who_may_describe() -> None:
     topics = [oe.OffsetForLeaderTopic(topic=name) for name in (THEIRS, OTHERS)]
 
     left, _ = decided(oe.OffsetForLeaderEpochRequest(topics=topics))
@@ -483,7 +483,7 @@ def test_transactions_are_listed_to_who_may_describe_them() -> None:
     assert [one.transactional_id for one in listed.transaction_states] == ["x"]
 
 
-def test_of_a_transaction_only_visible_topics_are_told() -> None:
+def test_of_a_transaction_only_visible_topics_are_shown() -> None:
     topics = [dtx.TopicData(topic=name, partitions=[0]) for name in (THEIRS, OTHERS)]
     answer = dtx.DescribeTransactionsResponse(
         transaction_states=[dtx.TransactionState(transactional_id="x", topics=topics)]
@@ -492,7 +492,7 @@ def test_of_a_transaction_only_visible_topics_are_told() -> None:
     assert shown(Api.DESCRIBE_TRANSACTIONS, answer, T).transaction_states[0].topics == topics[:1]
 
 
-def test_of_a_group_with_invisible_topics_nothing_is_told() -> None:
+def test_of_a_group_with_invisible_topics_nothing_is_shown() -> None:
     members = [cgd.Member(member_id="m", subscribed_topic_names=[THEIRS, OTHERS])]
     answer = cgd.ConsumerGroupDescribeResponse(groups=[cgd.DescribedGroup(group_id="g", members=members)])
 
@@ -507,7 +507,7 @@ def fetched(name: str, **fields: Any) -> of.OffsetFetchResponseTopics:
     return of.OffsetFetchResponseTopics(name=name, partitions=partitions, **fields)
 
 
-def test_offsets_of_visible_topics_of_visible_groups_are_told() -> None:
+def test_offsets_of_visible_topics_of_visible_groups_are_shown() -> None:
     answer = of.OffsetFetchResponse(
         groups=[
             of.OffsetFetchResponseGroup(group_id=name, topics=[fetched(THEIRS), fetched(OTHERS)])
@@ -520,17 +520,17 @@ def test_offsets_of_visible_topics_of_visible_groups_are_told() -> None:
         for name, topics in (("all", None), ("named", named), ("hidden", None))
     ]
 
-    told = shown(
+    answered = shown(
         Api.OFFSET_FETCH, answer, T, group("all"), group("named"), body=of.OffsetFetchRequest(groups=groups)
     ).groups
 
-    assert told[0].topics == [fetched(THEIRS)]
-    assert told[1].topics[0] == fetched(THEIRS)
-    assert [(one.committed_offset, one.error_code) for one in told[1].topics[1].partitions] == [(-1, OF_TOPIC)]
-    assert (told[2].error_code, told[2].topics) == (OF_GROUP, [])
+    assert answered[0].topics == [fetched(THEIRS)]
+    assert answered[1].topics[0] == fetched(THEIRS)
+    assert [(one.committed_offset, one.error_code) for one in answered[1].topics[1].partitions] == [(-1, OF_TOPIC)]
+    assert (answered[2].error_code, answered[2].topics) == (OF_GROUP, [])
 
 
-def test_a_new_topics_configs_are_told_to_who_may_know_them() -> None:
+def test_a_new_topics_configs_are_shown_to_who_may_know_them() -> None:
     made = ct.CreatableTopicResult(name=THEIRS, num_partitions=3, replication_factor=2, configs=[])
     answer = ct.CreateTopicsResponse(topics=[made])
 
@@ -596,7 +596,7 @@ def test_a_controller_carries_out_what_is_left(tmp_path: Path) -> None:
         answer = await connection.send(exchange_of(Api.INCREMENTAL_ALTER_CONFIGS), body, timeout_ms=5000)
         election = await connection.send(exchange_of(Api.ELECT_LEADERS), el.ElectLeadersRequest(), timeout_ms=5000)
 
-        assert {told.resource_name: told.error_code for told in answer.responses} == {
+        assert {answered.resource_name: answered.error_code for answered in answer.responses} == {
             THEIRS: Error.UNKNOWN_TOPIC_OR_PARTITION,
             OTHERS: OF_TOPIC,
         }

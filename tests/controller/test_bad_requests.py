@@ -212,12 +212,12 @@ def test_looking_for_what_is_named_twice_does_not_hold_up_the_controller(body: A
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_elections_that_were_not_held_are_said_so_in_every_version(version: int) -> None:
-    """Version 0 has no error at the top: each partition carries it (as in Kafka), or nobody would hear."""
+    """Version 0 has no error at the top: each partition carries it (as in Kafka), or no client would notice."""
     wanted = [el.TopicPartitions(topic=TOPIC, partitions=[0, 1]), el.TopicPartitions(topic="u", partitions=[5])]
     body = el.ElectLeadersRequest(topic_partitions=wanted)
-    told = ELECT_LEADERS.served.refused(body, Error.REQUEST_TIMED_OUT)
+    refusal = ELECT_LEADERS.served.refused(body, Error.REQUEST_TIMED_OUT)
 
-    frame = encode_response(Api.ELECT_LEADERS, version, 1, told)
+    frame = encode_response(Api.ELECT_LEADERS, version, 1, refusal)
     answer = decode_response(exchange_of(Api.ELECT_LEADERS), version, frame[4:])[1]
 
     assert [

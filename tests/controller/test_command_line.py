@@ -62,9 +62,9 @@ def test_what_cannot_run_says_why_in_one_line(
 
     assert main([command, "--config", str(config)]) == code
 
-    told = capsys.readouterr().err
-    assert word in told
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert word in printed
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize("changes", [{"node.id": 2}, {"cluster.id": "other"}])
@@ -72,9 +72,9 @@ def test_a_strangers_directory_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
 ) -> None:
     main(["format", "--config", str(a_config(tmp_path))])
-    stranger = a_config(tmp_path, **changes)
+    other = a_config(tmp_path, **changes)
 
-    codes = [main([command, "--config", str(stranger)]) for command in ("broker", "format")]
+    codes = [main([command, "--config", str(other)]) for command in ("broker", "format")]
 
     assert codes == [Exit.FOREIGN_DIRECTORY] * 2
     assert "belongs to" in capsys.readouterr().err

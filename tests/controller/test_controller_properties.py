@@ -37,7 +37,7 @@ steps = st.one_of(
 
 
 class Walk:
-    """A controller with one partition, driven by requests alone; `lives` counts incarnations."""
+    """A controller with one partition, driven by requests alone; `incarnations` counts those of its brokers."""
 
     def __init__(self, *, min_isr: int, elr: bool, manager: bool) -> None:
         self.box = Box(min_insync_replicas=min_isr, unclean_recovery_manager=manager).features(elr=elr)
@@ -46,7 +46,7 @@ class Walk:
         self.box.topic(partition({"replicas": [1, 2, 3]}))
         self.box.stand_at(1000)  # beyond the epochs of the brokers
         self.box.activate()
-        self.lives = 0
+        self.incarnations = 0
 
     @property
     def state(self) -> Partition:
@@ -74,9 +74,11 @@ class Walk:
 
     def register(self, broker_id: int, clean: bool) -> None:
         self.box.controller.sessions.drop(NodeId(broker_id))
-        self.lives += 1
+        self.incarnations += 1
         previous = self.box.image.broker_epoch(broker_id) if clean else -1
-        self.box.send(registration(broker_id, incarnation_id=incarnation(5000 + self.lives), previous_epoch=previous))
+        self.box.send(
+            registration(broker_id, incarnation_id=incarnation(5000 + self.incarnations), previous_epoch=previous)
+        )
 
     def propose(self, others: list[int], recovering: bool, stale_by: int) -> None:
         state = self.state
@@ -167,7 +169,7 @@ def test_any_history_keeps_the_invariants(
         walk.do(step)
         assert_invariants(walk, before, epochs)
 
-    assert_indexes_tell_the_truth(walk.box.image)
+    assert_indexes_agree_with_the_image(walk.box.image)
     assert fingerprint(replayed(walk.box.image)) == fingerprint(walk.box.image)
 
 
@@ -190,7 +192,7 @@ def test_what_was_never_committed_is_taken_back(
     controller.deactivate()
 
     assert fingerprint(controller.image) == expected
-    assert_indexes_tell_the_truth(controller.image)
+    assert_indexes_agree_with_the_image(controller.image)
 
 
 def replayed(image: Image) -> Image:
@@ -213,7 +215,7 @@ def fingerprint(image: Image) -> Any:
     )
 
 
-def assert_indexes_tell_the_truth(image: Image) -> None:
+def assert_indexes_agree_with_the_image(image: Image) -> None:
     states = dict(image.partitions())
     for node in BROKERS:
         assert image.isr_members.of(NodeId(node)) == [key for key, state in states.items() if node in state.isr]

@@ -61,11 +61,11 @@ def test_every_controller_registers_and_registers_again_in_its_next_incarnation(
         after = registered(cluster, victim)
         other = next(node for node in ids if node not in (victim, leader))
         assert after[other] == before[other]
-        told = shell_of(cluster, victim).controller.image.controllers[leader]
-        assert {one.name: one.max_supported_version for one in told.features} == {
+        registration = shell_of(cluster, victim).controller.image.controllers[leader]
+        assert {one.name: one.max_supported_version for one in registration.features} == {
             name: levels.highest for name, levels in SUPPORTED.items()
         }
-        assert [(one.host, one.port) for one in told.end_points] == [
+        assert [(one.host, one.port) for one in registration.end_points] == [
             (voter.endpoint.host, voter.endpoint.port)
             for voter in cluster.nodes[leader].config.voters
             if voter.node_id == leader
@@ -94,7 +94,7 @@ def config(folder: Path) -> NodeConfig:
 VOTER_CHANGES = (Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER, Api.UPDATE_RAFT_VOTER)
 
 
-class Life:
+class Started:
     """A controller that is active, and a connection to it."""
 
     def __init__(self, folder: Path) -> None:
@@ -103,7 +103,7 @@ class Life:
         self.node = ControllerNode(self.world, settings)
         self.connection = Connection(self.world, settings.listener, "test")
 
-    async def __aenter__(self) -> "Life":
+    async def __aenter__(self) -> "Started":
         await self.node.start()
         await self.connection.open()
         await until(lambda: self.node.controller.is_active and bool(self.node.controller.image.features))
@@ -132,18 +132,18 @@ def test_voters_stay_those_of_the_configuration_until_kraft_version_is_1(tmp_pat
     """A log of a release before KIP-853; then the feature is finalized."""
 
     async def main() -> None:
-        async with Life(tmp_path) as old:
+        async with Started(tmp_path) as old:
             assert old.node.quorum is not None
             record = r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=0)
             old.node.quorum.append([encode_metadata_record(record)])
-        async with Life(tmp_path) as life:
-            assert not life.node.controller.image.features.get(KRAFT_VERSION)
-            before = await life.refusals()
+        async with Started(tmp_path) as started:
+            assert not started.node.controller.image.features.get(KRAFT_VERSION)
+            before = await started.refusals()
             update = uf.FeatureUpdateKey(feature=KRAFT_VERSION, max_version_level=1, upgrade_type=1)
-            raised = await life.connection.send(
+            raised = await started.connection.send(
                 exchange_of(Api.UPDATE_FEATURES), uf.UpdateFeaturesRequest(feature_updates=[update]), timeout_ms=5000
             )
-            after = await life.refusals()
+            after = await started.refusals()
 
         assert before == {api: [Error.UNSUPPORTED_VERSION] for api in VOTER_CHANGES}
         assert raised.error_code is Error.NONE
@@ -153,14 +153,14 @@ def test_voters_stay_those_of_the_configuration_until_kraft_version_is_1(tmp_pat
 
 
 def metadata_log_of_three() -> bytes:
-    """The log of a leader that has heard of all voters, and so has written who they are, and of a registered controller."""
+    """The log of a leader that knows all voters, and so has written who they are, and of a registered controller."""
     contents: list[bytes] = []
 
     async def scenario(cluster: SimulatedCluster) -> None:
         node = cluster.nodes[cluster.state.quorum_leader]
-        seat = shell_of(cluster, node.node).quorum
-        assert seat is not None
-        await reaches(cluster, "directories are known", lambda: seat.voter_directories_known)
+        member = shell_of(cluster, node.node).quorum
+        assert member is not None
+        await reaches(cluster, "directories are known", lambda: member.voter_directories_known)
         await reaches(cluster, "a controller is registered", lambda: bool(registered(cluster, node.node)))
         contents.append(node.machine.disk.read_file(f"{node.config.metadata_log_dir}/{METADATA_LOG}"))
 
@@ -168,7 +168,7 @@ def metadata_log_of_three() -> bytes:
     return contents[0]
 
 
-def test_the_voters_in_the_log_tell_endpoints_and_versions() -> None:
+def test_the_voters_in_the_log_name_endpoints_and_versions() -> None:
     """Three voters: the first set in the log comes with kraft.version, as a snapshot's does."""
     content = memoryview(metadata_log_of_three())
 

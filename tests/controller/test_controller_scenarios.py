@@ -174,7 +174,7 @@ def test_silent_brokers_are_fenced_one_by_one_the_longest_silent_first() -> None
     assert (state.leader, state.isr, set(state.elr), state.last_known_elr) == (NO_NODE, (), {1, 3}, (3,))
 
 
-def test_what_is_told_of_a_registration_names_both_epochs() -> None:
+def test_what_is_reported_of_a_registration_names_both_epochs() -> None:
     """docs/verdicts.md: an unclean shutdown is a registration whose previous epoch is not the registered one."""
     box = cluster(2, 3).activate()
 
@@ -352,7 +352,7 @@ def test_a_fresh_cluster_begins_with_its_features() -> None:
     assert box.image.cluster_config("min.insync.replicas") == "2"
 
 
-def test_a_reply_comes_after_what_it_tells_of() -> None:
+def test_a_reply_comes_after_what_it_reports() -> None:
     box = cluster().activate()
     body = ct.CreateTopicsRequest(topics=[ct.CreatableTopic(name="x", num_partitions=3, replication_factor=3)])
 
@@ -508,7 +508,7 @@ def test_a_partition_without_isr_stays_electable_when_elr_is_turned_off() -> Non
 # --- unclean recovery ----------------------------------------------------------------------------------------
 
 
-def tell_log(box: Box, node: int, *, last_epoch: int, end: int, epoch: int | None = None) -> None:
+def answer_log_info(box: Box, node: int, *, last_epoch: int, end: int, epoch: int | None = None) -> None:
     state = box.partition()
     events = m.PartitionLogInfo(
         partition=0,
@@ -541,7 +541,7 @@ def recovering_cluster(strategy: str = "Balanced") -> Box:
 def test_a_strategy_changed_while_a_recovery_runs_holds_for_it() -> None:
     """KIP-966 part 2: who sets Aggressive because a recovery waits for a broker that is gone does not wait for ever."""
     box = recovering_cluster().activate()
-    tell_log(box, 3, last_epoch=2, end=500)
+    answer_log_info(box, 3, last_epoch=2, end=500)
     resource = iac.AlterConfigsResource(
         resource_type=TOPIC_RESOURCE,
         resource_name=TOPIC,
@@ -549,7 +549,7 @@ def test_a_strategy_changed_while_a_recovery_runs_holds_for_it() -> None:
     )
     box.send(iac.IncrementalAlterConfigsRequest(resources=[resource]))
     beat(box, 2, want_fence=True)
-    tell_log(box, 1, last_epoch=3, end=90)
+    answer_log_info(box, 1, last_epoch=3, end=90)
     before = box.partition().leader
     box.tick(after_ms=300_000)
 
@@ -560,10 +560,10 @@ def test_the_longest_log_is_found_and_elected() -> None:
     """KIP-966 part 2: "the one with the highest leader epoch plus the longest log end offset"."""
     box = recovering_cluster().activate()
     first = asked(box)
-    tell_log(box, 1, last_epoch=3, end=90)
-    tell_log(box, 2, last_epoch=4, end=10)
+    answer_log_info(box, 1, last_epoch=3, end=90)
+    answer_log_info(box, 2, last_epoch=4, end=10)
     waiting_for_3 = box.partition().leader
-    tell_log(box, 3, last_epoch=2, end=500)
+    answer_log_info(box, 3, last_epoch=2, end=500)
 
     assert first == [1, 2, 3]
     assert waiting_for_3 == NO_NODE
@@ -576,9 +576,9 @@ def test_the_longest_log_is_found_and_elected() -> None:
 def test_an_answer_of_a_fenced_replica_counts_no_more() -> None:
     """SPEC 2.12.7."""
     box = recovering_cluster("Aggressive").activate()
-    tell_log(box, 1, last_epoch=9, end=900)
+    answer_log_info(box, 1, last_epoch=9, end=900)
     let_expire(box, 1)
-    tell_log(box, 2, last_epoch=4, end=10)
+    answer_log_info(box, 2, last_epoch=4, end=10)
     box.tick(300_000)
 
     assert box.partition().leader == 2

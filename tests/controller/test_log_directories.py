@@ -37,8 +37,8 @@ def assign(box: Box, directory: UUID, *indexes: int, topic_id: UUID = TOPIC_ID, 
     )
     wanted = m.AssignReplicasToDirsRequestDirectoryData(id_=directory, topics=[topic])
     answer = box.send(m.AssignReplicasToDirsRequest(broker_id=1, broker_epoch=epoch, directories=[wanted]))
-    told = [each.error_code for one in answer.directories for each in one.topics[0].partitions]
-    return told or [answer.error_code]
+    of_partitions = [each.error_code for one in answer.directories for each in one.topics[0].partitions]
+    return of_partitions or [answer.error_code]
 
 
 def beat(box: Box, *offline: UUID, broker_id: int = 1) -> bh.BrokerHeartbeatResponse:

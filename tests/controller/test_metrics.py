@@ -79,7 +79,7 @@ def test_a_controller_that_does_not_lead_shows_no_recovery() -> None:
     after = values(box.controller)
     assert (before["unclean_recovery_partitions_count"], after["unclean_recovery_partitions_count"]) == (1, 0)
     assert (before["active_controller_count"], after["active_controller_count"]) == (1, 0)
-    assert after["global_under_min_isr_partition_count"] == 1  # of the image, not of the reign
+    assert after["global_under_min_isr_partition_count"] == 1  # of the image, not of the term
 
 
 def shown(cluster: SimulatedCluster, node: int) -> str:
@@ -108,7 +108,7 @@ def test_a_recovery_is_seen_and_a_restart_resets_the_count() -> None:
         shell.quorum.resign()
         await reaches(cluster, "another leads", lambda: cluster.state.quorum_leader != acting)
         await asyncio.sleep(2)
-        after_a_reign = shown(cluster, acting)
+        after_a_term = shown(cluster, acting)
         await cluster.kill(acting)
         await cluster.start(acting)
         restarted = shown(cluster, acting)
@@ -116,7 +116,7 @@ def test_a_recovery_is_seen_and_a_restart_resets_the_count() -> None:
         assert "unclean_recovery_partitions_count 1\n" in waiting
         assert "unclean_recovery_partitions_count 0\n" in done
         assert "unclean_recovery_finished_count 1\n" in done
-        assert "unclean_recovery_finished_count 1\n" in after_a_reign
+        assert "unclean_recovery_finished_count 1\n" in after_a_term
         assert "unclean_recovery_finished_count 0\n" in restarted
         assert active(cluster).recovery_counts.unclean_recovery_finished == 0
 
@@ -160,7 +160,7 @@ def test_who_goes_without_a_word_is_let_go() -> None:
     assert asyncio.run(scraped(b"GET / HTTP/1.0\r\n", half_closes=True)) == b""
 
 
-def test_a_controller_listens_only_where_it_is_told_to() -> None:
+def test_a_controller_listens_only_where_it_is_configured_to() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         assert all(9100 in cluster.machine(node).host.listeners for node in cluster.spec.controller_ids)
 

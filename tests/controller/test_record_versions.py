@@ -128,6 +128,6 @@ def test_a_snapshot_names_controllers_only_where_they_register(level: int, kept:
     image.replay(r.FeatureLevelRecord(name="metadata.version", feature_level=level), 0)
     image.replay(r.RegisterControllerRecord(controller_id=101), 1)
 
-    told = [record for record in image.snapshot() if isinstance(record, r.RegisterControllerRecord)]
+    registrations = [record for record in image.snapshot() if isinstance(record, r.RegisterControllerRecord)]
 
-    assert len(told) == kept
+    assert len(registrations) == kept

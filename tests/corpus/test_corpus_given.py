@@ -22,8 +22,8 @@ def case(name: str, *anomalies: str, weakest: tuple[str, ...] = (), stronger: tu
         "not": list(weakest),
         "also_not": list(stronger),
     }
-    told = {"id": name, "model": "list-append", "history": HISTORY, "verdict": {"read-committed": verdict}}
-    return json.dumps(told | {"options": {}})
+    given = {"id": name, "model": "list-append", "history": HISTORY, "verdict": {"read-committed": verdict}}
+    return json.dumps(given | {"options": {}})
 
 
 def test_corpus_folder_that_is_given_is_judged_too(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_corpus_folder_that_is_given_is_judged_too(tmp_path: Path) -> None:
     (tmp_path / "elle-small" / "cases.jsonl").write_text("\n".join(cases) + "\n")
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "given-"]
-    told = subprocess.run(
+    completed = subprocess.run(
         [*command, "tests/corpus/test_corpus_graphs.py"],
         cwd=ROOT,
         env=os.environ | {"TRIBUNAL_CORPUS": str(tmp_path)},
@@ -44,5 +44,5 @@ def test_corpus_folder_that_is_given_is_judged_too(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert "1 failed, 1 passed" in told.stdout, told.stdout[-3000:]
-    assert "test_corpus_transactions_agree_with_elle[given-wrong]" in told.stdout
+    assert "1 failed, 1 passed" in completed.stdout, completed.stdout[-3000:]
+    assert "test_corpus_transactions_agree_with_elle[given-wrong]" in completed.stdout

@@ -1,4 +1,4 @@
-"""A real Apache Kafka as a kind of cluster: it starts, is hurt, tells what it does not say itself, and is judged as ours is.
+"""A real Apache Kafka as a kind of cluster: it starts, is disturbed, is observed where it does not report itself, and is judged as ours is.
 
 One cluster with three faults in the gate; every claimed fault, whole runs and the rules that permit losses nightly.
 """
@@ -167,12 +167,12 @@ def test_what_is_observed_is_what_kafka_says(living):
 
     for partition in answer.topics[0].partitions:
         known = observed[TopicPartition("t", partition.partition_index)]
-        told = (partition.leader_id, sorted(partition.isr_nodes), partition.eligible_leader_replicas or [])
-        assert told == (known.leader, sorted(known.isr), list(known.elr))
+        described = (partition.leader_id, sorted(partition.isr_nodes), partition.eligible_leader_replicas or [])
+        assert described == (known.leader, sorted(known.isr), list(known.elr))
 
 
 @NEEDS_KAFKA
-def test_registrations_tell_how_the_earlier_incarnation_ended(living):
+def test_registrations_say_how_the_earlier_incarnation_ended(living):
     events = living.cluster.drain_events()
     registered = [event for event in events if event.name == "registered"]
 

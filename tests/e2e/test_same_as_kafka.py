@@ -1,4 +1,4 @@
-"""The same steps on Apache Kafka and on ours: who leads, ISR, ELR, last known ELR and what acks=all is told.
+"""The same steps on Apache Kafka and on ours: who leads, ISR, ELR, last known ELR and what acks=all is answered.
 
 Both clusters have one controller and three brokers, the same settings and topics with the same replicas by hand. Only
 brokers 1 and 2 are hurt; broker 3 is asked. After every step each cluster has to settle (the right brokers alive, every live
@@ -49,7 +49,7 @@ SETTINGS = {
     "offsets.topic.replication.factor": 3,
 }
 STABLE_S = 1.2
-SETTLED_TIMEOUT_S = 45
+STABLE_TIMEOUT_S = 45
 RESOURCE_TOPIC = 2
 
 
@@ -86,7 +86,7 @@ class Stage:
         self.alive = sorted([*self.alive, node])
 
     def freeze(self, node: int) -> None:
-        """Let its session expire while it lives: fenced, with all its data."""
+        """Let its session expire while it runs: fenced, with all its data."""
         self.cluster.processes[node].send_signal(signal.SIGSTOP)
         self.alive.remove(node)
 
@@ -100,9 +100,9 @@ class Stage:
     def create_topics(self) -> None:
         asyncio.run(self._with_client(_create_topics))
 
-    def settled(self) -> Views:
+    def stable(self) -> Views:
         """Wait until nothing changes any more and return what the observer says, with the fate of a produce."""
-        return asyncio.run(self._with_client(self._settled))
+        return asyncio.run(self._with_client(self._stable))
 
     async def _with_client(self, work: Callable[[Client], object]) -> Views:
         address = Endpoint(*self.cluster.places[OBSERVER].endpoint)
@@ -112,7 +112,7 @@ class Stage:
         finally:
             await client.close()
 
-    async def _settled(self, client: Client) -> Views:
+    async def _stable(self, client: Client) -> Views:
         endpoint = self.cluster.places[OBSERVER].endpoint
         begin = since = time.monotonic()
         views: Views = {}
@@ -122,14 +122,15 @@ class Stage:
             if not calm or now != views:
                 since = time.monotonic()
             views = now
-            assert time.monotonic() - begin < SETTLED_TIMEOUT_S, f"{self.cluster.software.name}: {views}"
+            assert time.monotonic() - begin < STABLE_TIMEOUT_S, f"{self.cluster.software.name}: {views}"
             await asyncio.sleep(0.1)
         return {
-            topic: msgspec.structs.replace(view, acks_all=await _told(client, topic)) for topic, view in views.items()
+            topic: msgspec.structs.replace(view, acks_all=await _answered(client, topic))
+            for topic, view in views.items()
         }
 
     def _is_full(self, views: Views) -> bool:
-        """Tell whether all live replicas of led partitions are in sync."""
+        """Return whether all live replicas of led partitions are in sync."""
         return all(
             set(view.isr) == set(TOPICS[topic][0]) & set(self.alive)
             for topic, view in views.items()
@@ -167,8 +168,8 @@ async def _described(client: Client) -> Views:
     }
 
 
-async def _told(client: Client, topic: str) -> str:
-    """Return what a produce with acks=all is told."""
+async def _answered(client: Client, topic: str) -> str:
+    """Return what a produce with acks=all is answered."""
     client.forget(topic)
     batch = build([NewRecord(None, b"x")], timestamp_ms=ClientWorld().clock.wall_ms())
     try:
@@ -230,7 +231,7 @@ def play(software: Software, folder: Path, steps: list[Step]) -> list[Views]:
         seen = []
         for _, act in steps:
             act(stage)
-            seen.append(stage.settled())
+            seen.append(stage.stable())
     return seen
 
 

@@ -79,7 +79,7 @@ def test_the_console_writes_and_reads(cluster: SideBySide, tools: Tools, killed:
     assert sorted(on_the_log(cluster, "console").values()) == sorted(lines)
 
 
-def test_the_verifiable_producer_is_told_the_truth(cluster: SideBySide, tools: Tools, killed: Victim) -> None:
+def test_the_verifiable_producer_is_answered_the_truth(cluster: SideBySide, tools: Tools, killed: Victim) -> None:
     create(cluster, "verified")
 
     said = tools.ask(
@@ -180,7 +180,7 @@ def test_an_open_transaction_is_described_and_aborted(cluster: SideBySide, tools
         for row in table(tools.ask("kafka-transactions", "list"), "TransactionalId")
         if row["TransactionalId"] == "open"
     ]
-    (told,) = table(tools.ask("kafka-transactions", "describe", "--transactional-id", "open"), "CoordinatorId")
+    (transaction,) = table(tools.ask("kafka-transactions", "describe", "--transactional-id", "open"), "CoordinatorId")
     for partition in range(3):
         where = ("--topic", "open", "--partition", str(partition))
         writers = table(tools.ask("kafka-transactions", "describe-producers", *where), "ProducerId")
@@ -188,8 +188,8 @@ def test_an_open_transaction_is_described_and_aborted(cluster: SideBySide, tools
         assert (writer["ProducerId"], writer["CurrentTransactionStartOffset"]) == (listed["ProducerId"], "0")
         tools.ask("kafka-transactions", "abort", *where, "--start-offset", "0")
 
-    assert (listed["TransactionState"], told["TransactionState"]) == ("Ongoing", "Ongoing")
-    assert sorted(told["TopicPartitions"].split(",")) == ["open-0", "open-1", "open-2"]
+    assert (listed["TransactionState"], transaction["TransactionState"]) == ("Ongoing", "Ongoing")
+    assert sorted(transaction["TopicPartitions"].split(",")) == ["open-0", "open-1", "open-2"]
     assert on_the_log(cluster, "open") == {}  # read to the end: nothing is open any more
 
 

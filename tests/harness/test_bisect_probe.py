@@ -1,4 +1,4 @@
-"""`tribunal bisect` asks each commit's own code, also where that had other names and told findings apart by sentences."""
+"""`tribunal bisect` asks each commit's own code, also where that had other names and distinguished findings by sentences."""
 
 import os
 import subprocess

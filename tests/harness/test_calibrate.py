@@ -22,15 +22,15 @@ def recorded(tmp_path):
 def test_it_prints_a_line_a_class_and_explains_each_miss(recorded, capsys):
     assert exit_code(["calibrate", str(recorded), "--classes", "lost-acks-all,replica-has-a-hole,changed-key"]) == 0
 
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split() for line in told[1:5]] == [
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in printed[1:5]] == [
         ["lost-acks-all", "1", "1", "100", "%"],
         ["replica-has-a-hole", "1", "0", "0", "%"],
         ["changed-key", "-", "-", "not", "recorded", "yet:", "`sends`", "lacks", "it,", "or", "`reads`", "and", "`logs`", "do"],
         ["all", "2", "1", "50", "%"],
     ]  # fmt: skip
-    assert told[5].startswith("missed replica-has-a-hole: run, t-0@")
-    assert told[6] == "       the judge said PASS: nothing of it"
+    assert printed[5].startswith("missed replica-has-a-hole: run, t-0@")
+    assert printed[6] == "       the judge said PASS: nothing of it"
 
 
 def test_figures_are_kept_and_a_class_that_fell_below_them_fails(recorded, tmp_path, capsys):
@@ -44,9 +44,9 @@ def test_figures_are_kept_and_a_class_that_fell_below_them_fails(recorded, tmp_p
     capsys.readouterr()
 
     assert exit_code(["calibrate", str(recorded), "--last", str(kept), "--json"]) == 1
-    told = capsys.readouterr()
-    assert json.loads(told.out)["figures"]["replica-has-a-hole"] == {"injected": 1, "seen": 0}
-    assert "fell below the last figure: replica-has-a-hole: 0 of 1, last 1 of 1" in told.err
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["figures"]["replica-has-a-hole"] == {"injected": 1, "seen": 0}
+    assert "fell below the last figure: replica-has-a-hole: 0 of 1, last 1 of 1" in printed.err
 
 
 @pytest.mark.spark

@@ -43,12 +43,12 @@ def test_a_verdict_that_cannot_be_written_is_given_all_the_same(run: Run) -> Non
     run.final_read(dict(enumerate(a_good_run(run))))
     run_dir = run.finish()
     (run_dir / "verdict.tmp").mkdir()  # root may write into read-only folders
-    told: list[Path] = []
+    written: list[Path] = []
 
-    (verdict,) = check([run_dir], "inline", unwritten=lambda path, _: told.append(path))
+    (verdict,) = check([run_dir], "inline", unwritten=lambda path, _: written.append(path))
 
     assert verdict.verdict is Verdict.PASS
-    assert told == [run_dir / "verdict.json"]
+    assert written == [run_dir / "verdict.json"]
     with pytest.raises(IsADirectoryError):
         check([run_dir], "inline")
 
@@ -67,8 +67,8 @@ def test_an_invariant_that_a_simulation_stopped_at_is_a_violation_whatever_its_f
     run.final_read(dict(enumerate(a_good_run(run))))
     run_dir = run.finish()
     violated = {"invariant": "I20", "facts": facts, "node": 1}
-    told = {"invariant": "I20", "violation": "words", "violated_at_event": 7, "violated": violated}
-    (run_dir / "simulation.json").write_bytes(msgspec.json.encode(told))
+    written = {"invariant": "I20", "violation": "words", "violated_at_event": 7, "violated": violated}
+    (run_dir / "simulation.json").write_bytes(msgspec.json.encode(written))
 
     (finding,) = judged(run_dir).violations
 

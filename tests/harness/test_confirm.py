@@ -71,14 +71,14 @@ def test_what_is_sought_is_what_checkers_said(finding):
     assert signatures_of(finding) == [LOST_WRITE]
 
 
-def test_runs_are_counted_and_told(finding):
+def test_runs_are_counted_and_reported(finding):
     ended = iter([verdict(LOST), verdict(TORN), verdict()])
-    told = []
+    reported = []
 
-    found = confirmed(finding, "processes", 3, lambda plan: (Path(plan.cluster), next(ended)), told.append)
+    found = confirmed(finding, "processes", 3, lambda plan: (Path(plan.cluster), next(ended)), reported.append)
 
     assert (found.shown, found.runs, found.exit_code) == (1, 3, 1)
-    assert [attempt.shows for attempt in told] == [True, False, False]
+    assert [attempt.shows for attempt in reported] == [True, False, False]
     assert found.line() == "1 of 3 runs on processes show lost_writes/lost  (95 %: 1% to 91%)"
 
 

@@ -39,7 +39,7 @@ def test_commands_and_their_options_exist(path):
             assert option in offered.output, line
 
 
-def test_nobody_is_told_to_install_what_is_not_ours():
+def test_nobody_is_asked_to_install_what_is_not_ours():
     """`tribunal` on the package index is somebody else's program; our distribution is `replog`."""
     folders = (
         "docs",

@@ -68,7 +68,7 @@ def test_the_same_run_gives_the_same_archive(runs, archive, tmp_path):
     assert (tmp_path / "again.zip").read_bytes() == archive.read_bytes()
 
 
-def test_a_bundle_does_not_tell_where_the_run_was(runs, tmp_path):
+def test_a_bundle_does_not_say_where_the_run_was(runs, tmp_path):
     run_dir = tmp_path / "somewhere" / runs[0].name
     shutil.copytree(runs[0], run_dir)
     (run_dir / "logs").mkdir(exist_ok=True)
@@ -78,10 +78,10 @@ def test_a_bundle_does_not_tell_where_the_run_was(runs, tmp_path):
 
     unpacked(tmp_path / "run.zip", tmp_path / "unpacked")
 
-    told = {path.name: path.read_bytes() for path in (tmp_path / "unpacked").rglob("*") if path.is_file()}
-    assert told["1.log"] == f"no space in {run_dir.name}/nodes/1".encode()
-    assert f"tribunal run --plan {run_dir.name}/plan.json".encode() in told["report.html"]
-    assert [name for name, content in told.items() if str(tmp_path).encode() in content] == []
+    contents = {path.name: path.read_bytes() for path in (tmp_path / "unpacked").rglob("*") if path.is_file()}
+    assert contents["1.log"] == f"no space in {run_dir.name}/nodes/1".encode()
+    assert f"tribunal run --plan {run_dir.name}/plan.json".encode() in contents["report.html"]
+    assert [name for name, content in contents.items() if str(tmp_path).encode() in content] == []
 
 
 def test_a_bundle_has_what_a_reader_needs_and_no_disks(runs, archive):
@@ -181,7 +181,7 @@ def test_runs_of_two_seeds_differ_in_plan_and_from_some_event_on(runs):
     assert all(result.first_event.values())
 
 
-def test_runs_of_one_name_in_two_folders_are_told_apart(runs, tmp_path):
+def test_runs_of_one_name_in_two_folders_are_distinguished(runs, tmp_path):
     copies = tmp_path / "a" / "run", tmp_path / "b" / "run"
     for source, copy in zip(runs, copies, strict=True):
         shutil.copytree(source, copy)

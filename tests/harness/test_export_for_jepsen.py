@@ -35,7 +35,7 @@ def classpath(folder: Path, *artifacts: tuple[str, str, str]) -> str:
     """Let Maven fetch artifacts and what they need; skip the test when it cannot."""
     if shutil.which("mvn") is None:
         pytest.skip("no Maven on this machine")
-    told = "".join(
+    wanted = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
         for group, name, version in artifacts
     )
@@ -44,7 +44,7 @@ def classpath(folder: Path, *artifacts: tuple[str, str, str]) -> str:
     )
     (folder / "pom.xml").write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>t</artifactId><version>1</version>"
-        f"<repositories>{clojars}</repositories><dependencies>{told}</dependencies></project>"
+        f"<repositories>{clojars}</repositories><dependencies>{wanted}</dependencies></project>"
     )
     command = ["mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)

@@ -82,9 +82,9 @@ def test_hostile_input_is_one_line_and_exit_code_3(
 ) -> None:
     assert imported(tmp_path, text, form) == 3
 
-    told = capsys.readouterr().err
-    assert reason in told
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert reason in printed
+    assert printed.count("\n") == 1
     assert not (tmp_path / "imported").exists()
 
 
@@ -114,9 +114,9 @@ def test_an_export_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixt
     out = tmp_path / "out.edn"
 
     assert exit_code(["export", str(tmp_path / "run"), "-o", str(out), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == {"file": str(out), "format": "edn", "operations": len(out.read_text().splitlines())}
-    assert told["operations"] >= 2
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == {"file": str(out), "format": "edn", "operations": len(out.read_text().splitlines())}
+    assert printed["operations"] >= 2
     assert exit_code(["export", str(tmp_path / "run"), "--json"]) == 64
 
 

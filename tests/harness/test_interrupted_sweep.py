@@ -45,7 +45,7 @@ def test_what_was_found_is_said_and_kept(tmp_path, number):
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     with process:
-        told = next(line for line in process.stderr if line.startswith("found"))
+        found = next(line for line in process.stderr if line.startswith("found"))
         # Ctrl-C reaches the children too; who ends a job ends its first process.
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         report, rest = json.load(process.stdout), process.stderr.read()
@@ -53,7 +53,7 @@ def test_what_was_found_is_said_and_kept(tmp_path, number):
     assert process.returncode == 130
     assert report["interrupted"]
     assert report["seeds"] >= 1
-    folder = told.split("kept in ")[1].strip()
+    folder = found.split("kept in ")[1].strip()
     assert report["kept"]["lost_writes/lost"][0] == folder
     assert json.loads((Path(folder) / "verdict.json").read_bytes())["verdict"] == "VIOLATION"
     assert list(memory.iterdir()) == []

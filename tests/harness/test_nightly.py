@@ -145,10 +145,10 @@ def test_a_fault_that_this_cluster_cannot_do_is_one_run_of_the_night_not_its_end
     )
     night = night_in(tmp_path, budget_s=30, shard=Shard(1, 1), first_seed=5, jobs=1)
 
-    told = night._confirmation(RealRun(scenario=str(tmp_path / "odd.yaml"), cluster="containers"), 5)
+    confirmed = night._confirmation(RealRun(scenario=str(tmp_path / "odd.yaml"), cluster="containers"), 5)
 
-    assert told.verdict == "ERROR"
-    assert "slow-zookeeper" in told.reasons[0]
+    assert confirmed.verdict == "ERROR"
+    assert "slow-zookeeper" in confirmed.reasons[0]
 
 
 def test_two_scenarios_of_one_name_are_refused(tmp_path, capsys):

@@ -93,7 +93,7 @@ def a_run(folder, number, verdict, cluster, scenario, size):
     )  # fmt: skip
 
 
-def test_evidence_is_of_what_tells_most(tmp_path):
+def test_evidence_is_of_what_says_most(tmp_path):
     rows = [
         ("PASS", "simulated", "a", 1),
         ("VIOLATION", "simulated", "a", 90),

@@ -48,7 +48,7 @@ def test_ten_lines_are_a_chaos_test(project):
     assert len(TEST.strip().splitlines()) <= 10
 
 
-def test_a_failure_tells_the_story_and_how_to_do_it_again(project):
+def test_a_failure_shows_the_story_and_how_to_do_it_again(project):
     project.makepyfile(VIOLATING)
 
     result = project.runpytest_subprocess("-q")

@@ -52,7 +52,7 @@ def a_stray_node(run_dir):
     return node
 
 
-def test_a_journal_lives_as_long_as_its_run(tmp_path):
+def test_a_journal_is_kept_as_long_as_its_run(tmp_path):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
 
@@ -144,10 +144,10 @@ def test_clean_keeps_the_newest_and_refuses_before_heal(tmp_path, capsys):
 
 def test_the_doctor_names_every_kind_and_every_fault(capsys):
     assert exit_code(["doctor", "--cluster", "processes"]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
 
     for word in ("processes", "simulated", "containers", "power-loss", "majorities-ring"):
-        assert word in told
+        assert word in printed
 
 
 def test_the_doctor_says_what_helps(monkeypatch, capsys):

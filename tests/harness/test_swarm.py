@@ -47,7 +47,7 @@ def test_in_zookeeper_mode_it_draws_what_that_mode_has():
 
 
 def test_the_simulator_has_one_server_of_zookeeper():
-    """Who names another is told so before anything runs."""
+    """Who names another gets an error before anything runs."""
     scenario = load(scenario_file("voter-disk-loss"), {"cluster.mode": "zookeeper"})
 
     with pytest.raises(

@@ -27,8 +27,8 @@ def test_it_is_on_inside_and_off_after_a_failure():
         with switched_on(("m01_no_elr",)):
             raise ZeroDivisionError(Policy.elr_enabled)
 
-    with pytest.raises(ZeroDivisionError) as told:
+    with pytest.raises(ZeroDivisionError) as raised:
         fails()
 
-    assert told.value.args[0] is not correct
+    assert raised.value.args[0] is not correct
     assert Policy.elr_enabled is correct

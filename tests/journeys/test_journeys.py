@@ -49,7 +49,7 @@ def test_a_seed_at_the_desk(tmp_path):
     (run,) = (tmp_path / "runs").iterdir()
     again = next(line for line in said.splitlines() if line.startswith("again")).partition("tribunal ")[2]
     pasted = tribunal(tmp_path, f"{again.partition('   (')[0]} --engine inline --quiet --json", code=1)
-    told = tribunal(tmp_path, f"explain runs/{run.name}")
+    explained = tribunal(tmp_path, f"explain runs/{run.name}")
     replayed = tribunal(tmp_path, f"replay runs/{run.name} --out again")
     small = json.loads(tribunal(tmp_path, f"shrink runs/{run.name} --budget 30s --json"))
     kept = tribunal(tmp_path, f"findings add runs/{run.name} --name forgotten --about x --state known --folder kept")
@@ -57,7 +57,7 @@ def test_a_seed_at_the_desk(tmp_path):
 
     known = json.loads((run / "simulation.json").read_text())
     assert json.loads(pasted)["trace_hash"] == known["trace_hash"]
-    assert told.strip()
+    assert explained.strip()
     assert "bit-exact" in replayed
     assert small["faults"][1] <= small["faults"][0]
     assert kept.strip() == "kept/forgotten.json"

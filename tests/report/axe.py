@@ -36,7 +36,7 @@ def script() -> str | None:
 
 def complaints(browser, text: str) -> list[str]:
     """Run axe in the page that a browser shows; return what is grave: rule, and where."""
-    browser.tell("Runtime.evaluate", expression=text)
+    browser.send("Runtime.evaluate", expression=text)
     found = browser.ask("axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => "
                         "({impact: v.impact, id: v.id, where: v.nodes.map(n => n.target.join(' ')).slice(0, 5)})))")  # fmt: skip
     return [f"{one['impact']} {one['id']}: {one['where']}" for one in found if one["impact"] in GRAVE]

@@ -49,10 +49,10 @@ class Browser:
         self.complaints: list[str] = []
         self.requests: list[str] = []
         atexit.register(self._process.kill)  # also when the next lines fail
-        target = next(one for one in self.tell("Target.getTargets")["targetInfos"] if one["type"] == "page")
-        self._session = self.tell("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        target = next(one for one in self.send("Target.getTargets")["targetInfos"] if one["type"] == "page")
+        self._session = self.send("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
-            self.tell(f"{domain}.enable")
+            self.send(f"{domain}.enable")
 
     def close(self) -> None:
         self._session = None
@@ -65,7 +65,7 @@ class Browser:
         atexit.unregister(self._process.kill)
         os.close(self._read)
 
-    def tell(self, method: str, **params: Any) -> dict[str, Any]:
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
         """Send one command and return its answer; events that come first are taken in."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
@@ -100,38 +100,38 @@ class Browser:
 
     def open(self, url: str) -> None:
         self._loaded = False
-        self.tell("Page.navigate", url=url)
+        self.send("Page.navigate", url=url)
         while not self._loaded:
             self._next()
 
     def look(self, width: int, height: int = 900, *, dark: bool = False, script: bool = True, media: str = "") -> None:
         """Say how the page is looked at."""
-        self.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.tell("Emulation.setEmulatedMedia", media=media, features=[scheme])
-        self.tell("Emulation.setScriptExecutionDisabled", value=not script)
+        self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
+        self.send("Emulation.setScriptExecutionDisabled", value=not script)
 
     def ask(self, expression: str) -> Any:
         """Return what an expression is in the page."""
-        answer = self.tell(
+        answer = self.send(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
         )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def key(self, key: str) -> None:
-        self.tell("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
-        self.tell("Input.dispatchKeyEvent", type="keyUp", key=key)
+        self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
+        self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def mouse(self, kind: str, x: float, y: float) -> None:
-        self.tell("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
+        self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
 
     def picture(self, path: Path, *, whole: bool = False, clip: dict[str, float] | None = None) -> bytes:
         more: dict[str, Any] = {} if clip is None else {"clip": {"scale": 1, **clip}}
-        shot = self.tell("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **more)
+        shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **more)
         content = base64.b64decode(shot["data"])
         path.write_bytes(content)
         return content
 
     def pdf(self) -> bytes:
-        return base64.b64decode(self.tell("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"])
+        return base64.b64decode(self.send("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"])

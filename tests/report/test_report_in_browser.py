@@ -154,14 +154,14 @@ def test_a_step_of_the_story_leads_to_its_moment_in_the_timeline(opened):
 
 
 def test_the_line_to_repeat_the_run_is_copied(opened):
-    opened.tell("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    opened.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
     line = opened.ask("document.querySelector('#again').textContent")
     assert line.startswith("tribunal run")
 
     click(opened, "document.querySelector('#copy')")
 
-    told = "new Promise(done => { const look = () => copied.textContent ? done(copied.textContent) : setTimeout(look, 20); look(); })"
-    assert opened.ask(told) == "copied"
+    copied_text = "new Promise(done => { const look = () => copied.textContent ? done(copied.textContent) : setTimeout(look, 20); look(); })"
+    assert opened.ask(copied_text) == "copied"
     assert opened.ask("navigator.clipboard.readText()") == line
 
 

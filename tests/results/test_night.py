@@ -1,4 +1,4 @@
-"""The night's account: one red case per bug, a summary of one page, exit codes that tell the system from the harness."""
+"""The night's account: one red case per bug, a summary of one page, exit codes that distinguish the system from the harness."""
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_the_summary_has_at_most_40_lines_however_bad_the_night_was():
     assert "44 more signatures" in text
 
 
-def test_the_summary_takes_no_markup_from_what_it_tells():
+def test_the_summary_takes_no_markup_from_what_it_reports():
     text = summary(night(found=[found(signature="<script>|`x`")]))
 
     assert "<script>" not in text.replace("\\<", "")

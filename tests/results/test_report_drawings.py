@@ -23,8 +23,8 @@ S = 1_000_000_000
 
 
 def finding(value: int, at_ms: int, **changes: object) -> Finding:
-    told = {"property_name": "lost_writes", "kind": "lost", "severity": "violation", "explanation": "gone"}
-    return Finding(**told, topic="t", partition=0, value=value, acknowledged_ns=at_ms * MS, **changes)  # type: ignore[arg-type]
+    fields = {"property_name": "lost_writes", "kind": "lost", "severity": "violation", "explanation": "gone"}
+    return Finding(**fields, topic="t", partition=0, value=value, acknowledged_ns=at_ms * MS, **changes)  # type: ignore[arg-type]
 
 
 def test_operations_are_drawn_from_call_to_answer(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What findings are told apart by: the value, its text form, and what was written before there were kinds."""
+"""What findings are distinguished by: the value, its text form, and what was written before there were kinds."""
 
 import msgspec
 import pytest
@@ -105,7 +105,7 @@ def test_what_was_never_a_signature_is_refused_and_shown_as_it_is(text):
         ),
     ],
 )
-def test_a_violation_is_told_apart_by_its_facts(facts, kind):
+def test_a_violation_is_distinguished_by_its_facts(facts, kind):
     violation = Violation(invariant=Invariant.I4, facts=facts, topic="t", partition=0, node=1, epoch=2)
     again = msgspec.json.decode(msgspec.json.encode(violation), type=Violation)
 

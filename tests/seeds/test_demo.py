@@ -6,7 +6,7 @@ from tribunal.harness.campaign.demo import demonstrate
 from tribunal.results.verdict import Verdict, load
 
 
-def test_a_known_bug_is_found_shrunk_told_and_reported_within_a_minute(tmp_path):
+def test_a_known_bug_is_found_shrunk_explained_and_reported_within_a_minute(tmp_path):
     said = []
 
     shown = demonstrate(tmp_path / "runs", tmp_path / "scratch", 2, said.append)

@@ -63,7 +63,7 @@ def test_the_story_names_who_took_the_record_and_who_cut_it_away_on_whose_order(
     assert order == sorted(order)
 
 
-def test_one_offset_is_told_alone_and_nothing_found_is_said(lost, capsys):
+def test_one_offset_is_explained_alone_and_nothing_found_is_said(lost, capsys):
     offset = next(explained(lost)).story.finding.log_offset
 
     assert exit_code(["explain", str(lost), "--offset", str(offset)]) == 0

@@ -114,10 +114,10 @@ def test_a_finding_shrinks_and_stays_the_same(tmp_path):
 
 def test_an_interrupted_shrink_gives_the_smallest_so_far(tmp_path):
     found = plan(mutants=("m44_acks_local",))
-    told = []
+    notified = []
 
     def interrupt(line):
-        told.append(line)
+        notified.append(line)
         raise KeyboardInterrupt
 
     shrinker = Shrinker(tmp_path, jobs=2, budget_s=600, notify=interrupt)
@@ -125,7 +125,7 @@ def test_an_interrupted_shrink_gives_the_smallest_so_far(tmp_path):
     small = shrinker.shrink(found)
 
     assert small.interrupted
-    assert len(told) == 1
+    assert len(notified) == 1
     assert size_of(small.plan) < size_of(found)
     assert shrinker.signature in small.result.signatures
 

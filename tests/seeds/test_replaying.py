@@ -92,7 +92,7 @@ def test_a_run_that_is_stopped_in_the_middle_leaves_no_folder(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_stops_before_an_event_and_tells_how_all_stands():
+def test_a_run_stops_before_an_event_and_shows_how_all_stands():
     lines = []
 
     moment = shown(plan(), until=1_100, trace=Trace(["1090:", "PRODUCE"]), say=lines.append)
@@ -108,13 +108,13 @@ def test_who_is_stopped_while_it_puts_down_its_clients_dies_in_silence(monkeypat
     lines = []
     shown(plan(), until=None, trace=Trace(["Run._put_down"]), say=lines.append)
     nodes_follow = int(lines[0].split()[0])
-    heard = []
-    monkeypatch.setattr(sys, "unraisablehook", heard.append)
+    complaints = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
 
     moments = [shown(plan(), until=nodes_follow - before, trace=None, say=str) for before in (10, 7, 5)]
 
     assert [moment.ended for moment in moments] == [False, False, False]
-    assert heard == []
+    assert complaints == []
 
 
 def test_a_trace_is_chosen_by_ranges_and_words():

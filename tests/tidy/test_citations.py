@@ -287,7 +287,7 @@ def made_up(root: Path, file: str, text: str) -> Tree:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("file", ["README.md", "room/cites.py"])
-def test_a_citation_is_told_from_its_bad_neighbour(
+def test_a_citation_is_distinguished_from_its_bad_neighbour(
     tmp_path: Path, file: str, kind: str, good: str, bad: str, said: str
 ) -> None:
     fine = made_up(tmp_path / "fine", file, f"# See {kind}{good}, and so on.\n").problems()
@@ -313,7 +313,7 @@ def test_paths_in_python_are_those_that_people_read(tmp_path: Path, text: str, i
     assert bool(tree.problems()) is is_read
 
 
-def test_a_document_may_name_files_that_it_tells_its_reader_to_write(tmp_path: Path) -> None:
+def test_a_document_may_name_files_that_its_reader_is_to_write(tmp_path: Path) -> None:
     own = '```python title="test_mine.py"\n```\nCall pytest test_mine.py, or keep it in tribunal_plugins/nemesis/jam.py.\n'
 
     assert made_up(tmp_path, "docs/tutorial.md", own).problems() == []

@@ -35,13 +35,14 @@ DIALECT = {
     "mourn": "on exit",
     "parted": "partitioned",
 }
-CODE = ("replog", "clusters", "checkers", "harness", "nemesis", "workloads", "results", "tools")
+CODE = ("replog", "clusters", "checkers", "harness", "nemesis", "workloads", "results", "tests", "tools")
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 # Names that are part of what is compared or stored: coroutines that run as tasks (and their classes) of a simulated run's
-# trace, and an exception of findings' signatures. A bank has tellers.
+# trace, and an exception of findings' signatures. A bank has tellers, and a simulated program spreads gossip.
 ALLOWED = {
     "Unsettled": "",
     "ControllerSeat": "replog/node/zookeeper/",
+    "Gossip": "tests/simulated/gossip_program.py",
     "_tell": ("replog/node/", "workloads/kinds/bank.py"),
 }
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

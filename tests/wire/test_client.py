@@ -67,8 +67,8 @@ class Cluster:
             case Api.PRODUCE if request.body.acks == 0:
                 request.reply_nothing()
             case Api.PRODUCE:
-                told = PartitionProduceResponse(error_code=error, base_offset=40)
-                topic = TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=[told])
+                produced = PartitionProduceResponse(error_code=error, base_offset=40)
+                topic = TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=[produced])
                 request.reply(ProduceResponse(responses=[topic]))
             case Api.FETCH:
                 read = PartitionData(error_code=error, records=b"batch", high_watermark=41)
@@ -122,12 +122,12 @@ def on_cluster(scenario: Callable[[Cluster, Client], Awaitable[None]]) -> None:
 
 def test_records_go_to_the_leader_and_come_from_it():
     async def scenario(cluster: Cluster, client: Client) -> None:
-        told = await client.produce("t", 0, b"batch", acks=-1)
+        produced = await client.produce("t", 0, b"batch", acks=-1)
         read = await client.fetch("t", 0, 40)
         offset = await client.list_offsets("t", 0, LATEST)
 
-        assert told is not None
-        assert (told.base_offset, bytes(read.records or b""), offset.offset) == (40, b"batch", 41)
+        assert produced is not None
+        assert (produced.base_offset, bytes(read.records or b""), offset.offset) == (40, b"batch", 41)
         assert {node for node, api in cluster.asked if api is not Api.METADATA} == {2}
         assert (await client.leader("t", 0)).topic_id == TOPIC_ID
 
@@ -141,7 +141,7 @@ def test_nobody_answers_a_produce_without_acks():
     on_cluster(scenario)
 
 
-def test_who_was_silent_is_asked_last_until_it_is_heard_again():
+def test_who_was_silent_is_asked_last_until_it_answers_again():
     """A broker that is cut off costs a time-out once, not with every question that anybody can answer."""
 
     async def scenario(cluster: Cluster, client: Client) -> None:

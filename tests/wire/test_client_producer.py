@@ -17,21 +17,21 @@ SETTINGS = ProducerSettings(acks=-1, idempotent=False, delivery_timeout_ms=3000,
 LOST = Attempt(None, "ConnectionLost", sent=True)
 
 
-def told(error: Error) -> Attempt:
+def answered(error: Error) -> Attempt:
     return Attempt(PartitionProduceResponse(error_code=error, base_offset=7), None, sent=True)
 
 
 @pytest.mark.parametrize(
     ("attempt", "acks", "may_have_left", "attempts", "outcome"),
     [
-        pytest.param(told(Error.NONE), -1, True, 1, Outcome.DONE, id="acknowledged"),
+        pytest.param(answered(Error.NONE), -1, True, 1, Outcome.DONE, id="acknowledged"),
         pytest.param(Attempt(None, None, sent=True), 0, True, 1, Outcome.UNACKNOWLEDGED, id="acks=0"),
         pytest.param(LOST, -1, True, 1, Outcome.UNKNOWN, id="connection lost"),
         pytest.param(NO_ATTEMPT, -1, False, None, Outcome.WITHOUT_EFFECT, id="never sent"),
         pytest.param(NO_ATTEMPT, -1, True, None, Outcome.UNKNOWN, id="not sent this time, but before"),
-        pytest.param(told(Error.NOT_ENOUGH_REPLICAS), -1, True, 1, Outcome.WITHOUT_EFFECT, id="refused at once"),
-        pytest.param(told(Error.NOT_ENOUGH_REPLICAS), -1, True, None, Outcome.UNKNOWN, id="refused after retries"),
-        pytest.param(told(Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND), -1, True, 1, Outcome.UNKNOWN, id="appended"),
+        pytest.param(answered(Error.NOT_ENOUGH_REPLICAS), -1, True, 1, Outcome.WITHOUT_EFFECT, id="refused at once"),
+        pytest.param(answered(Error.NOT_ENOUGH_REPLICAS), -1, True, None, Outcome.UNKNOWN, id="refused after retries"),
+        pytest.param(answered(Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND), -1, True, 1, Outcome.UNKNOWN, id="appended"),
     ],
 )
 def test_the_end_of_a_batch(

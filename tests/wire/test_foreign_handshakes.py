@@ -19,14 +19,14 @@ def bootstrap(cluster: Cluster) -> str:
 def test_librdkafka():
     delivered: list[int] = []
 
-    def told(error: Any, message: Any) -> None:
+    def note_outcome(error: Any, message: Any) -> None:
         assert error is None
         delivered.append(message.offset())
 
     def produce(servers: str) -> None:
         producer = confluent_kafka.Producer({"bootstrap.servers": servers, "compression.type": "zstd"})
         producer.list_topics(timeout=5)
-        producer.produce("t", b"x" * 100, partition=0, on_delivery=told)
+        producer.produce("t", b"x" * 100, partition=0, on_delivery=note_outcome)
         assert producer.flush(5) == 0
 
     async def scenario(cluster: Cluster, _: Any) -> None:

@@ -244,12 +244,12 @@ def test_words_that_quote_a_long_name_are_cut_to_what_a_string_can_hold(version:
     words = "Topic name \u2603" + "\u2603" * 20_000
     body = CreateTopicsResponse(topics=[CreatableTopicResult(name="x", error_message=words)])
 
-    told = decode_response(
+    decoded = decode_response(
         exchange_of(Api.CREATE_TOPICS), version, encode_response(Api.CREATE_TOPICS, version, 1, body)[4:]
     )[1]
 
-    assert words.startswith(told.topics[0].error_message)
-    assert 32_764 < len(told.topics[0].error_message.encode()) <= 32_767
+    assert words.startswith(decoded.topics[0].error_message)
+    assert 32_764 < len(decoded.topics[0].error_message.encode()) <= 32_767
 
 
 @pytest.mark.parametrize(("length", "taken"), [(32_767, True), (32_768, False), (1 << 22, False)])

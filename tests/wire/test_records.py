@@ -145,7 +145,7 @@ def test_bytes_by_hand(data: bytes, expected: bytes):
     assert data == expected
 
 
-def test_coordinator_keys_are_told_apart():
+def test_coordinator_keys_are_distinguished():
     data = encode_key(OffsetCommitKey(group="g", topic="t", partition=2))
     assert decode_key(GroupMetadataKey, data) is None
     assert decode_key(OffsetCommitKey, data) == OffsetCommitKey(group="g", topic="t", partition=2)

@@ -42,15 +42,15 @@ def test_the_current_version_is_left_alone() -> None:
     assert current_alter_partition(request, 3, lambda _: ZERO_UUID) is request
 
 
-def test_old_versions_hear_old_words() -> None:
+def test_old_versions_are_answered_old_words() -> None:
     """Before KIP-841 and KIP-903 there was no INELIGIBLE_REPLICA and no NEW_LEADER_ELECTED."""
-    told = [
+    answered = [
         ap.AlterPartitionResponsePartitionData(partition_index=0, error_code=Error.INELIGIBLE_REPLICA),
         ap.AlterPartitionResponsePartitionData(partition_index=1, error_code=Error.NEW_LEADER_ELECTED),
         ap.AlterPartitionResponsePartitionData(partition_index=2, error_code=Error.INVALID_REQUEST),
     ]
     response = ap.AlterPartitionResponse(
-        topics=[ap.AlterPartitionResponseTopicData(topic_id=TOPIC_ID, partitions=told)]
+        topics=[ap.AlterPartitionResponseTopicData(topic_id=TOPIC_ID, partitions=answered)]
     )
 
     old = [each.error_code for each in old_alter_partition(response, 1).topics[0].partitions]

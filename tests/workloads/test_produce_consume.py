@@ -42,7 +42,7 @@ def test_partitions_are_named():
     ]
 
 
-def test_written_throughout_is_where_somebody_hears_answers_to_the_end():
+def test_written_throughout_is_where_somebody_gets_answers_to_the_end():
     chosen = plan(Options(partitions=6), Random(1))
     at_rest = replace(chosen, workers=tuple(replace(worker, records_max=3) for worker in chosen.workers))
 
