@@ -16,7 +16,7 @@ EXIT_USAGE: Final = 64
 EXIT_INTERRUPTED: Final = 130
 SCHEMA_VERSION: Final = 2
 
-Figure = int | float | str | None
+Figures = dict[str, object]  # whatever JSON can say: a checker of anybody makes them, for readers alone
 
 
 class Verdict(StrEnum):
@@ -195,7 +195,7 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failures: list[Failure] = msgspec.field(default_factory=list)
     judged: dict[str, int] = msgspec.field(default_factory=dict)
     test: Conditions = Conditions()
-    figures: dict[str, dict[str, Figure | list[dict[str, Figure]]]] = msgspec.field(default_factory=dict)
+    figures: dict[str, Figures] = msgspec.field(default_factory=dict)
     engine: str = ""
     schema_version: int = 1
 

@@ -18,7 +18,7 @@ from tribunal.results import report
 from tribunal.results.manifest import Made
 from tribunal.results.recording import SCHEMA_VERSION, TABLES, value_of
 from tribunal.results.store import Recorder, Recording, recording_hash
-from tribunal.results.verdict import RunVerdict, Verdict, load
+from tribunal.results.verdict import RunVerdict, Verdict, load, save
 from tribunal.results.versions import CHANGES, OLDEST, stored_table
 
 ARCHIVE: Final = Path(__file__).parent / "data/version-1.tar.gz"
@@ -177,3 +177,12 @@ def test_what_spark_reads_by_itself_has_no_renamed_columns() -> None:
         for table in VIEWS:
             names = stored_table(table, version - 1).names
             assert all(today == then for today, then in names.items())
+
+
+def test_figures_are_read_back_whatever_a_checker_makes_of_them(tmp_path: Path) -> None:
+    """A property of a plugin gives a Struct of its own; what it holds must not make the verdict unreadable."""
+    figures = {"mine": {"steady": True, "by_broker": {"1": 2}, "offsets": [3, 4], "rows": [{"acks": -1, "of": [5]}]}}
+    verdict = RunVerdict(run_id="r", verdict=Verdict.PASS, claim="all of it", figures=figures)
+    save(verdict, tmp_path / "verdict.json")
+
+    assert load(tmp_path / "verdict.json").figures == figures
