@@ -335,12 +335,12 @@ def distinct(values: Array) -> Array:
 
 
 def is_ascending(values: Array) -> bool:
-    """Tell whether no value is below the one before it."""
+    """Return whether no value is below the one before it."""
     return bool((values[1:] >= values[:-1]).all())
 
 
 def is_among(values: Array, few_or_sorted: Array) -> Array:
-    """Tell for each value whether it is one of others, which are distinct and ascending."""
+    """Return for each value whether it is one of others, which are distinct and ascending."""
     if few_or_sorted.size == 0:
         return np.zeros(values.size, bool)
     if few_or_sorted.size <= 8:

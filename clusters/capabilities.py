@@ -142,7 +142,7 @@ class FaultTarget(Protocol):
         """Return the run's clock."""
 
     def alive(self, node: int) -> bool:
-        """Tell whether the node's process exists."""
+        """Return whether the node's process exists."""
 
     def failures(self) -> list[str]:
         """Return which nodes failed without a fault: one line each, with the last log lines."""

@@ -197,7 +197,7 @@ class ComposedCluster:
         return await self._node(node).resume()
 
     def alive(self, node: int) -> bool:
-        """Tell whether the node's process exists."""
+        """Return whether the node's process exists."""
         return self._node(node).alive
 
     def excuse(self, node: int, why: str | None) -> None:

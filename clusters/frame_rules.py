@@ -70,7 +70,7 @@ class Rule:
         return len(self._shut)
 
     def takes(self, message: Message) -> bool:
-        """Tell whether this rule decides on the message, and count it."""
+        """Return whether this rule decides on the message, and count it."""
         rule = self.rule
         if (
             (rule.limit is not None and self.hit_count >= rule.limit)
@@ -155,7 +155,7 @@ class Questions:
         self.doubled[correlation_id] = self.doubled.get(correlation_id, 0) + 1
 
     def swallows(self, correlation_id: int) -> bool:
-        """Tell whether an answer to no known question is one too many, and expect one fewer."""
+        """Return whether an answer to no known question is one too many, and expect one fewer."""
         if not self.doubled.get(correlation_id):
             return False
         self.doubled[correlation_id] -= 1

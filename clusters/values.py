@@ -85,7 +85,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
     partitions: dict[TopicPartition, PartitionState] = {}
 
     def is_fully_in_sync(self, spec: ClusterSpec) -> bool:
-        """Tell whether every broker serves and every partition has all its replicas in the ISR."""
+        """Return whether every broker serves and every partition has all its replicas in the ISR."""
         serving = sum(not broker.fenced for broker in self.brokers.values()) == spec.brokers
         return serving and all(
             partition.leader >= 0 and len(partition.isr) == len(partition.replicas)

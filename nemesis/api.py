@@ -183,7 +183,7 @@ def memberships(cluster: FaultTarget, node: int) -> dict[str, bool]:
 
 
 def fenced(cluster: FaultTarget, node: int) -> bool:
-    """Tell whether the controllers have given the broker up."""
+    """Return whether the controllers have given the broker up."""
     broker = cluster.state.brokers.get(node)
     return broker is None or broker.fenced
 

@@ -388,7 +388,7 @@ class PollLog:
         self._poll_index += 1
 
     def _is_hearsay(self, poll: PartitionPoll) -> bool:
-        """Tell whether only a client says that this is the end.
+        """Return whether only a client says that this is the end.
 
         It says so of what its broker shows, and a new leader may show an old end, below min ISR for long (KIP-207). A final
         read has come to the end where the leader states that: its workload says so with a poll of its own.

@@ -246,7 +246,7 @@ class SearchBudgetExceeded(Exception):
 
 
 def _kinds_present(component: Component, label: NDArray[np.int32], walk: Walk, starts: list[int]) -> bool:
-    """Tell whether a component that holds a possible start also holds every kind of edge the class needs."""
+    """Return whether a component that holds a possible start also holds every kind of edge the class needs."""
     homes = {int(label[component.source[number]]) for number in starts}
     present: dict[int, int] = dict.fromkeys(homes, 0)
     for start, end, kind in zip(component.source, component.target, component.kind, strict=True):

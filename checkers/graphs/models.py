@@ -99,7 +99,7 @@ def stronger(model: str) -> frozenset[str]:
 
 
 def forbids(model: str, anomaly: str) -> bool:
-    """Tell whether a history that shows this anomaly cannot satisfy the model."""
+    """Return whether a history that shows this anomaly cannot satisfy the model."""
     return any(name in weaker(model) for name in RULES_OUT.get(anomaly, ()))
 
 
@@ -115,7 +115,7 @@ def suffixes_of(model: str) -> tuple[str, ...]:
 
 
 def implied_by(anomaly: str, found: set[str]) -> bool:
-    """Tell whether one of the found anomalies of a component already says what this one would."""
+    """Return whether one of the found anomalies of a component already says what this one would."""
     for family in FAMILIES:
         for place, base in enumerate(family):
             for level, suffix in enumerate(LEVELS):

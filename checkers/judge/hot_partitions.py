@@ -279,7 +279,7 @@ def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: 
 
 
 def _ascends(summary: Sieved, values: Array) -> bool:
-    """Tell whether each producer's values ascend; note their ends. Those that are sent and not read stand behind."""
+    """Return whether each producer's values ascend; note their ends. Those that are sent and not read stand behind."""
     process = values >> 40
     narrow = process.astype(np.int16) if process.max() < 1 << 15 else process
     order = np.argsort(narrow, kind="stable")

@@ -84,7 +84,7 @@ class PartitionJudge:
         return self.explained(chosen, chosen.kernel(self.rows, self.context))
 
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
-        """Tell violations from permitted losses among what a property found."""
+        """Distinguish violations from permitted losses among what a property found."""
         if self._is_compacted:
             kinds = found.anomalies["kind"].to_pylist()
             kept = [row for row, kind in enumerate(kinds) if Excuse.COMPACTED not in chosen.kinds[kind].excused_by]

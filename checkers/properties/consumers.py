@@ -81,7 +81,7 @@ def _received_ends(rows: PartitionRows, order: Array) -> Array:
 
 
 def _records_between(rows: PartitionRows, first: Array, end: Array) -> Array:
-    """Tell where the final log holds a record in [first, end): markers and aborted offsets are no loss to a reader."""
+    """Return where the final log holds a record in [first, end): markers and aborted offsets are no loss to a reader."""
     offsets = np.sort(rows.columns("reads")["log_offset"][rows.derived(final_reads)])
     return np.searchsorted(offsets, end) > np.searchsorted(offsets, first)
 

@@ -187,7 +187,7 @@ def _real_time_order(sends: Columns, log: _Log) -> pa.Table:
 
 
 def _is_acknowledged(sends: Columns, send: Array, offsets: Array) -> Array:
-    """Tell of each record whether it stood where it stands when its send was acknowledged.
+    """Return for each record whether it stood where it stands when its send was acknowledged.
 
     Another attempt may be written long after one was answered, behind it or where an unclean election has taken that one.
     """

@@ -78,7 +78,7 @@ class FinalLog:
             self.holds[_known(self._index.rows(self.values))] = True
 
     def logged(self, values: Array) -> Array:
-        """Tell which values are in the logs of those that can lead; none when not all of them were recorded."""
+        """Return which values are in the logs of those that can lead; none when not all of them were recorded."""
         return is_among(values, self._in_logs())
 
     def _in_logs(self) -> Array:
@@ -144,13 +144,13 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
 
 def acknowledged_sends(sends: Columns, context: Context) -> Array:
-    """Tell which sends were acknowledged. Offset and no error; in a transaction the commit has to be answered too (docs/verdicts.md, facts)."""
+    """Return which sends were acknowledged. Offset and no error; in a transaction the commit has to be answered too (docs/verdicts.md, facts)."""
     acknowledged = (sends["outcome"] == OK) & (sends["acks"] != 0)
     return np.asarray(acknowledged & ~uncommitted_sends(sends, context))
 
 
 def uncommitted_sends(sends: Columns, context: Context) -> Array:
-    """Tell which sends belong to a transaction that nobody knows to be committed."""
+    """Return which sends belong to a transaction that nobody knows to be committed."""
     in_transaction = sends["txn_id"] != UNKNOWN
     if not in_transaction.any():
         return np.asarray(in_transaction)

@@ -211,7 +211,7 @@ class _Fewest:
             self.add(configuration)
 
     def add(self, configuration: Configuration) -> bool:
-        """Tell whether none that was added before can do all that this one can; then it is noted."""
+        """Return whether none that was added before can do all that this one can; then it is noted."""
         state, done, spent = configuration
         group = self._reached.setdefault((state, done), [])
         if any(_is_part(better, spent) for better in group[:COMPARED]):

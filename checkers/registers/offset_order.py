@@ -19,7 +19,7 @@ INITIAL: Final = -1
 
 
 def is_ordered_by_offsets(operations: Sequence[Operation]) -> bool:
-    """Tell whether offsets say of every write whether and where it happened; only plain writes and reads."""
+    """Return whether offsets say of every write whether and where it happened; only plain writes and reads."""
     writes = [operation for operation in operations if operation.steps[0][0] == "write"]
     if not writes or any(operation.steps[0][0] not in ("write", "read") for operation in operations):
         return False

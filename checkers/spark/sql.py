@@ -117,7 +117,7 @@ def _judge(name: str, folders: Mapping[str, str]) -> Callable[[pa.Table], pa.Tab
 
 
 def judged_answer(run_dir: Path, topic_partition: str, name: str, rows: pa.Table) -> list[TableRow]:
-    """Tell violations from permitted losses among one partition's answer of a property's SQL."""
+    """Distinguish violations from permitted losses among one partition's answer of a property's SQL."""
     chosen = properties()[name]
     found = Found(as_anomalies(rows))
     if topic_partition == NO_PARTITION:

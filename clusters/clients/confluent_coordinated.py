@@ -236,7 +236,7 @@ class ConfluentTransactions:
         return Ended("info", answered=False, error=last)
 
     async def _abort(self) -> bool:
-        """Tell whether the coordinator confirmed it; a producer that cannot even abort is given up."""
+        """Return whether the coordinator confirmed it; a producer that cannot even abort is given up."""
         if self._producer is None:
             return False
         try:

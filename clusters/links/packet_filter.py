@@ -15,10 +15,10 @@ class PacketFilter(Protocol):
         """Who it is, for proofs."""
 
     def stops(self, mode: CutMode) -> bool:
-        """Tell whether cuts of this mode are the filter's; others are the relays'."""
+        """Return whether cuts of this mode are the filter's; others are the relays'."""
 
     def is_cut(self, link: Link) -> bool:
-        """Tell whether the link's packets are stopped."""
+        """Return whether the link's packets are stopped."""
 
     async def cut(self, links: Sequence[Link], mode: CutMode) -> None:
         """Stop packets of these links from now on."""

@@ -51,7 +51,7 @@ class Wires(Protocol):
         """Return how the link is cut, None when it is not."""
 
     def is_shaped(self, link: Link) -> bool:
-        """Tell whether the link is slow, lossy or narrow."""
+        """Return whether the link is slow, lossy or narrow."""
 
     def due_s(self, link: Link, size: int, now_s: float) -> float:
         """Return when so many bytes, handed over now, come out at the link's other end."""
@@ -165,7 +165,7 @@ class Relay:
         return Link(self.caller, self.target) if side is self.near else Link(self.target, self.caller)
 
     def is_over(self, links: Container[Link]) -> bool:
-        """Tell whether its bytes travel over one of these links."""
+        """Return whether its bytes travel over one of these links."""
         return self.link(self.near) in links or self.link(self.far) in links
 
     def mode(self, side: Side) -> CutMode | None:
@@ -229,7 +229,7 @@ class Relay:
         self._read_or_wait(side)
 
     def _nothing_waits(self) -> bool:
-        """Tell whether no end of this connection is owed anything; what a dead sender sent still arrives."""
+        """Return whether no end of this connection is owed anything; what a dead sender sent still arrives."""
         return all(side.send_queue.is_empty or self.other(side).ended for side in (self.near, self.far))
 
     def _read_or_wait(self, side: Side) -> None:

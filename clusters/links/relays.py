@@ -209,7 +209,7 @@ class Links:
         return self.cuts.get(link)
 
     def is_shaped(self, link: Link) -> bool:
-        """Tell whether the link is slow, lossy or narrow."""
+        """Return whether the link is slow, lossy or narrow."""
         return link in self._shapes
 
     def due_s(self, link: Link, size: int, now_s: float) -> float:
@@ -311,7 +311,7 @@ class Links:
                 relay.reset()
 
     def is_hindered(self, link: Link) -> bool:
-        """Tell whether what leaves the relay for this link does not arrive for now."""
+        """Return whether what leaves the relay for this link does not arrive for now."""
         return self._packets.is_cut(link)  # (A cut of the relay's own keeps the bytes in front of it.)
 
     def note_message(self, head: Head) -> None:
@@ -341,7 +341,7 @@ class Links:
         self.apply_hindrances(links)
 
     async def stopped(self, links: Sequence[Link], answers: Sequence[ProbeAnswer]) -> dict[Link, bool]:
-        """Tell for each probe whether it met the cut that it should have met: silence, and what the cut has counted."""
+        """Return for each probe whether it met the cut that it should have met: silence, and what the cut has counted."""
         filtered = [link for link in links if self._packets.is_cut(link)]
         self._stopped_packets = await self._packets.stopped(filtered)
         found = {}
@@ -436,7 +436,7 @@ class Links:
         return {link for link in silent if not await self.speaks(link.target)}
 
     async def speaks(self, node: int) -> bool:
-        """Tell whether the node answers when it is asked past all faults."""
+        """Return whether the node answers when it is asked past all faults."""
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(SILENCE_MS / 1000):
                 reader, writer = await asyncio.open_connection(*self.endpoint(node))

@@ -87,7 +87,7 @@ class Firewall:
         return f"delete element {TABLE} {SETS[self._cuts[link]]} {{ {self._pair(link)} }}"
 
     def is_cut(self, link: Link) -> bool:
-        """Tell whether the link's packets are stopped."""
+        """Return whether the link's packets are stopped."""
         return link in self._cuts
 
     async def stopped(self, links: Sequence[Link]) -> dict[str, int]:

@@ -179,7 +179,7 @@ def node_environment() -> dict[str, str]:
 
 
 def process_exists(pid: int | None) -> bool:
-    """Tell whether a process of this id exists (zombies count: they are ours to reap)."""
+    """Return whether a process of this id exists (zombies count: they are ours to reap)."""
     if pid is None:
         return False
     try:
@@ -192,7 +192,7 @@ def process_exists(pid: int | None) -> bool:
 
 
 def is_stopped(pid: int | None) -> bool | None:
-    """Tell whether a process is stopped by a signal; None when that cannot be known."""
+    """Return whether a process is stopped by a signal; None when that cannot be known."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

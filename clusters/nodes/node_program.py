@@ -30,7 +30,7 @@ class NodeProgram(Protocol):
         """Return this machine's folders that the command needs beside the node's own."""
 
     async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
-        """Tell whether it serves at its address."""
+        """Return whether it serves at its address."""
 
 
 class ReplogProgram:

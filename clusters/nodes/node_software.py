@@ -158,7 +158,7 @@ def role(spec: ClusterSpec, node: int) -> str:
 
 
 def is_zookeeper(spec: ClusterSpec, node: int) -> bool:
-    """Tell whether a node is a server of the ensemble."""
+    """Return whether a node is a server of the ensemble."""
     return spec.is_zookeeper_mode and node in spec.controller_ids
 
 

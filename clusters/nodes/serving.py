@@ -7,7 +7,7 @@ from tribunal.clusters.links.probing import PROBE_REQUEST
 
 
 async def answers(endpoint: tuple[str, int], *, wait_ms: int) -> bool:
-    """Tell whether somebody answers ApiVersions there."""
+    """Return whether somebody answers ApiVersions there."""
     writer = None
     try:
         async with asyncio.timeout(wait_ms / 1000):
@@ -26,7 +26,7 @@ async def answers(endpoint: tuple[str, int], *, wait_ms: int) -> bool:
 
 
 async def refuses(endpoint: tuple[str, int]) -> bool:
-    """Tell whether a connection there is refused, or reset at once by a relay that leads to nobody."""
+    """Return whether a connection there is refused, or reset at once by a relay that leads to nobody."""
     writer = None
     try:
         async with asyncio.timeout(1):

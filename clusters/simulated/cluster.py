@@ -354,7 +354,7 @@ class SimulatedCluster(SimulatedFaults):
     # --- seeing ----------------------------------------------------------------------------
 
     def alive(self, node: int) -> bool:
-        """Tell whether the node's process exists."""
+        """Return whether the node's process exists."""
         return self.machine(node).running
 
     def failures(self) -> list[str]:

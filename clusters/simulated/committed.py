@@ -107,7 +107,7 @@ class CommittedMetadata:
             )
 
     def high_watermark_may_move(self, partition: TopicPartition, leader_epoch: int, since_offset: int) -> bool:
-        """Tell whether the leader of an epoch may have known an ISR of at least min ISR (I13).
+        """Return whether the leader of an epoch may have known an ISR of at least min ISR (I13).
 
         since_offset:  how far it knew the metadata when it last said how far its partition is committed. What was
             committed later it may have learned from an answer to its own proposal, before its metadata show it.
@@ -118,7 +118,7 @@ class CommittedMetadata:
         return not possible or any(state.size >= state.effective_min_isr for state in possible)
 
     def is_recovering(self, partition: TopicPartition) -> bool:
-        """Tell whether a partition was elected uncleanly and is not RECOVERED."""
+        """Return whether a partition was elected uncleanly and is not RECOVERED."""
         state = self.state.partitions.get(partition)
         return state is not None and state.recovering
 

@@ -232,7 +232,7 @@ class SimulatedDisk:
         return SimulatedFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory of this name exists."""
+        """Return whether a file or directory of this name exists."""
         return self._find(path) is not None
 
     def list_directory(self, path: str) -> list[str]:

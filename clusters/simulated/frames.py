@@ -95,7 +95,7 @@ class FrameStream:
         return found
 
     def is_plain(self) -> bool:
-        """Tell whether nothing waits here, and no answer is one too many: mostly so."""
+        """Return whether nothing waits here, and no answer is one too many: mostly so."""
         return not (self.questions.doubled or self._queue or self._rest)
 
     def put(self, item: "bytes | Held | None") -> None:
@@ -104,7 +104,7 @@ class FrameStream:
         self.move()
 
     def waits(self) -> bool:
-        """Tell whether something is held."""
+        """Return whether something is held."""
         return bool(self._queue or self.aside_count)
 
     def move(self) -> None:
@@ -204,7 +204,7 @@ class NetworkFrames:
         return stream.questions.answer(RESPONSE_START.unpack_from(data)[1])
 
     def _is_surplus(self, stream: FrameStream, data: bytes) -> bool:
-        """Tell whether this is the second answer to a doubled request."""
+        """Return whether this is the second answer to a doubled request."""
         return not stream.transport.is_client and stream.questions.swallows(int.from_bytes(data[4:8], "big"))
 
     def _decide(self, stream: FrameStream, frame: Frame) -> None:

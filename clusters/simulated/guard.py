@@ -55,7 +55,7 @@ class _Seal:
             self.loop.refuse(f"{event}{arguments[:1]!r}")
 
     def in_simulated_process(self) -> bool:
-        """Tell whether a process of the simulation runs now, and not the harness."""
+        """Return whether a process of the simulation runs now, and not the harness."""
         loop = self.loop
         return loop is not None and loop.is_running() and loop.current_process() is not loop.root
 
@@ -189,7 +189,7 @@ def _refusal(what: str, real: Callable[..., object]) -> Callable[..., object]:
 
 
 def _reads_source(frame: FrameType | None) -> bool:
-    """Tell whether the interpreter itself opened the file, to import or to print a traceback."""
+    """Return whether the interpreter itself opened the file, to import or to print a traceback."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith(READERS_OF_SOURCE):
             return True

@@ -98,7 +98,7 @@ class SimulatedHandle(TimerHandle):
         self.args = ()
 
     def cancelled(self) -> bool:
-        """Tell whether `cancel` was called."""
+        """Return whether `cancel` was called."""
         return self._cancelled
 
     def when(self) -> float:
@@ -451,11 +451,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # what asyncio's own parts ask for
 
     def is_running(self) -> bool:
-        """Tell whether a run is under way."""
+        """Return whether a run is under way."""
         return self._running
 
     def is_closed(self) -> bool:
-        """Tell whether the simulation has ended."""
+        """Return whether the simulation has ended."""
         return self._closed
 
     def get_debug(self) -> bool:
@@ -543,7 +543,7 @@ def callback_name(handle: SimulatedHandle) -> str:
 
 
 def is_library(frame: FrameType) -> bool:
-    """Tell whether a frame is the standard library's, or this package's own."""
+    """Return whether a frame is the standard library's, or this package's own."""
     file = frame.f_code.co_filename
     ours = file.startswith(OWN_FOLDER)
     return ours or (file.startswith((STANDARD_LIBRARY, "<")) and "site-packages" not in file)

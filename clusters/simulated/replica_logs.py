@@ -66,7 +66,7 @@ class ReplicaLog:
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
     def follows(self, base_offset: int, *, gaps_allowed: bool) -> bool:
-        """Tell whether a batch with this base offset may be the next."""
+        """Return whether a batch with this base offset may be the next."""
         expected = self.end_offset if self.batches else self.start_offset
         return expected is None or base_offset == expected or (gaps_allowed and base_offset > expected)
 

@@ -123,11 +123,11 @@ class SimulatedTransport(asyncio.Transport):
         return self._protocol
 
     def is_closing(self) -> bool:
-        """Tell whether it is closed or about to be."""
+        """Return whether it is closed or about to be."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """Tell whether received bytes are handed on."""
+        """Return whether received bytes are handed on."""
         return self._reading and not self._closing
 
     def pause_reading(self) -> None:
@@ -251,7 +251,7 @@ class SimulatedTransport(asyncio.Transport):
         )
 
     def _passes(self) -> bool:
-        """Tell whether this kernel may send: both directions open, or not missing acknowledgements for long."""
+        """Return whether this kernel may send: both directions open, or not missing acknowledgements for long."""
         if self._out.cut is not None:
             return False
         if self._back.cut is None:
@@ -418,7 +418,7 @@ class SimulatedTransport(asyncio.Transport):
         self._protocol.connection_lost(problem)
 
     def _is_forgotten(self) -> bool:
-        """Tell whether the machine was restarted since: its kernel knows nothing of this connection."""
+        """Return whether the machine was restarted since: its kernel knows nothing of this connection."""
         return self._boot != self.host.boot
 
     def __repr__(self) -> str:

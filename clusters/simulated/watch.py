@@ -335,12 +335,12 @@ class Watch:
             )
 
     def _may_begin_anew(self, partition: TopicPartition, prefix: "CommittedPrefix") -> bool:
-        """Tell whether the next leader to speak may lawfully lack something, and has not spoken yet."""
+        """Return whether the next leader to speak may lawfully lack something, and has not spoken yet."""
         was_unclean = self.committed.unclean.get(partition, -1) > prefix.leader_epoch
         return was_unclean or (not self._elr_enabled and bool(prefix.lossy))
 
     def _may_have_lost(self, node: int, partition: TopicPartition, prefix: "CommittedPrefix") -> bool:
-        """Tell whether a loss of committed records by this new leader may be permitted (rules R1-R4, roughly)."""
+        """Return whether a loss of committed records by this new leader may be permitted (rules R1-R4, roughly)."""
         was_unclean = self.committed.unclean.get(partition, -1) > prefix.leader_epoch
         return was_unclean or (not self._elr_enabled and node in prefix.lossy)
 

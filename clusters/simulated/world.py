@@ -296,7 +296,7 @@ class SimulatedEntropy:
         return UUID(int=self._machine.random("uuid").getrandbits(128), version=4)
 
     def strikes(self, point: str) -> bool:
-        """Tell whether the seed wants this point of the code to be late or to fail now."""
+        """Return whether the seed wants this point of the code to be late or to fail now."""
         points = self._machine.simulation.points
         return points is not None and points.strikes(point, self._machine.random("points"))
 

@@ -386,7 +386,7 @@ class SimulatedZooKeeper:
         return answer.data, answer.stat
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """Tell whether there is such a znode."""
+        """Return whether there is such a znode."""
         return (await self._ask(Exists(self._chroot + path, watch))).stat
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:

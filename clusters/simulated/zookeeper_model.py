@@ -45,7 +45,7 @@ class Znode:
 
     @property
     def stat(self) -> Stat:
-        """What a watcher is sent of it."""
+        """The event that a watcher gets of it."""
         return Stat(czxid=self.czxid, mzxid=self.mzxid, version=self.version, ephemeral_owner=self.owner)
 
 

@@ -88,7 +88,7 @@ def folders_of_java(words: list[str]) -> list[str]:
 
 
 async def is_ok(endpoint: tuple[str, int], *, wait_ms: int) -> bool:
-    """Tell whether a server serves: a member without a quorum does not."""
+    """Return whether a server serves: a member without a quorum does not."""
     answer = await _four_letters(endpoint, b"srvr", wait_ms)
     return answer.startswith(b"Zookeeper version")
 
@@ -123,7 +123,7 @@ class ZooKeeperProgram:
         return folders_of_java(command)
 
     async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
-        """Tell whether it serves."""
+        """Return whether it serves."""
         return await is_ok(endpoint, wait_ms=wait_ms)
 
 

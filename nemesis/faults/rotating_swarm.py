@@ -93,7 +93,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _has_messages(cluster: FaultTarget, node: int, api: str | None) -> bool:
-    """Tell whether a broker sends what a fault of messages waits for: with no metadata log to fetch, only followers fetch."""
+    """Return whether a broker sends what a fault of messages waits for: with no metadata log to fetch, only followers fetch."""
     return (
         api != "fetch"
         or not cluster.spec.is_zookeeper_mode

@@ -83,7 +83,7 @@ def _when(finding: Finding) -> tuple[bool, int, int]:
 
 
 def story_of(recording: Recording, finding: Finding, changes: Sequence[Change], end_ns: int) -> Story:
-    """Tell one finding's story."""
+    """Return one finding's story."""
     partition = None if finding.topic is None else f"{finding.topic}-{finding.partition}"
     sent = _sent(recording, partition, finding)
     start, end = _window(finding, sent, end_ns)

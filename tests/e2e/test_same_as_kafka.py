@@ -130,7 +130,7 @@ class Stage:
         }
 
     def _is_full(self, views: Views) -> bool:
-        """Tell whether all live replicas of led partitions are in sync."""
+        """Return whether all live replicas of led partitions are in sync."""
         return all(
             set(view.isr) == set(TOPICS[topic][0]) & set(self.alive)
             for topic, view in views.items()

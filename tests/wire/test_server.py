@@ -1,4 +1,4 @@
-"""The server and the connection over real loopback sockets: order, back-pressure, and whatever strangers send."""
+"""The server and the connection over real loopback sockets: order, back-pressure, and whatever unknown clients send."""
 
 import asyncio
 import socket

@@ -70,7 +70,7 @@ async def _tell(stage: Stage, chosen: Plan, process: int) -> None:
 
 
 async def _transfer(teller: Transactor, chosen: Plan, random: Random) -> bool:
-    """Tell whether the transfer ended as it was meant to."""
+    """Return whether the transfer ended as it was meant to."""
     payer, payee = random.sample(partitions(chosen), 2)
     amount = random.randint(1, AMOUNT_MAX)
     commit = random.randrange(100) >= chosen.options.aborted_percent

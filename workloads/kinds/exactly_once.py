@@ -87,7 +87,7 @@ async def _process(stage: Stage, chosen: Plan, number: int) -> None:
 async def _transform(
     transactor: Transactor, member: Member, polls: list[PartitionPoll], chosen: Plan, random: Random
 ) -> bool:
-    """Tell whether the input was processed."""
+    """Return whether the input was processed."""
     options = chosen.options
     if not await transactor.begin():
         return False

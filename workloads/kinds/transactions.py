@@ -76,7 +76,7 @@ async def _work(stage: Stage, chosen: Plan, process: int) -> None:
 
 
 async def _one(transactor: Transactor, reader: Reader, chosen: Plan, random: Random) -> bool:
-    """Tell whether the transaction ended as it was meant to."""
+    """Return whether the transaction ended as it was meant to."""
     polls: list[PartitionPoll] = await reader.poll(POLL_RECORDS, POLL_MS)
     transactor.polled(polls)
     for _ in range(random.randint(1, SENDS_MAX)):
