@@ -18,7 +18,8 @@ of a time-out: session, lag, election, fetch), or a range of one unit, `1..2s`, 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from datetime import date
 from pathlib import Path
 from random import Random
 from typing import Final, TypeAlias, TypeVar
@@ -47,6 +48,10 @@ UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
 
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"  # what YAML text means
+# What `yaml.safe_load` returns.
+Parsed: TypeAlias = (
+    "bool | int | float | str | bytes | date | Sequence[Parsed] | Set[Parsed] | Mapping[Parsed, Parsed] | None"
+)
 Options = TypeVar("Options")
 
 
@@ -133,10 +138,31 @@ def read_yaml(path: Path) -> Plain:
 def parsed(text: str, where: str) -> Plain:
     """Return what YAML text means; `BadScenario` when it means nothing, also for a date that no calendar has."""
     try:
-        # What YAML has beyond JSON becomes what JSON has: a date is text, a set a list, every key text.
-        plain: Plain = msgspec.to_builtins(yaml.safe_load(text), str_keys=True)
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as problem:
+        return _plain(yaml.safe_load(text), {})
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
         raise BadScenario(f"{where}: not YAML: {' '.join(str(problem).split())}") from None
+
+
+def _plain(given: Parsed, done: dict[int, Plain]) -> Plain:
+    """Turn what YAML has beyond JSON into what JSON has: a date into text, a set into a list, every key into text.
+
+    done:  collections by identity: what several aliases name stays one, or a few lines of YAML would become gigabytes.
+    """
+    if id(given) in done:
+        return done[id(given)]
+    plain: Plain
+    match given:
+        case None | bool() | int() | float() | str():
+            return given
+        case bytes() | date():
+            plain = msgspec.to_builtins(given)
+        case Mapping():
+            plain = {str(key): _plain(value, done) for key, value in given.items()}
+        case Set():
+            plain = sorted((_plain(one, done) for one in given), key=str)
+        case _:
+            plain = [_plain(one, done) for one in given]
+    done[id(given)] = plain
     return plain
 
 

@@ -21,6 +21,7 @@ from tribunal.results.verdict import RunVerdict, Verdict, load
 MOST_RUNS: Final = 2_000
 MOST_MARKS: Final = 40
 DEPTH: Final = 4
+UNKNOWN: Final = "unknown"
 LETTERS: Final[Mapping[str, str]] = {
     "PASS": "P", "PERMITTED": "L", "INCONCLUSIVE": "?", "VIOLATION": "V", "ERROR": "E",
 }  # fmt: skip
@@ -169,8 +170,8 @@ def _row(folder: Path, run_dir: Path, verdict: RunVerdict) -> RunRow:
         has_report=(run_dir / "report.html").is_file(),
         verdict=str(verdict.verdict),
         claim=verdict.claim,
-        scenario=made.scenario,
-        cluster=made.cluster,
+        scenario=made.scenario or UNKNOWN,
+        cluster=made.cluster or UNKNOWN,
         seed=made.seed,
         began=_began(verdict.run_id),
         mutants=made.mutants,
@@ -186,10 +187,10 @@ def _began(run_id: str) -> str:
 
 
 class _Made(msgspec.Struct, frozen=True):
-    """What of a manifest stands in the list of runs."""
+    """What of a manifest stands in the list of runs; it writes null for what it does not say."""
 
-    scenario: str = "unknown"
-    cluster: str = "unknown"
+    scenario: str | None = None
+    cluster: str | None = None
     seed: int | None = None
     mutants: list[str] = []
 

@@ -5,7 +5,7 @@ import pytest
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import SCENARIOS, Unknown, scenario_file
 from tribunal.harness.plan import made
-from tribunal.harness.scenario import LINES_MAX, BadScenario, Duration, duration, load
+from tribunal.harness.scenario import LINES_MAX, BadScenario, Duration, duration, load, parsed
 
 MINIMAL = """\
 scenario: small
@@ -79,6 +79,8 @@ def test_durations(text, expected):
             id="no load",
         ),
         pytest.param("scenario: small", "scenario: [", "not YAML", id="not YAML"),
+        pytest.param("scenario: small", "on: 1", "unknown word 'True'", id="a word that YAML takes for true"),
+        pytest.param("scenario: small", "~: 1", "unknown word 'None'", id="a word that YAML takes for nothing"),
         pytest.param("scenario: small", "scenario: ../small", "without /", id="name with a way in it"),
         pytest.param("scenario: small", "scenario: " + "ö" * 60, "at most 100 bytes", id="name too long"),
         pytest.param("scenario: small", "scenario: ''", "a name of", id="no name"),
@@ -94,6 +96,21 @@ def test_a_wrong_scenario_is_answered_in_one_line(tmp_path, old, new, reason):
         loaded(tmp_path, text)
 
     assert "\n" not in str(caught.value)
+
+
+def test_what_yaml_says_by_aliases_is_not_copied_for_each_of_them():
+    """Else ten lines of YAML take all memory."""
+    found = parsed("a: &x [1, 2]\nb: [*x, *x]", "here")
+
+    assert found == {"a": [1, 2], "b": [[1, 2], [1, 2]]}
+    assert found["b"][0] is found["a"]
+    assert found["b"][1] is found["a"]
+
+
+def test_what_yaml_has_beyond_json_becomes_what_json_has():
+    text = "2: 2026-11-22\ntrue: !!set {y, x}\nbytes: !!binary aGk=\npairs: !!pairs [k: 1]"
+
+    assert parsed(text, "here") == {"2": "2026-11-22", "True": ["x", "y"], "bytes": "aGk=", "pairs": [["k", 1]]}
 
 
 def test_settings_override_the_file(tmp_path):

@@ -11,6 +11,7 @@ from tribunal.results import report
 from tribunal.results.manifest import Made
 from tribunal.results.metadata import State
 from tribunal.results.recording import value_of
+from tribunal.results.report.index import index
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.model import Change, Page, Series, page
@@ -185,3 +186,13 @@ def test_labels_at_the_lines_ends_do_not_cover_each_other(tmp_path: Path) -> Non
 
     heights = sorted(line.y for line in track.lines)
     assert all(lower - upper >= 12 for upper, lower in pairwise(heights))
+
+
+def test_a_list_of_runs_names_the_mutants_of_a_run_without_a_scenario(tmp_path: Path) -> None:
+    """Else the findings of a known bug that was switched on stand there as findings of the system."""
+    Recorder(tmp_path / "r", "r").finish(Made(cluster="elsewhere", seed=4, mutants=("m44_acks_all_lies",)))
+    save(a_verdict(Verdict.PASS), tmp_path / "r" / "verdict.json")
+
+    (row,) = index(tmp_path).runs
+
+    assert (row.scenario, row.cluster, row.seed, row.mutants) == ("unknown", "elsewhere", 4, ["m44_acks_all_lies"])
