@@ -327,7 +327,7 @@ class Worker:
     async def close(self) -> None:
         """Give up what is under way: nobody will ever know, so it is `info` without a completion."""
         await self._producer.close()
-        # Of the last moment the producer has not reported anything.
+        # The producer can have begun a new epoch that it did not report before it was closed.
         self._record_decided(self._epochs + 1 if self._undecided else self._epochs)
         while self._open:
             _, sent = self._open.popitem()

@@ -45,7 +45,7 @@ class Znode:
 
     @property
     def stat(self) -> Stat:
-        """The event that a watcher gets of it."""
+        """The part of it that reads and writes return besides its content."""
         return Stat(czxid=self.czxid, mzxid=self.mzxid, version=self.version, ephemeral_owner=self.owner)
 
 

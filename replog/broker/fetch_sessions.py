@@ -1,6 +1,6 @@
 """Incremental fetch sessions: a fetch names only what changed, and so does its answer (KIP-227).
 
-The serving side keeps, per session, every partition as it was last asked for and what was reported of it. A partition is *due*
+The serving side keeps, per session, every partition as it was last asked for and what the last answer said of it. A partition is *due*
 while the next answer may have to say something of it: there is data, an error, a raised high watermark, or a
 reader that is not up to date. All others are not even looked at: an idle session costs nothing, however many partitions it has.
 Whoever hosts the partitions marks those that move (`SessionPartition.mark`).

@@ -25,6 +25,7 @@ from replog.controller.authorization import (
 from replog.errors import Error
 from replog.host.world import RealWorld
 from replog.node.controller import ControllerNode
+from replog.types import METADATA_TOPIC
 from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_BROKER_APIS, Api, api_of, request_type
 from replog.wire.codec import decode_response, encode_response
 from replog.wire.error_codes import errors_in
@@ -46,6 +47,7 @@ from replog.wire.messages import describe_producers as dp
 from replog.wire.messages import describe_transactions as dtx
 from replog.wire.messages import elect_leaders as el
 from replog.wire.messages import end_txn as et
+from replog.wire.messages import fetch as fe
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import heartbeat as hb
 from replog.wire.messages import incremental_alter_configs as iac
@@ -330,6 +332,23 @@ def test_a_refusal_says_so_in_the_words_of_its_api(one: Row) -> None:
 
     assert left is None
     assert refused(one.body, nobody) == [one.errors[0]]
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_a_refused_fetch_of_metadata_says_so_in_every_version(version: int) -> None:
+    """Before version 7 there is no error at the top: an empty answer would mean that there is nothing new."""
+    wanted = fe.FetchRequest(topics=[fe.FetchTopic(topic=METADATA_TOPIC, partitions=[fe.FetchPartition(partition=0)])])
+    refusal = ON_CONTROLLERS[Api.FETCH].refused(wanted, OF_CLUSTER)
+
+    frame = encode_response(Api.FETCH, version, 7, refusal)
+    _, answer = decode_response(fe.EXCHANGE, version, frame[4:])
+
+    (shown,) = answer.responses
+    assert shown.topic == METADATA_TOPIC
+    assert [(one.partition_index, one.high_watermark, one.error_code) for one in shown.partitions] == [
+        (0, -1, OF_CLUSTER)
+    ]
+    assert answer.error_code is (OF_CLUSTER if version > 6 else Error.NONE)
 
 
 @pytest.mark.parametrize("version", range(1, 8))

@@ -36,7 +36,7 @@ async def write(client, value):
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_the_watch_reports_no_violation_for_what_the_earlier_topic_of_the_name_was(apart):
-    """Other leaders, other batches; the former leader is notified late, and is known by whose log it has."""
+    """Other leaders, other batches; the former leader is notified late, and its log shows which of the two topics it still has."""
     exposed = []
 
     async def again(cluster):

@@ -37,7 +37,7 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 12  # KIP-890: producing adds the partition to the transaction
 ATTRIBUTES_POSITION: Final = 22  # the low byte of a batch's attributes
 NO_LEADER: Final = LeaderIdAndEpoch()
-# What a producer is answered that is fenced, out of step or in no transaction; the other errors are everyday or say all.
+# Answers to a producer that is fenced, out of sequence or in no transaction; the other errors are common or explain themselves.
 OF_PRODUCERS: Final = (
     *(Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_ID_MAPPING),
     *(

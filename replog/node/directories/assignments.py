@@ -1,6 +1,6 @@
 """Reporting to the controller in which log directory each replica lies (AssignReplicasToDirs, KIP-858).
 
-The committed metadata is compared with what is here, and what differs is reported until it does not. So nothing has to be
+The committed metadata is compared with the directories here, and differences are reported until there are none. So nothing has to be
 remembered, and no answer is trusted: a controller that does not have it gets the report again. A broker with one directory
 reports only if that is another one than before, or if a replica was assigned before directories were reported.
 """

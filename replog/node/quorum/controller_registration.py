@@ -1,6 +1,6 @@
 """A controller's registration with whoever is active: where it listens and which features it supports (KIP-919).
 
-The committed metadata is compared with what this process is; it registers until they agree, so that no answer
+The committed metadata is compared with what this process is; the process registers until they agree, so that no answer
 has to be trusted, and a controller that does not have the registration gets it again. The active controller registers itself without a connection.
 """
 

@@ -18,6 +18,7 @@ import msgspec
 from replog.config import Endpoint, NodeConfig, Voter
 from replog.controller.authorization import BY_NODES, Operation, of_cluster
 from replog.controller.served_api import ServedApi, without_message
+from replog.errors import Error
 from replog.log.log import Flush, Log
 from replog.node.fault_injection_points import linger, strikes
 from replog.node.net.handlers import AnswersApi, HandledApi
@@ -519,10 +520,29 @@ _PERFORM: Final = {
     **_does(events.Note, lambda node, effect: node._world.journal.log("info", f"quorum: {effect.text}")),
 }
 
+
+def _refused_fetch(body: fetch.FetchRequest, error: Error) -> fetch.FetchResponse:
+    """Say it at the top and of each partition: before version 7 there is no top."""
+    responses = [
+        fetch.FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[
+                fetch.PartitionData(partition_index=one.partition, error_code=error, high_watermark=-1)
+                for one in topic.partitions
+            ],
+        )
+        for topic in body.topics
+    ]
+    return fetch.FetchResponse(error_code=error, responses=responses)
+
+
 VOTE: Final = HandledApi(ServedApi(vote.EXCHANGE, questions=BY_NODES), QuorumNode.receive)
 BEGIN_QUORUM_EPOCH: Final = HandledApi(ServedApi(begin_quorum_epoch.EXCHANGE, questions=BY_NODES), QuorumNode.receive)
 END_QUORUM_EPOCH: Final = HandledApi(ServedApi(end_quorum_epoch.EXCHANGE, questions=BY_NODES), QuorumNode.receive)
-FETCH: Final = HandledApi(ServedApi(fetch.EXCHANGE, questions=BY_NODES), QuorumNode.receive)  # of the metadata log
+FETCH: Final = HandledApi(  # of the metadata log
+    ServedApi(fetch.EXCHANGE, questions=BY_NODES, refuse=_refused_fetch), QuorumNode.receive
+)
 FETCH_SNAPSHOT: Final = HandledApi(ServedApi(fetch_snapshot.EXCHANGE, questions=BY_NODES), QuorumNode.receive)
 ADD_RAFT_VOTER: Final = HandledApi(
     ServedApi(
