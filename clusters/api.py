@@ -66,13 +66,19 @@ class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One committed metadata record."""
+    """One committed metadata record.
+
+    at_ns:       when the harness saw it.
+    stamped_ns:  what the controller's wall clock said, None where nothing is stamped.
+    """
 
     metadata_offset: int
     quorum_epoch: int
     at_ns: int
+    stamped_ns: int | None
     record_type: str
     topic: str | None
+    topic_id: str | None
     partition: int | None
     body: dict[str, Any]
 
@@ -102,6 +108,7 @@ class LogEntry(NamedTuple):
     value: int | None
     batch_first_offset: int
     is_control: bool
+    content: str | None = None  # what differs from what was sent (docs/recording-format.md)
 
 
 class Delivery(NamedTuple):

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tribunal.checkers.api import OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, is_among, sends_by_value
+from tribunal.checkers.api import FINAL, OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, is_among, sends_by_value
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
-from tribunal.checkers.properties.lost_writes import final_reads
+from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
 
+_ABSENT: Final = frozenset({"lost", "lost_after_read", "moved", "offset_conflict"})  # found by the final read
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 
 
@@ -33,6 +34,9 @@ class Evidence:
         self._rows = rows
         self._fetched_since: dict[tuple[int, int], int] | None = None
         self._exposures = _exposures(rows)
+        self._first_polls = _first_polls(rows)
+        self._answers = _answers(rows)
+        self._absent_ns = _absent_ns(rows)
         final = _final(rows, can_lead)
         self._final_offsets, self._final_epochs = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
@@ -42,21 +46,30 @@ class Evidence:
     def record(self, anomaly: Mapping[str, Any]) -> Record:
         """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
         offset = UNKNOWN if anomaly["log_offset"] is None else anomaly["log_offset"]
-        times = self._read_times(anomaly["value"], offset if anomaly["kind"] == "moved" else None)
-        invoke_ns = anomaly["invoke_ns"] or self._sent_ns(anomaly["value"])
+        only_at = offset if anomaly["kind"] == "moved" else None
+        value = anomaly["value"]
+        times = self._read_times(value, only_at)
+        send = self._send(value)
+        invoke_ns = anomaly["invoke_ns"] or self._of_send("invoke_ns", send) or 0
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
         return Record(
             log_offset=offset,
             acks=anomaly["acks"],
             invoke_ns=invoke_ns,
             complete_ns=anomaly["at_ns"] if anomaly["kind"] in ("lost", "moved") else None,
-            leader_epoch=anomaly["leader_epoch"],
+            leader_epoch=self._written_in(value, offset)
+            if anomaly["leader_epoch"] is None
+            else anomaly["leader_epoch"],
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
             read_ns=min(times, default=None),
-            seen_ns=self._fetched_after(anomaly["value"], offset if anomaly["kind"] == "moved" else None),
+            seen_ns=self._fetched_after(value, only_at),
+            absent_ns=self._absent_ns if anomaly["kind"] in _ABSENT else None,
+            answered_by=self._of_send("answered_by", send) if anomaly["kind"] in ("lost", "moved") else None,
+            shown_epoch=self._shown_epoch(offset, invoke_ns),
+            seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
-            below_log_start=0 <= offset < self._log_start or self._is_superseded(anomaly["value"], offset),
+            below_log_start=0 <= offset < self._log_start or self._is_superseded(value, offset),
         )
 
     def records_between(self, anomaly: Mapping[str, Any], timeline: Timeline) -> list[Record]:
@@ -79,13 +92,49 @@ class Evidence:
             for offset in offsets
         ]
 
-    def _sent_ns(self, value: int | None) -> int:
-        """Return when a record was sent; 0 where nobody knows: what joined the ISR before held nothing of it."""
+    def _send(self, value: int | None) -> int:
+        """Return the row of a record's send; -1 where nobody knows one: what joined the ISR before held nothing of it."""
         sends = self._rows.columns("sends")
         if value is None or sends["value"].size == 0:
-            return 0
-        row = int(self._rows.derived(sends_by_value).rows(np.array([value]))[0])
-        return 0 if row == UNKNOWN else int(sends["invoke_ns"][row])
+            return UNKNOWN
+        return int(self._rows.derived(sends_by_value).rows(np.array([value]))[0])
+
+    def _of_send(self, column: str, row: int) -> int | None:
+        if row == UNKNOWN or column not in self._rows.table("sends").column_names:
+            return None
+        told = int(self._rows.columns("sends")[column][row])
+        return None if told == UNKNOWN else told
+
+    def _written_in(self, value: int | None, offset: int) -> int | None:
+        """Return the leader epoch of the log that the record was written to, as a reader or a replica's log has it at that offset."""
+        if value is None or offset == UNKNOWN:
+            return None
+        for name in ("reads", "logs"):
+            rows = self._rows.columns(name)
+            epochs = rows["leader_epoch"][(rows["value"] == value) & (rows["log_offset"] == offset)]
+            epochs = epochs[epochs != UNKNOWN]
+            if epochs.size:
+                return int(epochs.min())
+        return None
+
+    def _shown_epoch(self, offset: int, since_ns: int) -> int | None:
+        """Return the last leader epoch that showed something at the offset, older than what stands there in the end.
+
+        What a high watermark has passed has the guarantee of acks=all: where nothing stands there, it was lost later than that.
+        """
+        if offset == UNKNOWN:
+            return None
+        at_ns, high_watermark, epochs = self._exposures
+        chosen = (high_watermark > offset) & (at_ns >= since_ns) & (epochs != UNKNOWN)
+        place = int(np.searchsorted(self._final_offsets, offset))
+        if place < self._final_offsets.size and self._final_offsets[place] == offset:
+            chosen &= epochs < self._final_epochs[place]
+        shown = epochs[chosen]
+        return int(shown.max()) if shown.size else None
+
+    def _seen_epoch(self, value: int | None, offset: int | None) -> int | None:
+        epochs = [self._answers[poll] for poll in self._polls_of(value, offset) if poll in self._answers]
+        return max(epochs, default=None)
 
     def _is_superseded(self, value: int | None, offset: int) -> bool:
         """Whether the final log holds a newer record of its key: then compaction may have taken it."""
@@ -105,8 +154,13 @@ class Evidence:
         """
         if self._fetched_since is None:
             self._fetched_since = _fetched_since(self._rows)
-        polls = self._polls_of(value, offset)
-        return max((self._fetched_since[poll] for poll in polls if poll in self._fetched_since), default=None)
+        found = [
+            since[poll]
+            for poll in self._polls_of(value, offset)
+            for since in (self._fetched_since, self._first_polls)
+            if poll in since
+        ]
+        return max(found, default=None)
 
     def _polls_of(self, value: int | None, offset: int | None) -> list[tuple[int, int]]:
         if value is None:
@@ -178,6 +232,36 @@ def _fetched_since(rows: PartitionRows) -> dict[tuple[int, int], int]:
         if at_end[row]:
             waited[process] = (position, int(polls["invoke_ns"][row]))
     return found
+
+
+def _first_polls(rows: PartitionRows) -> dict[tuple[int, int], int]:
+    """Return each process's very first poll, and when it was made: nothing was in its hands before."""
+    polls = rows.columns("polls")
+    first = np.flatnonzero(polls["poll_index"] == 0)
+    return {
+        (process, 0): at_ns
+        for process, at_ns in zip(polls["process"][first].tolist(), polls["invoke_ns"][first].tolist(), strict=True)
+    }
+
+
+def _answers(rows: PartitionRows) -> dict[tuple[int, int], int]:
+    """Return for polls the leader epoch of whoever answered, where it is known."""
+    if "leader_epoch" not in rows.table("polls").column_names:
+        return {}
+    polls = rows.columns("polls")
+    known = np.flatnonzero(polls["leader_epoch"] != UNKNOWN)
+    keys = zip(polls["process"][known].tolist(), polls["poll_index"][known].tolist(), strict=True)
+    return dict(zip(keys, polls["leader_epoch"][known].tolist(), strict=True))
+
+
+def _absent_ns(rows: PartitionRows) -> int | None:
+    """Return when the first complete final read had come to its end: what it lacks was absent then; None: there was none."""
+    polls = rows.columns("polls")
+    ends = [
+        int(polls["complete_ns"][(polls["phase"] == FINAL) & (polls["process"] == reader)].max())
+        for reader in complete_readers(polls).tolist()
+    ]
+    return min((end for end in ends if end != UNKNOWN), default=None)
 
 
 def _exposures(rows: PartitionRows) -> tuple[Array, Array, Array]:

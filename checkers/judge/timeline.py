@@ -34,11 +34,12 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
     WasRead,
 )
+from tribunal.checkers.judge.lives import DOWN, Lives
 from tribunal.results.metadata import NO_LEADER, RECOVERING, State
+from tribunal.results.recording import UNCLEAN, AdminApi
 
 OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
-DOWN: Final = frozenset({"stop", "killed", "exit"})
 CONFIG_OF_TOPIC: Final = 2
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
@@ -96,6 +97,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     exposed_ns, exposed_epoch:  first observation of a high watermark beyond it.
     since_ns:        it was there before `invoke_ns`, from here on at the latest: what disks lost meanwhile counts.
     read_ns:         when a consumer first received it; seen_ns: when one last did.
+    absent_ns:       first proof that it is not there; what was observed later excuses nothing. None: at the end.
+    answered_by:     who acknowledged it, None unknown.
+    shown_epoch:     the last leader epoch whose leader showed a high watermark beyond its offset, while nothing newer stood there.
+    seen_epoch:      the last leader epoch whose leader handed it out.
     replaced_epoch:  leader epoch of what stands at or behind its offset in the final log; None: nothing does.
     below_log_start: it is gone by order: the log start moved past it, or its key was written again in a compacted topic.
     """
@@ -110,26 +115,42 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     since_ns: int | None = None
     read_ns: int | None = None
     seen_ns: int | None = None
+    absent_ns: int | None = None
+    answered_by: int | None = None
+    shown_epoch: int | None = None
+    seen_epoch: int | None = None
     replaced_epoch: int | None = None
     below_log_start: bool = False
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """A promise and the moment it was judged at: the election that permits the loss, or the last that could not."""
+    """A promise and the moment it was judged at: the election that permits the loss, or the last that could not.
+
+    topic, partition:  where that election was: of an excuse that is not the anomaly's own partition's.
+    holders:           who was known to hold the record then; lost: whose disks provably had not got it any more.
+    """
 
     promise: Promise
     election: Elected | None
     leader_epoch: int
     at_ns: int | None
     isr: tuple[int, ...]
+    topic: str | None = None
+    partition: int | None = None
+    holders: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
 
 
 class Timeline:
     """One partition's history; answers what was promised to its records."""
 
-    def __init__(self, entries: list[Entry], settings: Settings) -> None:
+    def __init__(
+        self, entries: list[Entry], settings: Settings, place: tuple[str, int] | None = None, lives: Lives | None = None
+    ) -> None:
         self.entries = entries
         self.settings = settings
+        self._place = place
+        self._lives = lives if lives is not None else Lives()
         self._times = [entry.at_ns for entry in entries]
         self._epochs = [entry.state.leader_epoch for entry in entries]
         self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
@@ -200,12 +221,40 @@ class Timeline:
         """Say whether the record had to survive: permitted by any election that may have lost it is permitted."""
         if not self.entries:
             return _without_metadata(record, self.settings)
+        judgement: Judgement | None = None
+        for start in self._starts(record):
+            other = self._judged_from(start, record)
+            if judgement is None or not other.promise.must_survive:
+                judgement = other
+            if not judgement.promise.must_survive:
+                break
+        assert judgement is not None
+        return judgement if self._place is None else replace(judgement, topic=self._place[0], partition=self._place[1])
+
+    def _starts(self, record: Record) -> Iterator[int]:
+        """Yield the places in history at which the record may have been acknowledged, the likeliest first.
+
+        Whose log it was written to is known by the leader epoch or by who answered; else it was the leader of that time, or one
+        that had been deposed already and did not know.
+        """
         start = self._position(record.invoke_ns, record.leader_epoch)
-        judgement = self._judged_from(start, record)
-        # Who answered is known by its leader epoch only; else it may have been a leader that had been deposed already.
-        earlier = self._before_deposed(start, record) if record.leader_epoch is None else iter(())
-        others = (self._judged_from(place, record) for place in earlier if judgement.promise.must_survive)
-        return next((other for other in others if not other.promise.must_survive), judgement)
+        if record.leader_epoch is not None:
+            yield start
+            return
+        end = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
+        own = range(start, end + 1)
+        if record.answered_by is None:
+            yield start
+        elif (led := next((place for place in own if self._leader_at(place) == record.answered_by), None)) is not None:
+            yield led
+            return
+        earlier = list(self._before_deposed(start, record))
+        yield from earlier
+        if record.answered_by is not None and not earlier:
+            yield start  # it was nobody's to answer: judged as if its leader had
+
+    def _leader_at(self, place: int) -> int:
+        return self.entries[place - 1].state.leader
 
     def _judged_from(self, start: int, record: Record) -> Judgement:
         """Judge a record that was acknowledged, or an offset that was shown, when so many entries had been."""
@@ -213,12 +262,16 @@ class Timeline:
         exposed = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
+        seen = max(seen, *(self._begin(epoch) for epoch in (record.shown_epoch, record.seen_epoch)))
         answered = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
         if record.replaced_epoch is not None and self._known_epoch(answered, read) > record.replaced_epoch:
             # What stands there is older than the record: somebody who had kept an older log was elected later (KIP-704).
             record = replace(record, replaced_epoch=None)
         reach = bisect_right(self._loss_offsets, record.log_offset)
-        places = (since, start, answered, exposed, read, seen)
+        until = len(self.entries)
+        if record.absent_ns is not None:
+            until = max(answered, bisect_right(self._times, record.absent_ns + OBSERVATION_LAG_NS))
+        places = (since, start, answered, exposed, read, seen, until)
         key = (*places, reach, record.acks, record.replaced_epoch, record.below_log_start)
         if key not in self._memory:
             self._memory[key] = self._judge(record, *places)
@@ -233,6 +286,12 @@ class Timeline:
             position = min(max(position, first), last)
         return max(position, 1)
 
+    def _begin(self, leader_epoch: int | None) -> int:
+        """Return how many entries there were when this leader epoch had begun; 0 where nobody knows."""
+        if leader_epoch is None or leader_epoch not in self._epochs:
+            return 0
+        return bisect_left(self._epochs, leader_epoch) + 1
+
     def _known_epoch(self, answered: int, read: int | None) -> int:
         """Return the leader epoch in which the record was there at the latest, by its answer and its first reader."""
         return self.entries[max(answered, read or 0) - 1].state.leader_epoch
@@ -243,13 +302,16 @@ class Timeline:
         A deposed leader that is cut off or paused goes on to answer acks=1 and ListOffsets until somebody tells it, and
         its answer does not say in which epoch it was given. It has been told once it is in the ISR of another; one
         that leaves it within the lag of observation need not have heard. With acks=all it can answer only where the new
-        leader was not in its ISR: behind an election that was not clean.
+        leader was not in its ISR: behind an election that was not clean. Only the process that led can: whose life had ended
+        before the record was sent has not answered it, nor has a new process that registered since.
         """
         for place in range(1, position):
             before, entry = self.entries[place - 1].state, self.entries[place]
-            if before.leader in (NO_LEADER, entry.state.leader):
+            if before.leader in (NO_LEADER, entry.state.leader) or record.answered_by not in (None, before.leader):
                 continue
             if record.acks == -1 and any(isinstance(fact, Elected) and fact.how is How.CLEAN for fact in entry.facts):
+                continue
+            if self._lives.ended_ns(before.leader, entry.at_ns) + OBSERVATION_LAG_NS < record.invoke_ns:
                 continue
             if not self._is_told(before.leader, place, position, record.invoke_ns):
                 yield place
@@ -290,7 +352,15 @@ class Timeline:
         return max(start, self._position(record.exposed_ns + lag, record.exposed_epoch))
 
     def _judge(
-        self, record: Record, since: int, start: int, answered: int, exposed: int | None, read: int | None, seen: int
+        self,
+        record: Record,
+        since: int,
+        start: int,
+        answered: int,
+        exposed: int | None,
+        read: int | None,
+        seen: int,
+        until: int,
     ) -> Judgement:
         before = self.entries[start - 1]
         ledger = Ledger(before.settings, lost=self._lost_between(record.log_offset, since, start))
@@ -302,9 +372,9 @@ class Timeline:
             ledger.add(LogStartMoved())
         judgement = _judgement(ledger, before) if record.below_log_start else None
         last = before
-        for position in range(start, len(self.entries) + 1):
+        for position in range(start, until + 1):
             _observe(ledger, position, exposed, read, last.state.isr)
-            if position == len(self.entries):
+            if position == until:
                 break
             entry = self.entries[position]
             if record.replaced_epoch is not None and entry.state.leader_epoch > record.replaced_epoch:
@@ -336,7 +406,15 @@ def _excused(entry: Entry, rule: str) -> Judgement:
 
 
 def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
-    return Judgement(ledger.promise(), ledger.election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+    return Judgement(
+        ledger.promise(),
+        ledger.election,
+        entry.state.leader_epoch,
+        entry.at_ns,
+        entry.state.isr,
+        holders=tuple(sorted(ledger.holders)),
+        lost=tuple(sorted(ledger.lost)),
+    )
 
 
 def _without_metadata(record: Record, settings: Settings) -> Judgement:
@@ -362,6 +440,7 @@ class History:
         self._types = self._metadata["record_type"].cast(pa.string()).to_pylist()
         self._given = settings
         self._nodes = nodes.sort_by("at_ns").to_pylist()
+        self._lives = Lives(self._nodes)
         self._faults = faults.to_pylist()
         self._unclean_orders = _unclean_orders(admin)
         self.registrations = list(self._registrations())
@@ -370,7 +449,9 @@ class History:
         """Return the partition's history; one without entries when its metadata was not recorded."""
         positions = self._positions(topic, partition)
         losses = self._losses(topic, partition)
-        builder = _Builder(topic, self._given, losses, self.registrations, self._unclean_orders)
+        builder = _Builder(
+            (topic, partition), self._given, losses, self.registrations, self._unclean_orders, self._lives
+        )
         records = [self._record(position) for position in positions]
         for index, (record_type, body, offset, at_ns) in enumerate(records):
             following = records[index + 1] if index + 1 < len(records) else None
@@ -451,13 +532,18 @@ class History:
     def _losses(self, topic: str, partition: int) -> list[Loss]:
         losses = []
         for fault in self._faults:
-            for lost in fault["lost_from_offset"] or ():
+            for lost in fault["losses"] or ():
                 here = lost["topic"] is None or (lost["topic"] == topic and lost["partition"] == partition)
                 if here and lost["node"] is not None and fault["injected_ns"] is not None:
-                    first = lost["log_offset"] or 0
-                    for at_ns, alive in self._moments(lost["node"], fault):
+                    first = lost["from_offset"] or 0
+                    for at_ns, alive in self._moments_of(lost, fault):
                         losses.append(Loss(node=lost["node"], from_offset=first, injected_ns=at_ns, alive=alive))
         return losses
+
+    def _moments_of(self, lost: Mapping[str, Any], fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
+        if lost["end_ns"] is None:
+            return self._moments(lost["node"], fault)
+        return [(lost["end_ns"], self._alive(lost["node"], lost["end_ns"]))]
 
     def _moments(self, node: int, fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
         """Return when a fault may have taken a node's data, and whether its process ran on.
@@ -506,7 +592,7 @@ def _unclean_orders(admin: pa.Table) -> list[tuple[int, int]]:
     return [
         (row["invoke_ns"], (row["complete_ns"] or row["invoke_ns"]) + OBSERVATION_LAG_NS)
         for row in admin.to_pylist()
-        if row["api"] == "elect_leaders" and "unclean" in (row["arguments"] or "").lower()
+        if row["api"] == AdminApi.ELECT_LEADERS and row["value"] == UNCLEAN
     ]
 
 
@@ -515,13 +601,16 @@ class _Builder:
 
     def __init__(
         self,
-        topic: str,
+        place: tuple[str, int],
         given: Mapping[str, Any] | None,
         losses: list[Loss],
         registrations: list[Registration],
         orders: list[tuple[int, int]],
+        lives: Lives,
     ) -> None:
-        self._topic = topic
+        self._place = place
+        self._topic = place[0]
+        self._lives = lives
         self._given = given
         self._of_cluster: dict[str, Any] = {}
         self._of_topic: dict[str, Any] = {}
@@ -562,7 +651,7 @@ class _Builder:
     def timeline(self) -> Timeline:
         """Return what was built."""
         self._add_live_cuts(until_ns=1 << 62)
-        return Timeline(self._entries, self._settings())
+        return Timeline(self._entries, self._settings(), self._place, self._lives)
 
     def _append(self, at_ns: int, facts: tuple[Fact, ...], from_offset: int = 0, *, changed: bool = False) -> None:
         if self._state is None:

@@ -347,14 +347,15 @@ def test_compaction_takes_only_what_a_newer_record_of_the_key_replaces(
 
 
 @pytest.mark.parametrize(
-    ("waited_at_its_end", "severity", "rule"),
+    ("before", "severity", "rule"),
     [
-        pytest.param(False, "permitted", "R4", id="fetched ahead, who knows when"),
-        pytest.param(True, "violation", "", id="fetched after the election"),
+        pytest.param((1, 150, 2), "permitted", "R4", id="fetched ahead, who knows when"),
+        pytest.param((1, 390, 1), "violation", "", id="fetched after the election"),
+        pytest.param(None, "violation", "", id="its first poll: it had nothing in its hands"),
     ],
 )
 def test_what_a_client_hands_out_late_it_may_have_fetched_before(
-    tmp_path: Path, waited_at_its_end: bool, severity: str, rule: str
+    tmp_path: Path, before: tuple[int, int, int] | None, severity: str, rule: str
 ) -> None:
     """The unclean leader 3 may lack the record; had a consumer fetched it from there, the clean election would have lost it."""
     run = Run(tmp_path, **{"unclean.leader.election.enable": True})
@@ -362,8 +363,9 @@ def test_what_a_client_hands_out_late_it_may_have_fetched_before(
     values = [run.send(i, 100 + i) for i in range(2)]
     run.change(200, isr=[3], leader=3, leader_recovery_state=1, eligible_leader_replicas=[])
     run.change(300, isr=[3, 2], leader_recovery_state=0)
-    if waited_at_its_end:
-        run.poll(90, "tail", 1, 0, 390, high_watermark=1)
+    if before is not None:
+        position, at, end = before
+        run.poll(90, "tail", position, 0, at, high_watermark=end)
     run.read({1: values[1]}, 400)
     run.change(500, isr=[2], leader=2)
     run.final_read({0: values[0]}, epoch=4)
@@ -522,3 +524,100 @@ def test_who_followed_a_leader_without_the_record_lacks_it(tmp_path: Path, rejoi
     run.final_read({0: values[0]}, at=9000)
 
     assert [(kind, told) for kind, told, *_ in found(run.finish())] == [("lost", severity)]
+
+
+def killed_and_deposed(run: Run, *, killed_at: int, back_at: int | None) -> None:
+    """Leader 1 is deposed at 2000 and does not come back to the ISR."""
+    run.node(1, "start", 0)
+    run.change(2000, leader=2, isr=[2, 3])
+    run.node(1, "killed", killed_at)
+    if back_at is not None:
+        run.node(1, "start", back_at)
+        run.registered(1, back_at + 10, previous=-1)
+
+
+@pytest.mark.parametrize(
+    ("killed_at", "back_at", "judged"),
+    [
+        pytest.param(1900, None, ("lost", "violation", "", 0), id="it was down"),
+        pytest.param(1900, 3000, ("lost", "violation", "", 0), id="it had registered anew"),
+        pytest.param(2400, 4500, ("lost", "violation", "", 0), id="it was down when the record was sent"),
+        pytest.param(5500, None, ("lost", "permitted", "R5", 0), id="it ran, and nobody knows that it had heard"),
+    ],
+)
+def test_a_deposed_leader_answers_only_while_the_process_runs_that_led(
+    run: Run, killed_at: int, back_at: int | None, judged: tuple[object, ...]
+) -> None:
+    killed_and_deposed(run, killed_at=killed_at, back_at=back_at)
+    run.send(0, 5000, acks=1)
+    run.final_read({}, at=9000)
+
+    assert found(run.finish()) == [judged]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "judged"),
+    [
+        pytest.param(0, ("lost", "permitted", "R5", 0), id="by the deposed leader"),
+        pytest.param(1, ("lost", "violation", "", 0), id="by the new one"),
+        pytest.param(None, ("lost", "permitted", "R5", 0), id="by nobody that we know of"),
+    ],
+)
+def test_what_the_new_leader_showed_it_may_not_lose_by_its_own_election(
+    run: Run, epoch: int | None, judged: tuple[object, ...]
+) -> None:
+    """A watermark beyond the offset, in the epoch of the new leader, and nothing stands there: what it showed is gone."""
+    run.change(2000, leader=2, isr=[2, 3])
+    run.send(0, 15_000, acks=1)
+    if epoch is not None:
+        run.watermark(1, 15_100, epoch=epoch, observer=f"node-{epoch + 1}")
+    run.final_read({}, at=19_000)
+
+    rows = [one for one in found(run.finish()) if one[0] == "lost"]
+
+    assert rows == ([("lost", "violation", "", 0)] if epoch == 0 else [judged])
+
+
+def test_what_stands_in_its_place_is_what_the_new_leader_showed(run: Run) -> None:
+    """The deposed leader answered at the same offset: it is not the record that the watermark passed."""
+    run.change(2000, leader=2, isr=[2, 3])
+    run.send(0, 15_000, acks=1)
+    other = run.send(1, 15_050, offset=0)
+    run.watermark(1, 15_100, epoch=1, observer="node-2")
+    run.final_read({0: other}, at=19_000, epoch=1)
+
+    assert found(run.finish()) == [("lost", "permitted", "R5", 0)]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "severity"),
+    [
+        pytest.param(2, "violation", id="written after the unclean election"),
+        pytest.param(0, "permitted", id="written before it"),
+    ],
+)
+def test_a_reader_proves_in_which_epoch_a_record_was_written(tmp_path: Path, epoch: int, severity: str) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    run.change(1000, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
+    run.change(1100, leader=3, isr=[3, 2], leader_recovery_state=0)
+    value = run.send(0, 1200)
+    run.poll(90, "tail", 0, 0, 900, high_watermark=1)
+    run.read({0: value}, 1300, epoch=epoch)
+    run.final_read({}, at=1900)
+
+    assert [told for kind, told, *_ in found(run.finish()) if kind == "lost"] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("at", "severity"),
+    [pytest.param(300, "permitted", id="before"), pytest.param(5000, "violation", id="behind")],
+)
+def test_an_election_behind_the_first_proof_of_absence_excuses_nothing(tmp_path: Path, at: int, severity: str) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    values = [run.send(i, 100 + i) for i in range(2)]
+    run.final_read({0: values[0]}, at=3000, epoch=0)
+    run.change(at, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
+
+    assert found(run.finish()) == [("lost", severity, "R4" if severity == "permitted" else "", 1)]
