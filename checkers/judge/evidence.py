@@ -77,7 +77,9 @@ class Evidence:
         offsets = timeline.offsets_of_interest(anomaly["log_offset"], anomaly["other_offset"])
         shown_ns, epoch = anomaly["invoke_ns"], anomaly["leader_epoch"]
         replaced_by = epoch
-        if epoch is None:
+        if anomaly["at_ns"] is None:  # it was never seen to be back: nothing stands there in the end
+            replaced_by = None
+        elif epoch is None:
             replaced_by = timeline.leader_epoch_at(anomaly["at_ns"] + OBSERVATION_LAG_NS)
         return [
             Record(

@@ -12,6 +12,8 @@ concluded from them, and tests of that code check what they hold.
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
     transaction_timeouts  timeout_ns                              of runs with transactions
     complete_runs, lossy_runs                                     runs that came to their end; whose disks provably lost records
+    leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
+    below_min_isr       topic, partition, since_ns, until_ns, of_epoch, needs_min_isr  when leaders knew of too small an ISR
     entries, entry_facts, members                                 a partition's committed history, step by step
     metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' lives, requests between nodes
     faults              fault_index, kind, resolved_target, injected_ns, healed_ns
@@ -27,7 +29,8 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncleanly
 from tribunal.checkers.judge.endings import ending
-from tribunal.checkers.judge.partition import history_of
+from tribunal.checkers.judge.partition import history_of, settings_of
+from tribunal.checkers.judge.presence import below_min_isr, leaderless
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
@@ -44,6 +47,24 @@ SCHEMAS: Final = {
     "leaders": pa.schema([*PLACE, ("leader_epoch", pa.int32()), ("node", pa.int32())]),
     "endings": pa.schema([*PLACE, ("leader", pa.int32()), ("since_epoch", pa.int32()), ("since_ns", pa.int64())]),
     "hurt_disks": pa.schema([*PLACE, ("node", pa.int32()), ("from_offset", pa.int64())]),
+    "leaderless": pa.schema(
+        [
+            *PLACE,
+            ("node", pa.int32()),
+            ("since_ns", pa.int64()),
+            ("until_ns", pa.int64()),
+            ("leader_epoch", pa.int32()),
+        ]
+    ),
+    "below_min_isr": pa.schema(
+        [
+            *PLACE,
+            ("since_ns", pa.int64()),
+            ("until_ns", pa.int64()),
+            ("of_epoch", pa.int32()),
+            ("needs_min_isr", pa.int32()),
+        ]
+    ),
     "entries": pa.schema(
         [
             *PLACE,
@@ -113,7 +134,7 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
     for topic, partition in sorted({**named, **dict.fromkeys(history.partitions())}):
         timeline = history.timeline(topic, partition)
         place = {"topic": topic, "partition": partition}
-        for name, row in _of_timeline(timeline):
+        for name, row in (*_of_timeline(timeline), *_of_presence(timeline, recording)):
             rows[name].append(place | row)
     txns, faults = recording.table("txns"), recording.table("faults")
     settings = (recording.manifest or {}).get("settings") or {}
@@ -155,6 +176,17 @@ def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
             )
         for fact in entry.facts:
             yield from (("entry_facts", {"position": position} | row) for row in _fact(fact))
+
+
+def _of_presence(timeline: Timeline, recording: Recording) -> Iterator[tuple[str, Row]]:
+    history, settings = timeline.entries, settings_of(recording)
+    left = leaderless(history, settings, recording.table)
+    if left is not None:
+        yield "leaderless", msgspec.structs.asdict(left)
+    for time in below_min_isr(history, settings, recording.table):
+        needs = int(history[-1].settings.high_watermark_needs_min_isr)
+        told = {"since_ns": time.since_ns, "until_ns": time.until_ns, "of_epoch": time.of_epoch}
+        yield "below_min_isr", told | {"needs_min_isr": needs}
 
 
 def _entry(entry: Entry) -> Row:
