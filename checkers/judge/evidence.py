@@ -3,12 +3,23 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
-from tribunal.checkers.api import FINAL, OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, is_among, sends_by_value
+from tribunal.checkers.api import (
+    FINAL,
+    OK,
+    TAIL,
+    UNKNOWN,
+    Anomaly,
+    Array,
+    Columns,
+    PartitionRows,
+    is_among,
+    sends_by_value,
+)
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
@@ -43,42 +54,44 @@ class Evidence:
         self._log_start = int(starts.max(initial=0)) if log_start_may_move else 0
         self._newest = _newest_of_keys(rows, *final) if is_compacted else None
 
-    def record(self, anomaly: Mapping[str, Any]) -> Record:
+    def record(self, anomaly: Anomaly) -> Record:
         """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
-        offset = UNKNOWN if anomaly["log_offset"] is None else anomaly["log_offset"]
-        only_at = offset if anomaly["kind"] == "moved" else None
-        value = anomaly["value"]
+        offset = UNKNOWN if anomaly.log_offset is None else anomaly.log_offset
+        only_at = offset if anomaly.kind == "moved" else None
+        value = anomaly.value
         times = self._read_times(value, only_at)
         send = self._send(value)
-        invoke_ns = anomaly["invoke_ns"] or self._of_send("invoke_ns", send) or 0
+        invoke_ns = anomaly.invoke_ns or self._of_send("invoke_ns", send) or 0
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
         return Record(
             log_offset=offset,
-            acks=anomaly["acks"],
+            acks=anomaly.acks,
             invoke_ns=invoke_ns,
-            complete_ns=anomaly["at_ns"] if anomaly["kind"] in ("lost", "moved") else None,
-            leader_epoch=self._written_in(value, offset)
-            if anomaly["leader_epoch"] is None
-            else anomaly["leader_epoch"],
+            complete_ns=anomaly.at_ns if anomaly.kind in ("lost", "moved") else None,
+            leader_epoch=self._written_in(value, offset) if anomaly.leader_epoch is None else anomaly.leader_epoch,
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
             read_ns=min(times, default=None),
             seen_ns=self._fetched_after(value, only_at),
-            absent_ns=self._absent_ns if anomaly["kind"] in _ABSENT else None,
-            answered_by=self._of_send("answered_by", send) if anomaly["kind"] in ("lost", "moved") else None,
+            absent_ns=self._absent_ns if anomaly.kind in _ABSENT else None,
+            answered_by=self._of_send("answered_by", send) if anomaly.kind in ("lost", "moved") else None,
             shown_epoch=self._shown_epoch(offset, invoke_ns),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
             below_log_start=0 <= offset < self._log_start or self._is_superseded(value, offset),
         )
 
-    def records_between(self, anomaly: Mapping[str, Any], timeline: Timeline) -> list[Record]:
+    def records_between(self, anomaly: Anomaly, timeline: Timeline) -> list[Record]:
         """Return one record per stretch of offsets that a watermark's step back uncovered."""
-        offsets = timeline.offsets_of_interest(anomaly["log_offset"], anomaly["other_offset"])
-        shown_ns, epoch = anomaly["invoke_ns"], anomaly["leader_epoch"]
+        assert anomaly.log_offset is not None
+        assert anomaly.other_offset is not None
+        assert anomaly.invoke_ns is not None
+        assert anomaly.at_ns is not None
+        offsets = timeline.offsets_of_interest(anomaly.log_offset, anomaly.other_offset)
+        shown_ns, epoch = anomaly.invoke_ns, anomaly.leader_epoch
         replaced_by = epoch
         if epoch is None:
-            replaced_by = timeline.leader_epoch_at(anomaly["at_ns"] + OBSERVATION_LAG_NS)
+            replaced_by = timeline.leader_epoch_at(anomaly.at_ns + OBSERVATION_LAG_NS)
         return [
             Record(
                 log_offset=offset,

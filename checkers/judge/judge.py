@@ -8,14 +8,13 @@ capped witnesses with counts, figures, damages.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import Context, Excuse, Found, PartitionRows, Property, properties
+from tribunal.checkers.api import EncodedSummary, Excuse, Found, PartitionRows, Property, properties
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
@@ -42,6 +41,7 @@ from tribunal.checkers.judge.tables import (
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
+from tribunal.results.rows import Transaction, typed
 from tribunal.results.store import Recording, partition_order
 from tribunal.results.validation import all_different, contradiction, value_sent_twice
 from tribunal.results.verdict import Finding
@@ -276,22 +276,25 @@ def fold(tables: Tables) -> None:
 
     tables:  in order; the summaries of one run's property stand in the order of partitions.
     """
-    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    parts: dict[tuple[str, str], list[EncodedSummary]] = {}
     for row in tables.summaries:
-        place = {"topic": row.place.topic, "partition": row.place.partition}
-        parts.setdefault((row.place.run_dir, row.property_name), []).append(msgspec.json.decode(row.content) | place)
+        topic, partition = row.place.topic, row.place.partition
+        assert topic is not None
+        assert partition is not None
+        own = parts.setdefault((row.place.run_dir, row.property_name), [])
+        own.append(EncodedSummary(topic, partition, row.content))
     tables.summaries = []
     for (run_dir, name), summaries in parts.items():
         tables.add(_attempt(name, Place(run_dir), partial(_folded, tables, name, Path(run_dir), summaries)))
 
 
-def _folded(tables: Tables, name: str, run_dir: Path, summaries: Sequence[dict[str, Any]]) -> list[TableRow]:
+def _folded(tables: Tables, name: str, run_dir: Path, summaries: Sequence[EncodedSummary]) -> list[TableRow]:
     own = properties()[name].fold
     assert own is not None
-    told = own(summaries, Context(complete=True))
-    found = judged_of_run(name, run_dir, Found(told.anomalies))
-    if told.figures:
-        tables.folded.setdefault(str(run_dir), {})[name] = msgspec.to_builtins(told.figures)
+    folded = own.folded(summaries)
+    found = judged_of_run(name, run_dir, Found(folded.anomalies))
+    if folded.figures is not None:
+        tables.folded.setdefault(str(run_dir), {})[name] = folded.figures
     return found
 
 
@@ -316,14 +319,16 @@ def _of_transactions(chosen: Property, run_dir: Path, anomalies: pa.Table) -> di
     if not ended:
         return {}
     recording = Recording.open(run_dir, compare=False)
-    history, txns = history_of(recording), recording.table("txns").to_pylist()
+    history, txns = history_of(recording), typed(recording.table("txns"), Transaction)
     judgements = {}
     for row in ended:
         begin_ns = anomalies["at_ns"][row].as_py()
-        own = [txn for txn in txns if begin_ns is None or txn["begin_ns"] == begin_ns]
-        sends = [step for txn in own for step in txn["operations"] or () if step["kind"] == "send"]
-        places = dict.fromkeys((step["topic"], step["partition"]) for step in sends)
-        name = own[0]["txn_id"] if begin_ns is not None and len(own) == 1 else None
+        own = [txn for txn in txns if begin_ns is None or txn.begin_ns == begin_ns]
+        sends = [step for txn in own for step in txn.operations or () if step.kind == "send"]
+        places = dict.fromkeys(
+            (step.topic, step.partition) for step in sends if step.topic is not None and step.partition is not None
+        )
+        name = own[0].txn_id if begin_ns is not None and len(own) == 1 else None
         if (judgement := history.ends_lost(name, places, begin_ns or 0)) is not None:
             judgements[row] = judgement
     return judgements

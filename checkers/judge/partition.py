@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,14 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
-    ANOMALY,
     UNKNOWN,
+    Anomaly,
     Context,
     Excuse,
     Found,
     Meaning,
     PartitionRows,
     Property,
+    rows_of,
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
@@ -25,19 +25,20 @@ from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
-from tribunal.checkers.judge.timeline import CONFIG_OF_TOPIC, History, Judgement, Record, Timeline
+from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.results.metadata import CONFIG_OF_TOPIC, ConfigRecord, decoded
 from tribunal.results.recording import AdminApi
+from tribunal.results.rows import Admin, typed
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")
-Row = dict[str, Any]
 
 
 def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = None) -> History:
     """Return what a run's timelines are made of."""
     tables = tables or {name: recording.table(name) for name in FACT_TABLES}
-    settings = None
+    settings: NodeSettings | None = None
     if recording.manifest is not None and isinstance(recording.manifest.get("settings"), dict):
         settings = {"mode": recording.manifest.get("mode", "kraft"), **recording.manifest["settings"]}
     return History(tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings)
@@ -95,7 +96,7 @@ class PartitionJudge:
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
         kinds = [chosen.kinds[kind] for kind in found.anomalies["kind"].to_pylist()]
         promised = [row for row, kind in enumerate(kinds) if kind.meaning is Meaning.PROMISED]
-        anomalies = found.anomalies.take(pa.array(promised, pa.int64())).to_pylist()
+        anomalies = rows_of(found.anomalies.take(pa.array(promised, pa.int64())))
         judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
         for excuse, judge in self._excuses.items():
             if rows := [row for row, kind in enumerate(kinds) if excuse in kind.excused_by]:
@@ -143,7 +144,7 @@ class PartitionJudge:
             row: lost for row, end in zip(chosen, ended.tolist(), strict=True) if end == UNKNOWN or end >= lost.at_ns
         }
 
-    def _judge(self, anomaly: Row) -> Judgement:
+    def _judge(self, anomaly: Anomaly) -> Judgement:
         if self._evidence is None:
             self._evidence = Evidence(
                 self.rows,
@@ -157,28 +158,28 @@ class PartitionJudge:
 
     def of_contradiction(self, found: Contradiction) -> Judgement:
         """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
-        missing = dict.fromkeys(ANOMALY.names) | {"kind": "offset_conflict", "log_offset": found.log_offset}
-        judgements = [self._judge(missing | {"value": value}) for value in found.values]
+        missing = [Anomaly(kind="offset_conflict", log_offset=found.log_offset, value=value) for value in found.values]
+        judgements = [self._judge(one) for one in missing]
         kept = [judgement for judgement in judgements if judgement.promise.must_survive]
         return kept[0] if len(kept) > 1 else next(one for one in judgements if one not in kept)
 
-    def _records(self, evidence: Evidence, anomaly: Row) -> Sequence[Record]:
-        if anomaly["other_offset"] is not None:
+    def _records(self, evidence: Evidence, anomaly: Anomaly) -> Sequence[Record]:
+        if anomaly.other_offset is not None:
             return evidence.records_between(anomaly, self.timeline)
         return [evidence.record(anomaly)]
 
 
 def _log_start_may_move(recording: Recording, topic: str) -> bool:
     """Whether anything was ordered that deletes old records: nothing else makes them gone by order."""
-    admin = recording.table("admin").to_pylist()
-    if any(row["api"] == AdminApi.DELETE_RECORDS and row["topic"] in (None, topic) for row in admin):
+    admin = typed(recording.table("admin"), Admin)
+    if any(call.api == AdminApi.DELETE_RECORDS and call.topic in (None, topic) for call in admin):
         return True
     if any("retention" in name for name, _ in _configured(recording, topic)):
         return True
     settings = (recording.manifest or {}).get("settings") or {}
     texts = [
         *map(str, settings),
-        *(row["setting"] or "" for row in admin if row["topic"] in (None, topic)),
+        *(call.setting or "" for call in admin if call.topic in (None, topic)),
     ]
     return any("retention" in text or "cleanup.policy" in text for text in texts)
 
@@ -188,9 +189,9 @@ def _is_compacted(recording: Recording, topic: str) -> bool:
     settings = (recording.manifest or {}).get("settings") or {}
     if any(name.endswith("cleanup.policy") and "compact" in str(value) for name, value in settings.items()):
         return True
-    for row in recording.table("admin", columns=["topic", "setting", "value"]).to_pylist():
-        of_topic = row["topic"] in (None, topic) and (row["setting"] or "").endswith("cleanup.policy")
-        if of_topic and "compact" in (row["value"] or ""):
+    for call in typed(recording.table("admin"), Admin):
+        of_topic = call.topic in (None, topic) and (call.setting or "").endswith("cleanup.policy")
+        if of_topic and "compact" in (call.value or ""):
             return True
     return any(name == "cleanup.policy" and "compact" in value for name, value in _configured(recording, topic))
 
@@ -199,6 +200,10 @@ def _configured(recording: Recording, topic: str) -> list[tuple[str, str]]:
     """Return the settings (name, value) that the committed metadata gave the topic at any time."""
     metadata = recording.table("metadata", columns=["record_type", "body"])
     changes = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), "ConfigRecord"))
-    bodies = [msgspec.json.decode(body) for body in changes["body"].to_pylist()]
-    own = [body for body in bodies if body.get("resource_type") == CONFIG_OF_TOPIC and body["resource_name"] == topic]
-    return [(body["name"], str(body.get("value"))) for body in own]
+    records = (decoded(ConfigRecord.__name__, body) for body in changes["body"].to_pylist())
+    return [
+        (record.name, str(record.value))
+        for record in records
+        if isinstance(record, ConfigRecord)
+        if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
+    ]

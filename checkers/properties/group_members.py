@@ -6,8 +6,7 @@ that all records before were received by some member. Commits in transactions ar
 fault provably took records from a disk these are facts, no verdicts.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from tribunal.checkers.api import (
     OK,
     TAIL,
     UNKNOWN,
+    Anomaly,
     Array,
     Columns,
     Context,
@@ -105,11 +105,11 @@ def _unconsumed(rows: PartitionRows, context: Context, own: Array, members: Arra
     return anomalies(f"unconsumed{suffix}", log_offset=pairs[:, 0], value=pairs[:, 1])
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Say who committed, or what was left out."""
-    if anomaly["kind"].startswith("unconsumed"):
-        return f"nobody received the record at {anomaly['log_offset']}"
-    return f"process {anomaly['process']} committed {anomaly['log_offset']}"
+    if anomaly.kind.startswith("unconsumed"):
+        return f"nobody received the record at {anomaly.log_offset}"
+    return f"process {anomaly.process} committed {anomaly.log_offset}"
 
 
 SQL: Final = """
