@@ -53,21 +53,21 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     commits = rows.columns("commits")
     if commits["kind"].size == 0:
         return Found(nothing())
-    effective = _effective(commits, context)
+    effective = effective(commits, context)
     suffix = "_after_loss" if _disk_lost(context) else ""
     found = []
     for group in np.unique(commits["group"]).tolist():
         own = np.flatnonzero(commits["group"] == group)
         fetches = own[(commits["kind"][own] != COMMIT) & (commits["outcome"][own] == OK)]
         writes = own[(commits["kind"][own] == COMMIT) & (effective[1][own] != ABORTED)]
-        _prove(commits, effective, writes, fetches)
+        prove(commits, effective, writes, fetches)
         register = _Register(commits, effective, writes)
         found += [(*register.wrong(fetch), fetch) for fetch in fetches.tolist()]
     tables = [_row(commits, kind + suffix, newest, fetch) for kind, newest, fetch in found if kind]
     return Found(pa.concat_tables(tables) if tables else nothing(), {"offset fetches of groups": len(found)})
 
 
-def _effective(commits: Columns, context: Context) -> tuple[Array, Array]:
+def effective(commits: Columns, context: Context) -> tuple[Array, Array]:
     """Return when each commit had surely taken effect (NEVER: nobody knows) and whether it did (steps' codes)."""
     done = np.where(commits["outcome"] == OK, commits["complete_ns"], NEVER)
     # fail: refused, without effect.
@@ -80,7 +80,7 @@ def _effective(commits: Columns, context: Context) -> tuple[Array, Array]:
     return done, outcome
 
 
-def _prove(commits: Columns, effective: tuple[Array, Array], writes: Array, fetches: Array) -> None:
+def prove(commits: Columns, effective: tuple[Array, Array], writes: Array, fetches: Array) -> None:
     """A commit of unknown outcome has taken effect once a fetch returned what nobody else committed."""
     done, outcome = effective
     offset = commits["committed_offset"]
