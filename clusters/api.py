@@ -102,6 +102,7 @@ class LogEntry(NamedTuple):
     value: int | None
     batch_first_offset: int
     is_control: bool
+    content: str | None = None  # what differs from what was sent (docs/recording-format.md)
 
 
 class Delivery(NamedTuple):

@@ -316,7 +316,7 @@ class Run:
             planned_target=planned.target.text,
             proof=msgspec.json.encode({"missed": why}).decode(),
             bit=False,
-            lost_from_offset=[],
+            losses=[],
         )
 
     def _record_fault(self, entry: "_Entry", cluster: Cluster) -> None:
@@ -337,7 +337,7 @@ class Run:
             bit=effect.proof.holds if effect else False,
             heal_proof=_json(heal.facts) if heal else None,
             healed=heal.holds if heal else False,
-            lost_from_offset=lost,
+            losses=lost,
         )
 
     # --- the end ---------------------------------------------------------------------------
@@ -454,7 +454,7 @@ def _all_of(cluster: Cluster, node: int) -> list[dict[str, Any]]:
     partitions: list[TopicPartition] = [
         partition for partition, state in cluster.state.partitions.items() if node in state.replicas
     ]
-    return [{"node": node, "topic": topic, "partition": number, "log_offset": 0} for topic, number in partitions]
+    return [{"node": node, "topic": topic, "partition": number, "from_offset": 0} for topic, number in partitions]
 
 
 def _load(counts: Counter[tuple[int, str]]) -> list[dict[str, int]]:

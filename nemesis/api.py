@@ -34,12 +34,21 @@ BACK_TIMEOUT_MS: Final = 20_000
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """Records from this offset on are gone from this node's disk (docs/verdicts.md, proven loss)."""
+    """These records are gone from this node's disk (docs/verdicts.md, proven loss).
+
+    topic_id:    where it is known.
+    end_offset:  where the log had ended; None: unknown.
+    begin_ns:    the disk was still whole; end_ns: it was not any more. None: some time while the fault lasted.
+    """
 
     node: int
     topic: str
+    topic_id: str | None = None
     partition: int
-    log_offset: int
+    from_offset: int
+    end_offset: int | None = None
+    begin_ns: int | None = None
+    end_ns: int | None = None
 
 
 def proven_losses(node: int, proof: Proof) -> list[Loss]:
@@ -50,7 +59,7 @@ def proven_losses(node: int, proof: Proof) -> list[Loss]:
         topic, _, partition = name.rpartition("-")
         left = after.get(name, 0)
         if left < end and not topic.startswith("__"):
-            found.append(Loss(node=node, topic=topic, partition=int(partition), log_offset=left))
+            found.append(Loss(node=node, topic=topic, partition=int(partition), from_offset=left, end_offset=end))
     return found
 
 

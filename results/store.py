@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
+from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table
 
 SEGMENT_ROWS: Final = 262_144
 ROW_GROUP_ROWS: Final = 262_144
@@ -261,35 +262,45 @@ def read_files(name: str, paths: Iterable[Path | str], columns: Sequence[str] | 
 
 
 def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
-    with readable(name, path) as file:
+    with readable(name, path) as (file, stored):
         if not file.metadata.num_rows:
             return schema.empty_table()
         # Handing a small file to other threads costs more than reading it.
-        rows = file.read(columns=schema.names, use_threads=file.metadata.num_rows > THREADS_ROWS)
-        if rows.schema.equals(schema):  # as we write it
-            return rows.replace_schema_metadata(None)
-        return rows.select(schema.names).cast(schema)
+        rows = file.read(columns=stored.stored(schema.names), use_threads=file.metadata.num_rows > THREADS_ROWS)
+        return stored.as_today(rows, schema)
 
 
 @contextmanager
-def readable(name: str, path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a segment of a table; whatever is wrong with it, also while it is read, is a DamagedRecording."""
+def readable(name: str, path: Path) -> Iterator[tuple[pq.ParquetFile, StoredTable]]:
+    """Open a segment of a table, and say how it is stored; whatever is wrong with it, also while it is read, is a DamagedRecording."""
     try:
         with pq.ParquetFile(path) as file:
-            check_footer(name, path, file)
-            yield file
+            yield file, checked_footer(name, path, file)
     except (OSError, pa.ArrowException) as error:
         raise DamagedRecording(name, None, f"{path.name}: not a readable Parquet file ({_short(error)})") from error
 
 
-def check_footer(name: str, path: Path, file: pq.ParquetFile) -> None:
-    """Refuse a file of an unknown version or with other columns. Raises DamagedRecording."""
-    version = (file.metadata.metadata or {}).get(VERSION_KEY)
-    if version is not None and version != str(SCHEMA_VERSION).encode():
-        raise DamagedRecording(name, None, f"{path.name}: unknown schema version {version.decode(errors='replace')}")
-    wrong = wrong_schema(TABLES[name], file.schema_arrow)
+def checked_footer(name: str, path: Path, file: pq.ParquetFile) -> StoredTable:
+    """Return how a file's version stores the table. Raises DamagedRecording for an unknown version or other columns."""
+    found = file.schema_arrow
+    version = _version(name, path, file, found)
+    stored = stored_table(name, version)
+    wrong = wrong_schema(stored.arrow, found)
     if wrong is not None:
         raise DamagedRecording(name, None, f"{path.name}: {wrong}")
+    return stored
+
+
+def _version(name: str, path: Path, file: pq.ParquetFile, found: pa.Schema) -> int:
+    """Return the version that a file names; of one that names none the newest that has these columns."""
+    written = (file.metadata.metadata or {}).get(VERSION_KEY)
+    if written is None:
+        versions = range(SCHEMA_VERSION, OLDEST - 1, -1)
+        fitting = (one for one in versions if wrong_schema(stored_table(name, one).arrow, found) is None)
+        return next(fitting, SCHEMA_VERSION)
+    if not written.isdigit() or not is_known(int(written)):
+        raise DamagedRecording(name, None, f"{path.name}: unknown schema version {written.decode(errors='replace')}")
+    return int(written)
 
 
 def _short(error: Exception) -> str:
@@ -304,7 +315,7 @@ def _manifest(path: Path) -> dict[str, Any] | None:
     except msgspec.DecodeError as error:
         raise DamagedRecording("", None, f"manifest.json cannot be read: {error}") from error
     version = manifest.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if not is_known(version):
         raise DamagedRecording("", None, f"unknown schema version {version!r} (this is {SCHEMA_VERSION})")
     if not isinstance(manifest.get("run_id"), str) or not isinstance(manifest.get("tables"), dict):
         raise DamagedRecording("", None, "manifest.json names no run_id or no tables")
@@ -365,14 +376,19 @@ def _check_readable(name: str, path: Path) -> None:
         pass
 
 
-def recording_hash(recording: Recording) -> str:
-    """Return sha256 over all rows in canonical order and encoding; run_id and file layout don't count."""
+def recording_hash(recording: Recording, version: int = SCHEMA_VERSION) -> str:
+    """Return sha256 over all rows in canonical order and encoding; run_id and file layout don't count.
+
+    version:  hash what this version would have stored of it, so that a recording of an earlier one can be compared.
+    """
     digest = hashlib.sha256()
     for name in sorted(TABLES):
-        rows = _canonical(recording.table(name, columns=list(TABLES[name].fields)))
+        names = stored_table(name, version).names
+        columns = [column for column in TABLES[name].fields if column in names]
+        rows = _canonical(recording.table(name, columns=columns))
         digest.update(f"{name} {rows.num_rows}\n".encode())
-        for column in rows.column_names:
-            digest.update(column.encode())
+        for column in columns:
+            digest.update(names[column].encode())
             _hash_column(digest, rows[column].combine_chunks())
     return digest.hexdigest()
 

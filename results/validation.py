@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.results.recording import SEQUENCE_BITS, TABLES, WORDS, DamagedRecording, TableSchema
+from tribunal.results.recording import SEQUENCE_BITS, TABLES, WORDS, DamagedRecording
 
 
-def wrong_schema(table: TableSchema, found: pa.Schema) -> str | None:
-    """Say what is wrong with a file's columns; None when they are the table's."""
-    expected = table.arrow
+def wrong_schema(expected: pa.Schema, found: pa.Schema) -> str | None:
+    """Say what is wrong with a file's columns; None when they are the expected ones."""
     if found.equals(expected):
         return None
     for name in expected.names:
@@ -163,7 +162,9 @@ def _unknown_word(name: str, rows: pa.Table) -> DamagedRecording | None:
 
 
 _MINUS_ONE_ALLOWED = frozenset({"committed_offset", "position"})
-_MAY_BE_NEGATIVE = frozenset({"acks", "clock_offset_ns", "previous_broker_epoch", "broker_epoch", "leader_epoch"})
+_MAY_BE_NEGATIVE = frozenset(
+    {"acks", "clock_offset_ns", "previous_broker_epoch", "broker_epoch", "leader_epoch", "stamped_ns"}
+)
 
 
 def _negative(name: str, rows: pa.Table) -> DamagedRecording | None:

@@ -99,8 +99,8 @@ def cut(recording: Recording, topic_partition: str) -> list[Range]:
 def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
     """Yield the row groups of some files of a table."""
     for path in paths:
-        with readable(name, path) as file:
-            column = file.schema_arrow.names.index("log_offset")
+        with readable(name, path) as (file, stored):
+            column = file.schema_arrow.names.index(stored.names["log_offset"])
             for number in range(file.metadata.num_row_groups):
                 own = file.metadata.row_group(number)
                 told = own.column(column).statistics
@@ -119,9 +119,9 @@ def read_groups(name: str, wanted: Iterable[Group], columns: Sequence[str]) -> I
     for group in wanted:
         by_file.setdefault(group.path, []).append(group.number)
     for path, numbers in by_file.items():
-        with readable(name, Path(path)) as file:
+        with readable(name, Path(path)) as (file, stored):
             for number in numbers:
-                yield file.read_row_group(number, columns=list(columns)).select(columns).cast(schema)
+                yield stored.as_today(file.read_row_group(number, columns=stored.stored(columns)), schema)
 
 
 def rows_of(

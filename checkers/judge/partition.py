@@ -1,6 +1,5 @@
 """One partition's judge: tells violations from what its committed history permits (docs/verdicts.md)."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -27,6 +26,7 @@ from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import CONFIG_OF_TOPIC, History, Judgement, Record, Timeline
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.results.recording import AdminApi
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")
@@ -169,14 +169,14 @@ class PartitionJudge:
 def _log_start_may_move(recording: Recording, topic: str) -> bool:
     """Whether anything was ordered that deletes old records: nothing else makes them gone by order."""
     admin = recording.table("admin").to_pylist()
-    if any(row["api"] == "delete_records" and _names(row["arguments"], topic) for row in admin):
+    if any(row["api"] == AdminApi.DELETE_RECORDS and row["topic"] in (None, topic) for row in admin):
         return True
     if any("retention" in name for name, _ in _configured(recording, topic)):
         return True
     settings = (recording.manifest or {}).get("settings") or {}
     texts = [
         *map(str, settings),
-        *(row["arguments"] or "" for row in admin if "config" in row["api"] or "create" in row["api"]),
+        *(row["setting"] or "" for row in admin if row["topic"] in (None, topic)),
     ]
     return any("retention" in text or "cleanup.policy" in text for text in texts)
 
@@ -186,10 +186,10 @@ def _is_compacted(recording: Recording, topic: str) -> bool:
     settings = (recording.manifest or {}).get("settings") or {}
     if any(name.endswith("cleanup.policy") and "compact" in str(value) for name, value in settings.items()):
         return True
-    rows = recording.table("admin", columns=["api", "arguments"]).to_pylist()
-    ordered = [row["arguments"] or "" for row in rows if "config" in row["api"] or "create" in row["api"]]
-    if any("cleanup.policy" in text and "compact" in text and _names(text, topic) for text in ordered):
-        return True
+    for row in recording.table("admin", columns=["topic", "setting", "value"]).to_pylist():
+        of_topic = row["topic"] in (None, topic) and (row["setting"] or "").endswith("cleanup.policy")
+        if of_topic and "compact" in (row["value"] or ""):
+            return True
     return any(name == "cleanup.policy" and "compact" in value for name, value in _configured(recording, topic))
 
 
@@ -200,8 +200,3 @@ def _configured(recording: Recording, topic: str) -> list[tuple[str, str]]:
     bodies = [msgspec.json.decode(body) for body in changes["body"].to_pylist()]
     own = [body for body in bodies if body.get("resource_type") == CONFIG_OF_TOPIC and body["resource_name"] == topic]
     return [(body["name"], str(body.get("value"))) for body in own]
-
-
-def _names(text: str | None, topic: str) -> bool:
-    """Whether a text names the topic, and not another one of which its name is a part; `topic-0` does."""
-    return re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.]|-\D)", text or "") is not None

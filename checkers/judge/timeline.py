@@ -35,6 +35,7 @@ from tribunal.checkers.guarantees import (
 )
 from tribunal.checkers.judge.lives import DOWN, NEVER, Lives
 from tribunal.results.metadata import NO_LEADER, RECOVERING, State
+from tribunal.results.recording import UNCLEAN, AdminApi
 
 OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
@@ -515,13 +516,18 @@ class History:
     def _losses(self, topic: str, partition: int) -> list[Loss]:
         losses = []
         for fault in self._faults:
-            for lost in fault["lost_from_offset"] or ():
+            for lost in fault["losses"] or ():
                 here = lost["topic"] is None or (lost["topic"] == topic and lost["partition"] == partition)
                 if here and lost["node"] is not None and fault["injected_ns"] is not None:
-                    first = lost["log_offset"] or 0
-                    for at_ns, alive in self._moments(lost["node"], fault):
+                    first = lost["from_offset"] or 0
+                    for at_ns, alive in self._moments_of(lost, fault):
                         losses.append(Loss(node=lost["node"], from_offset=first, injected_ns=at_ns, alive=alive))
         return losses
+
+    def _moments_of(self, lost: Mapping[str, Any], fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
+        if lost["end_ns"] is None:
+            return self._moments(lost["node"], fault)
+        return [(lost["end_ns"], self._alive(lost["node"], lost["end_ns"]))]
 
     def _moments(self, node: int, fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
         """Return when a fault may have taken a node's data, and whether its process ran on.
@@ -570,7 +576,7 @@ def _unclean_orders(admin: pa.Table) -> list[tuple[int, int]]:
     return [
         (row["invoke_ns"], (row["complete_ns"] or row["invoke_ns"]) + OBSERVATION_LAG_NS)
         for row in admin.to_pylist()
-        if row["api"] == "elect_leaders" and "unclean" in (row["arguments"] or "").lower()
+        if row["api"] == AdminApi.ELECT_LEADERS and row["value"] == UNCLEAN
     ]
 
 

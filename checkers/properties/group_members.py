@@ -57,7 +57,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     commits = rows.columns("commits")
     if commits["kind"].size == 0:
         return Found(nothing())
-    lost = any(taken for taken in context.of_run("faults")["lost_from_offset"].to_pylist())
+    lost = any(taken for taken in context.of_run("faults")["losses"].to_pylist())
     suffix = "_after_loss" if lost else ""
     fine = (commits["kind"] == COMMIT) & (commits["outcome"] == OK)
     # Also one whose commits were never answered may have moved the group's offset.

@@ -103,7 +103,7 @@ def _spans(context: Context) -> list[tuple[int, int, int, int]]:
 
 
 def _disk_lost(context: Context) -> bool:
-    return any(lost for lost in context.of_run("faults")["lost_from_offset"].to_pylist())
+    return any(lost for lost in context.of_run("faults")["losses"].to_pylist())
 
 
 class _Register:

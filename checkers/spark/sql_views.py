@@ -116,7 +116,7 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
         timeout_ms = int(settings.get(TIMEOUT, DEFAULT_TIMEOUT_MS))
         rows["transaction_timeouts"].append({"timeout_ns": timeout_ms * 1_000_000})
     rows["complete_runs"] += [{}] if recording.complete else []
-    rows["lossy_runs"] += [{}] if any(faults["lost_from_offset"].to_pylist()) else []
+    rows["lossy_runs"] += [{}] if any(faults["losses"].to_pylist()) else []
     rows["registrations"] += _registrations(recording.table("metadata"))
     return rows
 

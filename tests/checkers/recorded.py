@@ -176,7 +176,7 @@ class Run:
         index: int = 0,
         lasts: int = 10,
     ) -> None:
-        lost = [] if lost_from is None else [{"node": node, "topic": "t", "partition": 0, "log_offset": lost_from}]
+        lost = [] if lost_from is None else [{"node": node, "topic": "t", "partition": 0, "from_offset": lost_from}]
         self.recorder.row(
             "faults",
             index=index,
@@ -190,7 +190,7 @@ class Run:
             bit=bit,
             heal_proof="{}",
             healed=healed,
-            lost_from_offset=lost,
+            losses=lost,
         )
 
     def phase(self, name: str, start: int, end: int) -> None:

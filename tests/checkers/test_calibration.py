@@ -260,7 +260,15 @@ def test_records_that_a_cut_of_a_running_nodes_file_may_have_taken_are_left_alon
 def test_records_below_an_operators_order_are_left_alone(tmp_path):
     run = acknowledged(tmp_path)
     run.recorder.row(
-        "admin", process=1, api="delete_records", arguments='{"t-0": 1}', invoke_ns=1, complete_ns=2, outcome="ok"
+        "admin",
+        process=1,
+        api="delete_records",
+        topic="t",
+        partition=0,
+        log_offset=1,
+        invoke_ns=1,
+        complete_ns=2,
+        outcome="ok",
     )
 
     assert kept(run) == []

@@ -324,7 +324,7 @@ def test_a_transaction_whose_end_may_be_lost_may_hang(tmp_path: Path, topic: str
 def test_an_operator_may_order_what_takes_positions(tmp_path: Path, api: str, severity: str) -> None:
     run = Transactions(tmp_path)
     run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED)
-    asked = {"arguments": '{"election_type": "unclean"}', "invoke_ns": 240 * MS, "complete_ns": 260 * MS}
+    asked = {"value": "unclean", "invoke_ns": 240 * MS, "complete_ns": 260 * MS}
     run.recorder.row("admin", process=1, api=api, outcome="ok", **asked)
     run.metadata("PartitionChangeRecord", 250, topic="__consumer_offsets", **UNCLEAN)
     run.offsets("commit", 3, 100)
