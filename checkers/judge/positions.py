@@ -4,6 +4,7 @@ Looks at one partition's `commits` again, for the few fetches, commits and trans
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,12 +105,11 @@ class Positions:
 
     def _in_turn(self, group: int, own: list[int]) -> Judgement | None:
         own.sort(key=lambda row: int(self._commits["invoke_ns"][row]))
-        pairs = zip(own, own[1:], strict=False)
         return _all(
             self._remembered.position_lost(
                 self._groups[group], self._commit(first), int(self._commits["invoke_ns"][second])
             )
-            for first, second in pairs
+            for first, second in pairwise(own)
         )
 
 

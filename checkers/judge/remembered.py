@@ -44,7 +44,8 @@ class Remembered:
     @cached_property
     def transactions(self) -> list[dict[str, Any]]:
         """The rows of `txns`."""
-        return self._recording.table("txns").to_pylist()
+        rows: list[dict[str, Any]] = self._recording.table("txns").to_pylist()
+        return rows
 
     # Things written at a known time
 
@@ -89,6 +90,15 @@ class Remembered:
         found = [self.marker(place, since_ns, absent_ns) for place in places]
         found.append(self.decision(name, since_ns, absent_ns))
         return _first(found, Excuse.END_LOST)
+
+    def sends_in_transactions(self, place: Place) -> list[dict[str, Any]]:
+        """Return what transactions sent to a partition: txn_id, begin_ns, log_offset."""
+        return [
+            {"txn_id": row["txn_id"], "begin_ns": row["begin_ns"], "log_offset": step["log_offset"]}
+            for row in self.transactions
+            for step in row["operations"] or ()
+            if step["kind"] == "send" and (step["topic"], step["partition"]) == place
+        ]
 
     # Positions of groups
 
@@ -155,5 +165,9 @@ def _first(found: Iterable[Judgement | None], rule: Excuse) -> Judgement | None:
     permitted = [one for one in found if one is not None and not one.promise.must_survive]
     if not permitted:
         return None
-    first = min(permitted, key=lambda one: one.at_ns or 0)
-    return replace(first, promise=Promise(rule=rule, violations=()), by=first.promise.rule)
+    return under(rule, min(permitted, key=lambda one: one.at_ns or 0))
+
+
+def under(rule: Excuse, judgement: Judgement) -> Judgement:
+    """Return a permitted loss under the name of the rule for what follows from it."""
+    return replace(judgement, promise=Promise(rule=rule, violations=()), by=judgement.promise.rule)

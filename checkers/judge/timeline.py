@@ -7,7 +7,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -60,6 +60,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
     node: int
     from_offset: int
+    end_offset: int | None
     injected_ns: int
     alive: bool
 
@@ -197,7 +198,9 @@ class Timeline:
             for fact in entry.facts:
                 if isinstance(fact, Elected) and fact.how is not How.CLEAN and entry.settings.allows_unclean(fact):
                     promise = Promise(rule="R4", violations=())
-                    return self._placed(Judgement(promise, fact, entry.state.leader_epoch, entry.at_ns, entry.state.isr))
+                    return self._placed(
+                        Judgement(promise, fact, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+                    )
         return None
 
     def permitting(self, since_ns: int, absent_ns: int | None) -> Judgement | None:
@@ -439,6 +442,8 @@ class History:
         self._nodes = nodes.sort_by("at_ns").to_pylist()
         self._lives = Lives(self._nodes)
         self._timelines: dict[tuple[str, int], Timeline] = {}
+        # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
+        self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
         self._faults = faults.to_pylist()
         self._unclean_orders = _unclean_orders(admin)
         self.registrations = list(self._registrations())
@@ -521,7 +526,15 @@ class History:
                 if here and lost["node"] is not None and fault["injected_ns"] is not None:
                     first = lost["from_offset"] or 0
                     for at_ns, alive in self._moments_of(lost, fault):
-                        losses.append(Loss(node=lost["node"], from_offset=first, injected_ns=at_ns, alive=alive))
+                        losses.append(
+                            Loss(
+                                node=lost["node"],
+                                from_offset=first,
+                                end_offset=lost["end_offset"],
+                                injected_ns=at_ns,
+                                alive=alive,
+                            )
+                        )
         return losses
 
     def _moments_of(self, lost: Mapping[str, Any], fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
@@ -637,7 +650,7 @@ class _Builder:
         self._add_live_cuts(until_ns=1 << 62)
         return Timeline(self._entries, self._settings(), self._place, self._lives)
 
-    def _append(self, at_ns: int, facts: tuple[Fact, ...], from_offset: int = 0, *, changed: bool = False) -> None:
+    def _append(self, at_ns: int, facts: tuple[Fact, ...], loss: Loss | None = None, *, changed: bool = False) -> None:
         if self._state is None:
             return
         entry = Entry(
@@ -645,7 +658,8 @@ class _Builder:
             facts=facts,
             state=self._state,
             settings=self._settings(),
-            from_offset=from_offset,
+            from_offset=0 if loss is None else loss.from_offset,
+            end_offset=None if loss is None else loss.end_offset,
             changed=changed,
             fenced=tuple(sorted(self._fenced)),
         )
@@ -662,14 +676,14 @@ class _Builder:
         for loss in due:
             self._losses.remove(loss)
             at_ns = max([loss.injected_ns, *(entry.at_ns for entry in self._entries[-1:])])
-            self._append(at_ns, (CutLive(loss.node),), loss.from_offset)
+            self._append(at_ns, (CutLive(loss.node),), loss)
 
     def _on_registered(self, node: int, offset: int, at_ns: int) -> None:
         """A new life: what its disk lost since the former life's registration counts from here on."""
         former_ns = self._registered_ns.get(node, -1)
         for loss in self._losses:
             if loss.node == node and former_ns < loss.injected_ns <= at_ns:
-                self._append(at_ns, (ProvenLoss(node),), loss.from_offset)
+                self._append(at_ns, (ProvenLoss(node),), loss)
         registration = self._by_offset.get(offset)
         if registration is not None and registration.clean is False:
             self._append(at_ns, (ShutDownUncleanly(node),))
