@@ -91,7 +91,7 @@ def observed(run: RunContext, links: Links) -> Observation:
         znodes = ZnodeView(state, run.clock.now_ns)
         connect = ",".join(f"{host}:{port}" for host, port in endpoints.values())
         return Observation(state=state, observer=ZnodeObserver(znodes, connect), metadata=znodes)
-    view = MetadataView(state, run.clock.wall_start_ms)
+    view = MetadataView(state, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
     return Observation(state=state, observer=MetadataObserver(view, endpoints, run.cluster_id), metadata=view)
 
 

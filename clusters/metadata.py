@@ -11,8 +11,8 @@ been overtaken, and a recording with a hole judges nobody. The observer says so 
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -20,6 +20,7 @@ import msgspec
 from replog.errors import Error
 from replog.log import batch
 from replog.metadata.image import Image
+from replog.metadata.records import MetadataRecord
 from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, LeaderRecoveryState, TopicPartition
 from replog.wire.apis import Api
 from replog.wire.decoder import MalformedMessage
@@ -38,12 +39,17 @@ CLIENT_ID: Final = "tribunal-observer"
 
 
 class MetadataView:
-    """What the committed records say, and the records themselves until somebody takes them."""
+    """What the committed records say, and the records themselves until somebody takes them.
 
-    def __init__(self, state: ClusterState, wall_start_ms: float) -> None:
+    now_ns:         the run's clock: when a record was seen.
+    wall_start_ms:  what this machine's wall clock said as the run's began, for what controllers stamped.
+    """
+
+    def __init__(self, state: ClusterState, *, now_ns: Callable[[], int], wall_start_ms: float) -> None:
         self.state = state
         self.next_offset = 0
         self.last_epoch = 0  # of an empty log (SPEC 1.10.1 refuses a negative one)
+        self._now_ns = now_ns
         self._wall_start_ms = wall_start_ms
         self._image = Image()
         self._entries: list[MetadataEntry] = []
@@ -70,21 +76,23 @@ class MetadataView:
         # (A partition is named by topic id: its topic may be removed by this very record.)
         topic = self._topic_of(decoded)
         self._image.replay(decoded, record.offset)
-        kind = type(decoded).__name__
+        topic_id = _topic_id(decoded)
         self._entries.append(
             MetadataEntry(
                 metadata_offset=record.offset,
                 quorum_epoch=epoch,
-                at_ns=max(0, round((record.timestamp_ms - self._wall_start_ms) * 1_000_000)),
-                record_type=kind,
+                at_ns=max(0, self._now_ns()),
+                stamped_ns=round((record.timestamp_ms - self._wall_start_ms) * 1_000_000),
+                record_type=type(decoded).__name__,
                 topic=topic or self._topic_of(decoded),
+                topic_id=None if topic_id is None else str(topic_id),
                 partition=getattr(decoded, "partition_id", None),
                 body=msgspec.to_builtins(decoded),
             )
         )
 
-    def _topic_of(self, record: Any) -> str | None:
-        topic_id = getattr(record, "topic_id", None)
+    def _topic_of(self, record: MetadataRecord) -> str | None:
+        topic_id = _topic_id(record)
         topic = self._image.topics.get(topic_id) if topic_id is not None else None
         return topic.name if topic else None
 
@@ -122,6 +130,11 @@ class MetadataView:
         """Hand over what was applied since the last call."""
         taken, self._entries = self._entries, []
         return taken
+
+
+def _topic_id(record: MetadataRecord) -> UUID | None:
+    topic_id: UUID | None = getattr(record, "topic_id", None)
+    return topic_id
 
 
 class MetadataObserver:

@@ -127,8 +127,10 @@ class Collector:
             metadata_offset=entry.metadata_offset,
             quorum_epoch=entry.quorum_epoch,
             at_ns=entry.at_ns,
+            stamped_ns=entry.stamped_ns,
             record_type=entry.record_type,
             topic=entry.topic,
+            topic_id=entry.topic_id,
             partition=entry.partition,
             body=msgspec.json.encode(entry.body).decode(),
         )

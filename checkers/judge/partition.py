@@ -21,6 +21,7 @@ from tribunal.checkers.api import (
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.positions import Positions
 from tribunal.checkers.judge.remembered import Remembered, under
@@ -65,6 +66,7 @@ class PartitionJudge:
             can_lead=self.timeline.can_lead,
             committed=committed_values(of_run("txns")) if in_transactions else None,
             leaders=self.timeline.leaders,
+            ending=ending(self.timeline.entries),
             settings=(recording.manifest or {}).get("settings") or {},
             of_run=of_run,
             steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),

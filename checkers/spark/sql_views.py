@@ -5,6 +5,8 @@ concluded from them, and tests of that code check what they hold.
 
     can_lead            topic, partition, node                    final ISR and ELR
     leaders             topic, partition, leader_epoch, node      as committed
+    endings             topic, partition, leader, since_epoch, since_ns  how a partition's committed history ends
+    hurt_disks          topic, partition, node, from_offset       members that provably lack records, and are not whole again
     committed           value                                     sent in a committed transaction
     txn_steps           txn, step, process, outcome, begin_ns, end_ns, kind, topic, partition, log_offset, value
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
@@ -24,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncleanly
+from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.partition import history_of
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
@@ -39,6 +42,8 @@ RUN: Final = PLACE[:1]
 SCHEMAS: Final = {
     "can_lead": pa.schema([*PLACE, ("node", pa.int32())]),
     "leaders": pa.schema([*PLACE, ("leader_epoch", pa.int32()), ("node", pa.int32())]),
+    "endings": pa.schema([*PLACE, ("leader", pa.int32()), ("since_epoch", pa.int32()), ("since_ns", pa.int64())]),
+    "hurt_disks": pa.schema([*PLACE, ("node", pa.int32()), ("from_offset", pa.int64())]),
     "entries": pa.schema(
         [
             *PLACE,
@@ -135,6 +140,9 @@ def _registrations(metadata: pa.Table) -> Iterator[Row]:
 def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
     yield from (("can_lead", {"node": node}) for node in timeline.can_lead)
     yield from (("leaders", {"leader_epoch": epoch, "node": node}) for epoch, node in timeline.leaders)
+    own = ending(timeline.entries)
+    yield "endings", {"leader": own.leader, "since_epoch": own.since_epoch, "since_ns": own.since_ns}
+    yield from (("hurt_disks", {"node": node, "from_offset": offset}) for node, offset in own.hurt)
     for position, entry in enumerate(timeline.entries):
         yield "entries", {"position": position} | _entry(entry)
         state = entry.state

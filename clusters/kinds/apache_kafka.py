@@ -54,7 +54,7 @@ def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
 def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, jars: Path) -> ComposedCluster:
     """Compose a cluster of Apache Kafka's nodes."""
     state = ClusterState()
-    view = MetadataView(state, run.clock.wall_start_ms)
+    view = MetadataView(state, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
     controllers = {node: links.endpoint(node) for node in run.spec.controller_ids}
     events = KafkaEvents(view, run.data_dir, run.clock.now_ns)
     software = KafkaSoftware(run, environment, links, jars)

@@ -89,8 +89,7 @@ class SimulatedCluster(SimulatedFaults):
         self._known_seats: Mapping[Life, QuorumSeat] = {}
         self._seats_of_life = -1
         self._own_events: list[NodeEvent] = []
-        # A node runs while it sends: its clock is not the run's.
-        self._requests = RequestLog(lambda: simulation.loop.now_ns - clock.start_ns)
+        self._requests = RequestLog(self._observed_ns)
         self._is_down = False
         self._probes_told = False
         simulation.network.frames.on_message = self._requests.note
@@ -107,6 +106,10 @@ class SimulatedCluster(SimulatedFaults):
     def now_ns(self) -> int:
         """Return the run's clock."""
         return self.clock.now_ns()
+
+    def _observed_ns(self) -> int:
+        """Return the run's clock as the harness has it also while a node runs, whose clock is another."""
+        return self.simulation.loop.now_ns - self.clock.start_ns
 
     def clock_offset_ns(self, node: int) -> int:
         """Say that what nodes tell is on the run's clock."""
@@ -149,8 +152,13 @@ class SimulatedCluster(SimulatedFaults):
     def _committed_state(self, machines: Mapping[int, Machine]) -> CommittedMetadata:
         if not self.spec.is_zookeeper_mode:
             disks = {node: machine.disk for node, machine in machines.items()}
-            return CommittedMetadata(disks, EPOCH_MS, min_insync_replicas=self.spec.min_insync_replicas)
-        znodes = CommittedZnodes(self.clock.now_ns)
+            return CommittedMetadata(
+                disks,
+                now_ns=self._observed_ns,
+                wall_start_ms=EPOCH_MS,
+                min_insync_replicas=self.spec.min_insync_replicas,
+            )
+        znodes = CommittedZnodes(self._observed_ns)
         self.model.on_commit = znodes.committed
         return znodes
 

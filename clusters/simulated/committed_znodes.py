@@ -19,7 +19,7 @@ class CommittedZnodes(CommittedMetadata):
     """Follows the model's transactions."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
-        super().__init__({}, 0)
+        super().__init__({}, now_ns=now_ns, wall_start_ms=0)
         self._view: ZnodeView = ZnodeView(self.state, now_ns)
         self._transactions: list[Sequence[Change]] = []
         self.on_change: Callable[[], None] = lambda: None

@@ -26,8 +26,7 @@ class ZnodeView(MetadataView):
     """What the znodes say, and the records that say the same."""
 
     def __init__(self, state: ClusterState, now_ns: Callable[[], int]) -> None:
-        super().__init__(state, 0)
-        self._now_ns = now_ns
+        super().__init__(state, now_ns=now_ns, wall_start_ms=0)
         self._count = 0
         self._assignments: dict[str, TopicZnode] = {}
         self._states: dict[TopicPartition, tuple[PartitionStateZnode, int]] = {}
@@ -145,14 +144,17 @@ class ZnodeView(MetadataView):
                 self._say(r.ConfigRecord(resource_type=kind, resource_name=name, name=setting, value=value))
 
     def _say(self, record: r.MetadataRecord, key: TopicPartition | None = None, topic: str | None = None) -> None:
+        topic_id: UUID | None = getattr(record, "topic_id", None)
         self._image.replay(record, self._count)
         self._entries.append(
             MetadataEntry(
                 metadata_offset=self._count,
                 quorum_epoch=max(0, self.state.quorum_epoch),
                 at_ns=max(0, self._now_ns()),
+                stamped_ns=None,
                 record_type=type(record).__name__,
                 topic=topic if key is None else key.topic,
+                topic_id=None if topic_id is None else str(topic_id),
                 partition=None if key is None else key.partition,
                 body=msgspec.to_builtins(record),
             )

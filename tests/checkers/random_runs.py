@@ -20,7 +20,11 @@ def random_run(run_dir: Path, seed: int | Random) -> Path:
         _control_plane(run, random)
     _consumers(run, random, log)
     for node in random.choice([(), (1, 2), (1, 2, 3), (2, 3)]):
-        run.log(node, {o: v for o, v in log.items() if v is not None and random.random() < 0.95})
+        run.log(
+            node,
+            {o: v for o, v in log.items() if v is not None and random.random() < 0.95},
+            turn=random.choice([0, 9, 99]),
+        )
     _watermarks(run, random)
     if random.random() < 0.4:
         _group(run, random)

@@ -197,7 +197,8 @@ class Run:
     def phase(self, name: str, start: int, end: int) -> None:
         self.recorder.row("phases", name=name, start_ns=start * MS, end_ns=end * MS)
 
-    def log(self, node: int, records: dict[int, int], *, epoch: int = 0) -> None:
+    def log(self, node: int, records: dict[int, int], *, epoch: int = 0, turn: int | None = None) -> None:
+        """Record a replica's final log; `turn`: the first offset of the next leader epoch."""
         for offset, value in records.items():
             self.recorder.row(
                 "logs",
@@ -205,7 +206,7 @@ class Run:
                 topic="t",
                 partition=0,
                 log_offset=offset,
-                leader_epoch=epoch,
+                leader_epoch=epoch + (turn is not None and offset >= turn),
                 value=value,
                 is_control=False,
             )

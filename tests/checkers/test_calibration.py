@@ -50,14 +50,10 @@ KNOWN_MISSES: dict[str, str] = {
     "consumer-skips-a-record": "checkers/properties/consumers.py looks between polls, never within one",
     "consumer-stops": "checkers/properties/skipped_records.py: `stopped` is a note",
     "elr-member-forgotten": "checkers/properties/control_plane.py: `_state_faults` never asks who left the ISR and should be in the ELR",
-    "epochs-back-along-a-log": f"{NO_PROPERTY} (replicas)",
     "high-watermark-back-at-consumer": "checkers/properties/watermarks.py: a consumer's rows have no leader epoch and are not judged",
     "high-watermark-back-at-consumer-across-epochs": "checkers/properties/watermarks.py: the same, and epochs are not compared",
     "high-watermark-back-at-node-across-epochs": "checkers/properties/watermarks.py: only rows of one leader epoch are compared",
     "leaderless-at-the-end": f"{NO_PROPERTY} (led)",
-    "replica-differs-in-epoch": f"{NO_PROPERTY} (replicas)",
-    "replica-ends-early": f"{NO_PROPERTY} (replicas)",
-    "replica-has-a-hole": f"{NO_PROPERTY} (replicas): `gap` looks at all replicas together",
     "shown-end": f"{NO_PROPERTY} (shown end)",
     **dict.fromkeys(
         (

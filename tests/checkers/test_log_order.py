@@ -70,7 +70,7 @@ def test_a_replica_that_can_lead_holds_another_value(run: Run) -> None:
         run.log(node, dict(enumerate(values)))
     run.log(3, {0: values[0], 1: value_of(9, 9)})
 
-    assert kinds(run) == [("diverged", "violation")]
+    assert kinds(run) == [("diverged", "violation"), ("replica_differs", "violation")]
 
 
 def test_a_replica_that_cannot_lead_may_hold_anything(run: Run) -> None:
@@ -137,7 +137,7 @@ def test_an_offset_that_holds_nothing(run: Run) -> None:
     for node in (1, 2, 3):
         run.log(node, {0: values[0], 2: values[1]})
 
-    assert kinds(run) == [("gap", "violation")]
+    assert kinds(run) == [("gap", "violation"), ("replicas_lack", "violation")]
 
 
 def test_a_retry_that_is_written_late_does_not_put_others_before_their_time(run: Run) -> None:
