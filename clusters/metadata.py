@@ -104,6 +104,7 @@ class MetadataView:
             )
             for broker in self._image.brokers.values()
         }
+        self.state.topic_ids = {name: str(topic_id) for name, topic_id in self.topic_ids().items()}
         self.state.partitions = {
             TopicPartition(self._image.topics[key.topic_id].name, key.partition): PartitionState(
                 leader=partition.leader,

@@ -21,7 +21,7 @@ import msgspec
 
 from replog.config import DEFINITIONS
 from tribunal import ROOT
-from tribunal.clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
+from tribunal.clusters.api import Cluster, ClusterError, Unsettled, until
 from tribunal.clusters.clock import RunClock
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
@@ -322,8 +322,7 @@ class Run:
     def _record_fault(self, entry: "_Entry", cluster: Cluster) -> None:
         effect = entry.effect
         heal = effect.heal if effect else None
-        lost = [] if effect is None or not effect.lost_everything else _all_of(cluster, effect.node)
-        lost += [msgspec.to_builtins(loss) for loss in effect.losses] if effect else []
+        losses = [msgspec.structs.asdict(loss) for loss in effect.losses] if effect else []
         self.recorder.row(
             "faults",
             index=entry.planned.index,
@@ -337,7 +336,7 @@ class Run:
             bit=effect.proof.holds if effect else False,
             heal_proof=_json(heal.facts) if heal else None,
             healed=heal.holds if heal else False,
-            losses=lost,
+            losses=losses,
         )
 
     # --- the end ---------------------------------------------------------------------------
@@ -447,14 +446,6 @@ def _json(facts: dict[str, Any]) -> str:
 def _expression(planned: PlannedFault) -> str:
     chosen = "" if planned.target.partition is None else f" with p{planned.target.partition}"
     return f"{planned.target.text}{chosen}"
-
-
-def _all_of(cluster: Cluster, node: int) -> list[dict[str, Any]]:
-    """Return every partition of a node as lost from offset 0."""
-    partitions: list[TopicPartition] = [
-        partition for partition, state in cluster.state.partitions.items() if node in state.replicas
-    ]
-    return [{"node": node, "topic": topic, "partition": number, "from_offset": 0} for topic, number in partitions]
 
 
 def _load(counts: Counter[tuple[int, str]]) -> list[dict[str, int]]:
