@@ -3,12 +3,13 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from tribunal.checkers.api import (
+    FAIL,
     FINAL,
     OK,
     TAIL,
@@ -47,7 +48,7 @@ class Evidence:
         self._exposures = _exposures(rows)
         self._first_polls = _first_polls(rows)
         self._answers = _answers(rows)
-        self._absent_ns = _absent_ns(rows)
+        self.absent_ns = _absent_ns(rows)
         final = _final(rows, can_lead)
         self._final_offsets, self._final_epochs = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
@@ -73,12 +74,31 @@ class Evidence:
             exposed_epoch=exposed_epoch,
             read_ns=min(times, default=None),
             seen_ns=self._fetched_after(value, only_at),
-            absent_ns=self._absent_ns if anomaly.kind in _ABSENT else None,
+            absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
             answered_by=self._of_send("answered_by", send) if anomaly.kind in ("lost", "moved") else None,
             shown_epoch=self._shown_epoch(offset, invoke_ns),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
             below_log_start=0 <= offset < self._log_start or self._is_superseded(value, offset),
+        )
+
+    def record_of(self, value: int, absent_ns: int) -> Record | None:
+        """Return a record that a reader did not find at some time, whatever became of it; None: nobody sent it here."""
+        send = self._send(value)
+        if send == UNKNOWN:
+            return None
+        offset = self._of_send("log_offset", send)
+        is_acknowledged = int(self._rows.columns("sends")["outcome"][send]) == OK
+        times = [at_ns for at_ns in self._read_times(value, None) if at_ns <= absent_ns]
+        return Record(
+            log_offset=UNKNOWN if offset is None else offset,
+            acks=self._of_acks(send) if is_acknowledged else None,
+            invoke_ns=self._of_send("invoke_ns", send) or 0,
+            complete_ns=self._of_send("complete_ns", send),
+            leader_epoch=None if offset is None else self._written_in(value, offset),
+            read_ns=min(times, default=None),
+            absent_ns=absent_ns,
+            answered_by=self._of_send("answered_by", send),
         )
 
     def records_between(self, anomaly: Anomaly, timeline: Timeline) -> list[Record]:
@@ -105,12 +125,38 @@ class Evidence:
             for offset in offsets
         ]
 
+    def former_records(self, offset: int, timeline: Timeline) -> Iterator[Record]:
+        """Yield what groups had read at or beyond an offset before what stands there in the end was written.
+
+        Either a consumer received a record of an older leader epoch at or behind it, or a position beyond it was committed in an older epoch.
+        """
+        place = int(np.searchsorted(self._final_offsets, offset))
+        stands = place < self._final_offsets.size and self._final_offsets[place] == offset
+        epoch = int(self._final_epochs[place]) if stands else UNKNOWN
+        if epoch == UNKNOWN:
+            return
+        reads, commits = self._reads, self._rows.columns("commits")
+        older = (reads["phase"] == TAIL) & (reads["log_offset"] >= offset) & (reads["leader_epoch"] < epoch)
+        older &= reads["leader_epoch"] != UNKNOWN
+        for row in np.flatnonzero(older).tolist():
+            at_ns = self._polled_ns.get((int(reads["process"][row]), int(reads["poll_index"][row])))
+            if at_ns is not None:
+                yield _read_there(offset, at_ns, int(reads["leader_epoch"][row]), epoch)
+        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL)
+        for at_ns in np.unique(commits["invoke_ns"][beyond]).tolist():
+            known = timeline.leader_epoch_at(at_ns)
+            if known is not None and known < epoch:
+                yield _read_there(offset, at_ns, known, epoch)
+
     def _send(self, value: int | None) -> int:
         """Return the row of a record's send; -1 where nobody knows one: what joined the ISR before held nothing of it."""
         sends = self._rows.columns("sends")
         if value is None or sends["value"].size == 0:
             return UNKNOWN
         return int(self._rows.derived(sends_by_value).rows(np.array([value]))[0])
+
+    def _of_acks(self, row: int) -> int:
+        return int(self._rows.columns("sends")["acks"][row])
 
     def _of_send(self, column: str, row: int) -> int | None:
         if row == UNKNOWN or column not in self._rows.table("sends").column_names:
@@ -202,6 +248,17 @@ class Evidence:
             return None
         epoch = int(self._final_epochs[place])
         return None if epoch == UNKNOWN else epoch
+
+
+def _read_there(offset: int, at_ns: int, leader_epoch: int, replaced_epoch: int) -> Record:
+    return Record(
+        log_offset=offset,
+        acks=None,
+        invoke_ns=at_ns,
+        leader_epoch=leader_epoch,
+        read_ns=at_ns,
+        replaced_epoch=replaced_epoch,
+    )
 
 
 def _newest_of_keys(rows: PartitionRows, source: Columns, chosen: Array) -> tuple[dict[int, int], dict[int, int]]:

@@ -1,6 +1,6 @@
 """One partition's judge: tells violations from what its committed history permits (docs/verdicts.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 import msgspec
@@ -23,6 +23,8 @@ from tribunal.checkers.api import (
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
+from tribunal.checkers.judge.positions import Positions
+from tribunal.checkers.judge.remembered import Remembered, under
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline
@@ -57,6 +59,7 @@ class PartitionJudge:
         self._log_start_may_move = _log_start_may_move(recording, topic)
         self._is_compacted = _is_compacted(recording, topic)
         self._evidence: Evidence | None = None
+        self._remembered = Remembered(recording.run_dir, self._history)
         of_run = cache(recording.table)
         in_transactions = bool((rows.columns("sends")["txn_id"] >= 0).any())
         self.context = Context(
@@ -105,46 +108,61 @@ class PartitionJudge:
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what is out of sight or never ends, where its transaction's end was permitted to be lost."""
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
+        return _excused((row, self._of_end(anomaly)) for row, anomaly in rows)
+
+    def _of_end(self, anomaly: Anomaly) -> Judgement | None:
         sends, words = self.rows.columns("sends"), self.rows.words("sends", "txn_id")
-        values = found.anomalies["value"].take(pa.array(chosen)).fill_null(UNKNOWN).to_numpy()
-        places = self.rows.derived(sends_by_value).rows(values)
-        judgements = {}
-        for row, value, send in zip(chosen, values.tolist(), places.tolist(), strict=True):
-            name, since_ns = None, 0  # of an anomaly that is about no record any transaction may be to blame
-            if value != UNKNOWN:
-                if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
-                    continue
-                name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
-            if (judgement := self._history.ends_lost(name, [self._name], since_ns)) is not None:
-                judgements[row] = judgement
-        return judgements
+        if anomaly.value is None:
+            return self._of_hanging(anomaly)
+        send = int(self.rows.derived(sends_by_value).rows(np.array([anomaly.value]))[0])
+        if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
+            return None
+        name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
+        return self._remembered.end_lost(name, [self._name], since_ns, self._looked_up().absent_ns)
+
+    def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
+        """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
+        sends = self._remembered.sends_in_transactions(self._name)
+        first = [send for send in sends if send["log_offset"] == anomaly.log_offset]
+        found = (
+            self._remembered.end_lost(send["txn_id"], [self._name], send["begin_ns"], anomaly.at_ns)
+            for send in first or [send for send in sends if send["log_offset"] is None]
+        )
+        return next((judgement for judgement in found if judgement is not None), None)
 
     def _of_positions(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what groups went through after their positions were permitted to be lost."""
-        lost = self._history.positions_lost()
-        if lost is None or lost.at_ns is None:
-            return {}
-        at_ns = found.anomalies["at_ns"].fill_null(UNKNOWN).to_pylist()
-        return {row: lost for row in chosen if at_ns[row] >= lost.at_ns}
+        positions = Positions(self.rows, self.context, self._remembered)
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
+        return _excused((row, positions.excuse(anomaly)) for row, anomaly in rows)
 
     def _of_rewinds(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        return self._not_ended_before(self.timeline.ends_lost(0, Excuse.TAIL_LOST), found, chosen)
+        """Excuse records at offsets behind which a group had read on already, where what it had read there was permitted to be lost."""
+        offsets = found.anomalies["log_offset"].take(pa.array(chosen)).to_pylist()
+        return _excused((row, self._of_rewind(offset)) for row, offset in zip(chosen, offsets, strict=True))
+
+    def _of_rewind(self, log_offset: int) -> Judgement | None:
+        found = map(self.timeline.judge, self._looked_up().former_records(log_offset, self.timeline))
+        lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
+        return None if lost is None else under(Excuse.TAIL_LOST, lost)
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        return self._not_ended_before(self._history.memory_lost(), found, chosen)
-
-    def _not_ended_before(self, lost: Judgement | None, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        """Excuse records that were still under way, or not sent yet, when a leader was elected that was permitted to know less."""
-        if lost is None or lost.at_ns is None:
-            return {}
+        """Excuse records that stand twice, where what a leader knew of their producer was permitted to be lost before they were done with."""
+        sends = self.rows.columns("sends")
         values = found.anomalies["value"].take(pa.array(chosen)).to_numpy()
-        sends = self.rows.derived(sends_by_value).rows(values)
-        ended = np.append(self.rows.columns("sends")["complete_ns"], UNKNOWN)[sends]
-        return {
-            row: lost for row, end in zip(chosen, ended.tolist(), strict=True) if end == UNKNOWN or end >= lost.at_ns
-        }
+        places = self.rows.derived(sends_by_value).rows(values)
+        return _excused(
+            (row, self._forgotten(*(int(sends[name][send]) for name in ("process", "invoke_ns", "complete_ns"))))
+            for row, send in zip(chosen, places.tolist(), strict=True)
+            if send != UNKNOWN
+        )
 
-    def _judge(self, anomaly: Anomaly) -> Judgement:
+    def _forgotten(self, process: int, invoke_ns: int, complete_ns: int) -> Judgement | None:
+        done_ns = None if complete_ns == UNKNOWN else complete_ns
+        return self._remembered.producer_forgotten(process, invoke_ns, done_ns)
+
+    def _looked_up(self) -> Evidence:
         if self._evidence is None:
             self._evidence = Evidence(
                 self.rows,
@@ -152,7 +170,10 @@ class PartitionJudge:
                 log_start_may_move=self._log_start_may_move,
                 is_compacted=self._is_compacted,
             )
-        judgements = [self.timeline.judge(record) for record in self._records(self._evidence, anomaly)]
+        return self._evidence
+
+    def _judge(self, anomaly: Anomaly) -> Judgement:
+        judgements = [self.timeline.judge(record) for record in self._records(self._looked_up(), anomaly)]
         # A step back over several stretches needs an excuse for each of them.
         return next((judgement for judgement in judgements if judgement.promise.must_survive), judgements[0])
 
@@ -163,10 +184,19 @@ class PartitionJudge:
         kept = [judgement for judgement in judgements if judgement.promise.must_survive]
         return kept[0] if len(kept) > 1 else next(one for one in judgements if one not in kept)
 
+    def of_value(self, value: int, absent_ns: int) -> Judgement | None:
+        """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""
+        record = self._looked_up().record_of(value, absent_ns)
+        return None if record is None else self.timeline.judge(record)
+
     def _records(self, evidence: Evidence, anomaly: Anomaly) -> Sequence[Record]:
         if anomaly.other_offset is not None:
             return evidence.records_between(anomaly, self.timeline)
         return [evidence.record(anomaly)]
+
+
+def _excused(found: Iterable[tuple[int, Judgement | None]]) -> dict[int, Judgement]:
+    return {row: judgement for row, judgement in found if judgement is not None}
 
 
 def _log_start_may_move(recording: Recording, topic: str) -> bool:

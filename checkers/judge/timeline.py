@@ -7,7 +7,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -19,7 +19,6 @@ from tribunal.checkers.guarantees import (
     Acknowledged,
     CutLive,
     Elected,
-    Excuse,
     Exposed,
     Fact,
     How,
@@ -34,7 +33,7 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
     WasRead,
 )
-from tribunal.checkers.judge.lives import DOWN, Lives
+from tribunal.checkers.judge.lives import DOWN, NEVER, Lives
 from tribunal.results.metadata import (
     CONFIG_OF_BROKER,
     CONFIG_OF_TOPIC,
@@ -78,6 +77,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
     node: int
     from_offset: int
+    end_offset: int | None
     injected_ns: int
     alive: bool
 
@@ -93,7 +93,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of the partition's history: what happened and the state after it.
 
-    from_offset:  the facts hold only for records at or beyond this offset (a proven loss).
+    from_offset, end_offset:  the facts hold only for records within these offsets (a proven loss); no end: for all from there on.
     changed:      the partition's own state changed here.
     fenced:       brokers that were registered and fenced.
     """
@@ -103,18 +103,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     settings: Settings
     from_offset: int = 0
+    end_offset: int | None = None
     changed: bool = False
     fenced: tuple[int, ...] = ()
 
-    def concerns(self, log_offset: int) -> bool:
-        """Whether the facts hold for a record there; where the offset is unknown (-1), only what holds for every record."""
-        return self.from_offset <= max(log_offset, 0)
+    def concerns(self, record: "Record") -> bool:
+        """Whether the facts hold for a record; where its offset is unknown (-1), only what holds from the first record on."""
+        return self.from_offset <= max(record.log_offset, 0) and (
+            self.end_offset is None or record.least_offset < self.end_offset
+        )
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one record that is missing, or of an offset that was exposed.
 
-    log_offset:      -1 unknown: an acknowledgement of a repeated batch does not say it.
+    log_offset:      -1 unknown: an acknowledgement of a repeated batch does not say it. The greatest it may have, where that is all we know.
+    first_offset:    the least it may have; None: it is `log_offset`.
     acks:            as acknowledged (-1, 1), 0 when sent without, None when nobody acknowledged it.
     invoke_ns:       its acknowledgement lies at or after this.
     complete_ns:     when that acknowledgement had arrived, None unknown.
@@ -131,6 +135,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     log_offset: int
+    first_offset: int | None = None
     acks: int | None
     invoke_ns: int
     complete_ns: int | None = None
@@ -147,12 +152,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     replaced_epoch: int | None = None
     below_log_start: bool = False
 
+    @property
+    def least_offset(self) -> int:
+        """The least offset that it may have."""
+        return self.log_offset if self.first_offset is None else self.first_offset
+
 
 class Judgement(msgspec.Struct, frozen=True):
     """A promise and the moment it was judged at: the election that permits the loss, or the last that could not.
 
     topic, partition:  where that election was: of an excuse that is not the anomaly's own partition's.
     holders:           who was known to hold the record then; lost: whose disks provably had not got it any more.
+    by:                the rule that permits the loss from which something else follows, where the promise names what follows (R8 to R12).
     """
 
     promise: Promise
@@ -164,6 +175,7 @@ class Judgement(msgspec.Struct, frozen=True):
     partition: int | None = None
     holders: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    by: str | None = None
 
 
 class Timeline:
@@ -179,6 +191,7 @@ class Timeline:
         self._times = [entry.at_ns for entry in entries]
         self._epochs = [entry.state.leader_epoch for entry in entries]
         self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
+        self._loss_ends = sorted({entry.end_offset for entry in entries if entry.end_offset is not None})
         self._memory: dict[tuple[object, ...], Judgement] = {}
 
     @property
@@ -203,44 +216,36 @@ class Timeline:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
         return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
 
-    def memory_lost(self, rule: Excuse) -> Judgement | None:
-        """Return the first election, as judged by this rule, of a replica that was permitted to lack records and so does not know their producers.
-
-        A last known leader (or, without ELR, a member of the ISR) with a proven loss, or whoever led after an unclean
-        election. A producer numbers its records anew, in all its partitions, when one leader does not know it (KIP-360).
-        """
-        poorer = (entry for entry, fact, poor in self._elections() if poor or fact.how in (How.UNCLEAN, How.RECOVERY))
-        return next((_excused(entry, rule) for entry in poorer), None)
-
-    def ends_lost(self, since_ns: int, rule: Excuse = Excuse.END_LOST) -> Judgement | None:
-        """Return the first election since then, as judged by this rule, that was permitted to take a transaction's end from this partition.
-
-        A leader may lack the marker, or the transaction log's entry, that its predecessor had; and one that was elected
-        uncleanly aborts every transaction that its log leaves open, also one whose commit was decided (KIP-704).
-        """
-        poorer = (
-            entry
-            for entry, fact, poor in self._elections()
-            if entry.at_ns >= since_ns
-            if poor or fact.how is How.RECOVERY or (fact.how is not How.CLEAN and entry.settings.allows_unclean(fact))
-        )
-        return next((_excused(entry, rule) for entry in poorer), None)
-
-    def _elections(self) -> Iterator[tuple[Entry, Elected, bool]]:
-        """Yield each election, and whether its winner has a proven loss that is permitted to count."""
-        lost: dict[int, None] = {}
-        for entry in self.entries:
+    def aborting(self, since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return the first election between two moments whose leader aborts what its log leaves open: an unclean one that was allowed."""
+        for place in range(self._position(since_ns, None), self._until(absent_ns)):
+            entry = self.entries[place]
             for fact in entry.facts:
-                match fact:
-                    case ProvenLoss(node=node):
-                        lost[node] = None
-                    case JoinedIsr(node=node):
-                        lost.pop(node, None)
-                    case Elected():
-                        may = fact.how is How.LAST_KNOWN or not entry.settings.elr
-                        yield entry, fact, may and fact.leader in lost
-                    case _:
-                        pass  # says nothing of what a leader knows
+                if isinstance(fact, Elected) and fact.how is not How.CLEAN and entry.settings.allows_unclean(fact):
+                    promise = Promise(rule="R4", violations=())
+                    return self._placed(
+                        Judgement(promise, fact, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+                    )
+        return None
+
+    def permitting(self, since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return what permits the loss of something that was written as with acks=all, nobody knows when, between two moments."""
+        if not self.entries:
+            return None
+        until = self._until(absent_ns)
+        for start in range(self._position(since_ns, None), until + 1):
+            record = Record(log_offset=NEVER, first_offset=0, acks=-1, invoke_ns=since_ns, absent_ns=absent_ns)
+            judgement = self._judged_from(start, record)
+            if not judgement.promise.must_survive:
+                return self._placed(judgement)
+        return None
+
+    def _until(self, absent_ns: int | None) -> int:
+        """Return how many entries may have happened before something was found to be absent."""
+        return len(self.entries) if absent_ns is None else bisect_right(self._times, absent_ns + OBSERVATION_LAG_NS)
+
+    def _placed(self, judgement: Judgement) -> Judgement:
+        return judgement if self._place is None else replace(judgement, topic=self._place[0], partition=self._place[1])
 
     def judge(self, record: Record) -> Judgement:
         """Say whether the record had to survive: permitted by any election that may have lost it is permitted."""
@@ -254,7 +259,7 @@ class Timeline:
             if not judgement.promise.must_survive:
                 break
         assert judgement is not None
-        return judgement if self._place is None else replace(judgement, topic=self._place[0], partition=self._place[1])
+        return self._placed(judgement)
 
     def _starts(self, record: Record) -> Iterator[int]:
         """Yield the places in history at which the record may have been acknowledged, the likeliest first.
@@ -292,12 +297,13 @@ class Timeline:
         if record.replaced_epoch is not None and self._known_epoch(answered, read) > record.replaced_epoch:
             # What stands there is older than the record: somebody who had kept an older log was elected later (KIP-704).
             record = replace(record, replaced_epoch=None)
-        reach = bisect_right(self._loss_offsets, record.log_offset)
-        until = len(self.entries)
-        if record.absent_ns is not None:
-            until = max(answered, bisect_right(self._times, record.absent_ns + OBSERVATION_LAG_NS))
+        reach = (
+            bisect_right(self._loss_offsets, record.log_offset),
+            bisect_right(self._loss_ends, record.least_offset),
+        )
+        until = max(answered, self._until(record.absent_ns))
         places = (since, start, answered, exposed, read, seen, until)
-        key = (*places, reach, record.acks, record.replaced_epoch, record.below_log_start)
+        key = (*places, *reach, record.acks, record.replaced_epoch, record.below_log_start)
         if key not in self._memory:
             self._memory[key] = self._judge(record, *places)
         return self._memory[key]
@@ -348,12 +354,12 @@ class Timeline:
         isrs = [entry.state.isr for entry in self.entries[place:position]]
         return any(deposed in isr and end_ns > heard_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
 
-    def _lost_between(self, log_offset: int, since: int, start: int) -> list[int]:
+    def _lost_between(self, record: Record, since: int, start: int) -> list[int]:
         """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""
         lost: dict[int, None] = {}
         cut_live: dict[int, None] = {}
         for entry in self.entries[since:start]:
-            for fact in entry.facts if entry.concerns(log_offset) else ():
+            for fact in entry.facts if entry.concerns(record) else ():
                 match fact:
                     case CutLive(node=node):
                         cut_live[node] = None
@@ -388,7 +394,7 @@ class Timeline:
         until: int,
     ) -> Judgement:
         before = self.entries[start - 1]
-        ledger = Ledger(before.settings, lost=self._lost_between(record.log_offset, since, start))
+        ledger = Ledger(before.settings, lost=self._lost_between(record, since, start))
         if record.acks is not None:
             meanwhile = [entry.state.isr for entry in self.entries[start:answered]]
             certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
@@ -404,7 +410,7 @@ class Timeline:
             entry = self.entries[position]
             if record.replaced_epoch is not None and entry.state.leader_epoch > record.replaced_epoch:
                 break
-            if entry.concerns(record.log_offset):
+            if entry.concerns(record):
                 for fact in entry.facts:
                     ledger.add(fact)
                 if position >= seen and _may_lose(entry) and (judgement is None or judgement.promise.must_survive):
@@ -422,12 +428,6 @@ def _observe(ledger: Ledger, position: int, exposed: int | None, read: int | Non
 
 def _may_lose(entry: Entry) -> bool:
     return any(isinstance(fact, Elected | CutLive) for fact in entry.facts)
-
-
-def _excused(entry: Entry, rule: str) -> Judgement:
-    election = next(fact for fact in entry.facts if isinstance(fact, Elected))
-    promise = Promise(rule=rule, violations=())
-    return Judgement(promise, election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
 
 
 def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
@@ -467,12 +467,20 @@ class History:
         self._given = settings
         self._nodes = typed(nodes.sort_by("at_ns"), NodeEvent)
         self._lives = Lives(self._nodes)
+        self._timelines: dict[tuple[str, int], Timeline] = {}
+        # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
+        self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
         self._faults = typed(faults, Fault)
         self._unclean_orders = _unclean_orders(typed(admin, Admin))
         self.registrations = list(self._registrations())
 
     def timeline(self, topic: str, partition: int) -> Timeline:
         """Return the partition's history; one without entries when its metadata was not recorded."""
+        if (topic, partition) not in self._timelines:
+            self._timelines[topic, partition] = self._built(topic, partition)
+        return self._timelines[topic, partition]
+
+    def _built(self, topic: str, partition: int) -> Timeline:
         positions = self._positions(topic, partition)
         losses = self._losses(topic, partition)
         builder = _Builder(
@@ -486,29 +494,10 @@ class History:
             builder.add(committed)
         return builder.timeline()
 
-    def memory_lost(self, rule: Excuse = Excuse.MEMORY_LOST) -> Judgement | None:
-        """Return the run's first election of a leader that was permitted not to know its producers, nor all records."""
-        found = (self.timeline(*partition).memory_lost(rule) for partition in self.partitions())
-        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
-
-    def ends_lost(
-        self, transactional_id: str | None, partitions: Iterable[tuple[str, int]], since_ns: int
-    ) -> Judgement | None:
-        """Return the first election since then that was permitted to take a transaction's end, from its log or a partition.
-
-        transactional_id:  None: of any transaction, whichever log it has.
-        """
-        logs = [place for place in self.partitions() if place[0] == TRANSACTION_LOG]
-        if transactional_id is not None and logs:
-            logs = [(TRANSACTION_LOG, _hashed(transactional_id) % len(logs))]
-        found = (self.timeline(*place).ends_lost(since_ns) for place in (*partitions, *logs))
-        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
-
-    def positions_lost(self) -> Judgement | None:
-        """Return the run's first election that was permitted to take what groups had committed, or the end of a transaction of theirs."""
-        homes = [place for place in self.partitions() if place[0] in (GROUP_LOG, TRANSACTION_LOG)]
-        found = (self.timeline(*place).ends_lost(0, Excuse.POSITIONS_LOST) for place in homes)
-        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
+    def home(self, topic: str, name: str) -> tuple[str, int] | None:
+        """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
+        count = sum(place[0] == topic for place in self.partitions())
+        return (topic, _hashed(name) % count) if count else None
 
     def _committed(self, position: int) -> Committed | None:
         """Return a record of the metadata log; None for one that says nothing of who holds what."""
@@ -568,7 +557,13 @@ class History:
                 if here and lost.node is not None and fault.injected_ns is not None:
                     for at_ns, alive in self._moments_of(lost, fault.injected_ns, fault.healed_ns):
                         losses.append(
-                            Loss(node=lost.node, from_offset=lost.from_offset or 0, injected_ns=at_ns, alive=alive)
+                            Loss(
+                                node=lost.node,
+                                from_offset=lost.from_offset or 0,
+                                end_offset=lost.end_offset,
+                                injected_ns=at_ns,
+                                alive=alive,
+                            )
                         )
         return losses
 
@@ -688,7 +683,7 @@ class _Builder:
         self._add_live_cuts(until_ns=1 << 62)
         return Timeline(self._entries, self._settings(), self._place, self._lives)
 
-    def _append(self, at_ns: int, facts: tuple[Fact, ...], from_offset: int = 0, *, changed: bool = False) -> None:
+    def _append(self, at_ns: int, facts: tuple[Fact, ...], loss: Loss | None = None, *, changed: bool = False) -> None:
         if self._state is None:
             return
         entry = Entry(
@@ -696,7 +691,8 @@ class _Builder:
             facts=facts,
             state=self._state,
             settings=self._settings(),
-            from_offset=from_offset,
+            from_offset=0 if loss is None else loss.from_offset,
+            end_offset=None if loss is None else loss.end_offset,
             changed=changed,
             fenced=tuple(sorted(self._fenced)),
         )
@@ -713,14 +709,14 @@ class _Builder:
         for loss in due:
             self._losses.remove(loss)
             at_ns = max([loss.injected_ns, *(entry.at_ns for entry in self._entries[-1:])])
-            self._append(at_ns, (CutLive(loss.node),), loss.from_offset)
+            self._append(at_ns, (CutLive(loss.node),), loss)
 
     def _on_registered(self, node: int, offset: int, at_ns: int) -> None:
         """A new life: what its disk lost since the former life's registration counts from here on."""
         former_ns = self._registered_ns.get(node, -1)
         for loss in self._losses:
             if loss.node == node and former_ns < loss.injected_ns <= at_ns:
-                self._append(at_ns, (ProvenLoss(node),), loss.from_offset)
+                self._append(at_ns, (ProvenLoss(node),), loss)
         registration = self._by_offset.get(offset)
         if registration is not None and registration.clean is False:
             self._append(at_ns, (ShutDownUncleanly(node),))

@@ -11,7 +11,7 @@ concluded from them, and tests of that code check what they hold.
     txn_steps           txn, step, process, outcome, begin_ns, end_ns, kind, topic, partition, log_offset, value
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
     transaction_timeouts  timeout_ns                              of runs with transactions
-    complete_runs, lossy_runs                                     runs that came to their end; whose disks provably lost records
+    complete_runs                                                 runs that came to their end
     entries, entry_facts, members                                 a partition's committed history, step by step
     metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' lives, requests between nodes
     faults              fault_index, kind, resolved_target, injected_ns, healed_ns
@@ -86,7 +86,6 @@ SCHEMAS: Final = {
     ),
     "transaction_timeouts": pa.schema([*RUN, ("timeout_ns", pa.int64())]),
     "complete_runs": pa.schema(RUN),
-    "lossy_runs": pa.schema(RUN),
 }
 Row = Mapping[str, str | int | None]
 
@@ -113,13 +112,12 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
         timeline = history.timeline(topic, partition)
         for name, row in _of_timeline(timeline):
             rows[name].append({"topic": topic, "partition": partition, **row})
-    txns, faults = recording.table("txns"), recording.table("faults")
+    txns = recording.table("txns")
     settings = (recording.manifest or {}).get("settings") or {}
     if txns.num_rows:
         timeout_ms = int(settings.get(TIMEOUT, DEFAULT_TIMEOUT_MS))
         rows["transaction_timeouts"].append({"timeout_ns": timeout_ms * 1_000_000})
     rows["complete_runs"] += [{}] if recording.complete else []
-    rows["lossy_runs"] += [{}] if any(faults["losses"].to_pylist()) else []
     rows["registrations"] += _registrations(recording.table("metadata"))
     return rows
 

@@ -149,13 +149,14 @@ class Run:
         epoch: int | None,
         observer: str = "node-1",
         source: str = "node",
+        topic: str = "t",
         **more: Any,
     ) -> None:
         self.recorder.row(
             "watermarks",
             observer=observer,
             source=source,
-            topic="t",
+            topic=topic,
             partition=0,
             leader_epoch=epoch,
             high_watermark=high_watermark,
