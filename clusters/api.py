@@ -119,6 +119,8 @@ class Delivery(NamedTuple):
     log_offset: int | None
     leader_epoch: int | None
     attempts: int | None
+    answered_by: int | None = None
+    producer: tuple[int, int] | None = None  # producer id and epoch
 
 
 class ReceivedRecord(NamedTuple):
@@ -131,7 +133,10 @@ class ReceivedRecord(NamedTuple):
 
 
 class PartitionPoll(msgspec.Struct, kw_only=True):
-    """What one poll brought for one partition; watermarks as the last fetch answer showed them, else None."""
+    """What one poll brought for one partition; watermarks as the last fetch answer showed them, else None.
+
+    leader_epoch:  the partition's, as the one who answered had it, or as the client knew it when it asked.
+    """
 
     partition: TopicPartition
     position: int  # where this poll began to read
@@ -141,6 +146,8 @@ class PartitionPoll(msgspec.Struct, kw_only=True):
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
     next_position: int | None = None  # where reading goes on, when no record says it: behind transaction markers
+    answered_by: int | None = None
+    leader_epoch: int | None = None
 
 
 class Offsets(NamedTuple):
@@ -155,6 +162,7 @@ class Offsets(NamedTuple):
     leader_epoch: int | None
     error: str | None
     answered_s: float | None = None
+    answered_by: int | None = None
 
     def age_ns(self) -> int:
         """Return how long ago it came."""

@@ -80,6 +80,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
     quorum_epoch: int = -1
     brokers: dict[int, BrokerState] = {}
     partitions: dict[TopicPartition, PartitionState] = {}
+    topic_ids: dict[str, str] = {}  # of the topics that there are
 
     def whole(self, spec: ClusterSpec) -> bool:
         """Tell whether every broker serves and every partition has all its replicas in the ISR."""

@@ -21,7 +21,7 @@ import msgspec
 
 from replog.config import DEFINITIONS
 from tribunal import ROOT
-from tribunal.clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
+from tribunal.clusters.api import Cluster, ClusterError, Unsettled, until
 from tribunal.clusters.clock import RunClock
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
@@ -271,7 +271,9 @@ class Run:
             async with aimed(cluster) as effect:
                 entry.effect, entry.injected_ns = effect, self.clock.now_ns()
                 injected.set()
-                self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_bit(effect)}")
+                self.progress.say(
+                    f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_effect(effect)}"
+                )
                 await self._hold(cluster, planned.lasts_ms)
                 lasted_ms = self._faults_ms() - started_ms
                 self._schedule(planned, node, role, started_ms, lasted_ms)
@@ -315,15 +317,14 @@ class Run:
             kind=planned.kind,
             planned_target=planned.target.text,
             proof=msgspec.json.encode({"missed": why}).decode(),
-            bit=False,
+            took_effect=False,
             losses=[],
         )
 
     def _record_fault(self, entry: "_Entry", cluster: Cluster) -> None:
         effect = entry.effect
         heal = effect.heal if effect else None
-        lost = [] if effect is None or not effect.lost_everything else _all_of(cluster, effect.node)
-        lost += [msgspec.to_builtins(loss) for loss in effect.losses] if effect else []
+        losses = [msgspec.structs.asdict(loss) for loss in effect.losses] if effect else []
         self.recorder.row(
             "faults",
             index=entry.planned.index,
@@ -334,10 +335,10 @@ class Run:
             injected_ns=entry.injected_ns,
             healed_ns=entry.healed_ns,
             proof=_json(effect.proof.facts) if effect else None,
-            bit=effect.proof.holds if effect else False,
+            took_effect=effect.proof.holds if effect else False,
             heal_proof=_json(heal.facts) if heal else None,
             healed=heal.holds if heal else False,
-            losses=lost,
+            losses=losses,
         )
 
     # --- the end ---------------------------------------------------------------------------
@@ -449,22 +450,14 @@ def _expression(planned: PlannedFault) -> str:
     return f"{planned.target.text}{chosen}"
 
 
-def _all_of(cluster: Cluster, node: int) -> list[dict[str, Any]]:
-    """Return every partition of a node as lost from offset 0."""
-    partitions: list[TopicPartition] = [
-        partition for partition, state in cluster.state.partitions.items() if node in state.replicas
-    ]
-    return [{"node": node, "topic": topic, "partition": number, "from_offset": 0} for topic, number in partitions]
-
-
 def _load(counts: Counter[tuple[int, str]]) -> list[dict[str, int]]:
     levels = sorted({acks for acks, _ in counts})
     words = ("ok", "fail", "info", "sent")
     return [{"acks": acks, **{word: counts[acks, word] for word in words}} for acks in levels]
 
 
-def _bit(effect: Effect) -> str:
-    return "bit ✓" if effect.proof.holds else "no effect ✗"
+def _effect(effect: Effect) -> str:
+    return "took effect ✓" if effect.proof.holds else "no effect ✗"
 
 
 def _healed(effect: Effect | None) -> str:

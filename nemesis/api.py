@@ -24,6 +24,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
+from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import ClusterError, FaultTarget, Proof, Unsettled, until
 from tribunal.clusters.capabilities import Capability, asked_by
 from tribunal.clusters.spec import MODES, Mode
@@ -51,27 +52,40 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     end_ns: int | None = None
 
 
-def proven_losses(node: int, proof: Proof) -> list[Loss]:
-    """Return what a disk lost, from the log ends that a proof names before and after."""
+def proven_losses(cluster: FaultTarget, node: int, proof: Proof, begin_ns: int) -> list[Loss]:
+    """Return what a disk has lost by now, from the log ends that a proof names before and after.
+
+    begin_ns:  when the disk was still whole.
+    """
+    now_ns, topic_ids = cluster.now_ns(), cluster.state.topic_ids
     before, after = proof.facts.get("log_end_offsets_before", {}), proof.facts.get("log_end_offsets_after", {})
     found = []
     for name, end in sorted(before.items()):
         topic, _, partition = name.rpartition("-")
         left = after.get(name, 0)
-        if left < end and not topic.startswith("__"):
-            found.append(Loss(node=node, topic=topic, partition=int(partition), from_offset=left, end_offset=end))
+        if left < end and topic != METADATA_TOPIC:
+            loss = Loss(
+                node=node,
+                topic=topic,
+                topic_id=topic_ids.get(topic),
+                partition=int(partition),
+                from_offset=left,
+                end_offset=end,
+                begin_ns=begin_ns,
+                end_ns=now_ns,
+            )
+            found.append(loss)
     return found
 
 
 class Effect:
     """What a fault did: filled in as it goes."""
 
-    def __init__(self, node: int, proof: Proof, *, lost_everything: bool = False) -> None:
+    def __init__(self, node: int, proof: Proof) -> None:
         self.node = node
         self.proof = proof
         self.heal: Proof | None = None
-        self.lost_everything = lost_everything  # the node's disk provably lost all records
-        self.losses: list[Loss] = []  # what else disks provably lost
+        self.losses: list[Loss] = []  # what disks provably lost, each time that they did
 
     def add_proof(self, name: str, proof: Proof) -> None:
         """Add a further thing that must hold for the fault to have bitten."""

@@ -48,7 +48,6 @@ def take(whole: Effect, name: str, part: Effect) -> None:
     whole.add_proof(name, part.proof)
     whole.add_heal(name, part.heal or Proof(holds=False, facts={"missing": "a heal"}))
     whole.losses += part.losses
-    whole.lost_everything = whole.lost_everything or part.lost_everything
 
 
 def one_of(random: Random, *faults: Aimed) -> Aimed:

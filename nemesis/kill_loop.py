@@ -42,9 +42,10 @@ async def changing_sides(
     former = incarnation(cluster, crasher)
     async with away(node)(cluster) as first:
         await asyncio.sleep(phase_ms / 1000)
+        begin_ns = cluster.now_ns()
         crashed = await cluster.power_fail(crasher)
         whole.add_proof("crash", crashed)
-        whole.losses += proven_losses(crasher, crashed)
+        whole.losses += proven_losses(cluster, crasher, crashed, begin_ns)
     async with away(other)(cluster) as second:
         await cluster.start(crasher)
         yield whole

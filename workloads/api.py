@@ -312,6 +312,7 @@ class Worker:
             log_offset=delivery.log_offset,
             leader_epoch=delivery.leader_epoch,
             attempts=delivery.attempts,
+            **answer_of(delivery),
         )
 
     async def finish(self, timeout_ms: int) -> None:
@@ -333,6 +334,12 @@ class Worker:
             self._record(sent, Delivery("info", "unknown at the end", None, None, None), None)
 
 
+def answer_of(delivery: Delivery) -> dict[str, int | None]:
+    """Return the columns of `sends` that say who answered and which producer it was."""
+    producer_id, producer_epoch = delivery.producer or (None, None)
+    return {"answered_by": delivery.answered_by, "producer_id": producer_id, "producer_epoch": producer_epoch}
+
+
 Phase = Literal["tail", "final"]
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -348,8 +355,17 @@ class PollLog:
         self._poll_index = 0
 
     def record(self, poll: PartitionPoll, invoke_ns: int) -> None:
-        """Record one partition's part of a poll."""
+        """Record one partition's part of a poll, and the watermarks that came with it."""
         now_ns = self.stage.now_ns()
+        self._record_poll(poll, invoke_ns, now_ns)
+        if poll.high_watermark is not None:
+            self._record_watermark(poll, now_ns)
+
+    def record_closing(self, poll: PartitionPoll, invoke_ns: int) -> None:
+        """Record the poll that closes a final read: what it says of the end was heard, and recorded, before."""
+        self._record_poll(poll, invoke_ns, self.stage.now_ns())
+
+    def _record_poll(self, poll: PartitionPoll, invoke_ns: int, now_ns: int) -> None:
         topic, partition = poll.partition
         self.stage.read_count += len(poll.records)
         self.stage.sink.row(
@@ -369,6 +385,8 @@ class PollLog:
             high_watermark=None if self._is_hearsay(poll) else poll.high_watermark,
             last_stable_offset=poll.last_stable_offset,
             log_start_offset=poll.log_start_offset,
+            answered_by=poll.answered_by,
+            leader_epoch=poll.leader_epoch,
         )
         for record in poll.records:
             self.stage.sink.row(
@@ -382,8 +400,6 @@ class PollLog:
                 leader_epoch=record.leader_epoch,
                 phase=self.phase,
             )
-        if poll.high_watermark is not None:
-            self._record_watermark(poll, now_ns)
         self._poll_index += 1
 
     def _is_hearsay(self, poll: PartitionPoll) -> bool:
@@ -402,6 +418,8 @@ class PollLog:
             source="fetch",
             topic=poll.partition.topic,
             partition=poll.partition.partition,
+            leader_epoch=poll.leader_epoch,
+            answered_by=poll.answered_by,
             high_watermark=poll.high_watermark,
             last_stable_offset=poll.last_stable_offset,
             log_start_offset=poll.log_start_offset,
@@ -426,12 +444,12 @@ class Reader:
         invoke_ns = self.stage.now_ns()
         polls = await self._consumer.poll(max_records, timeout_ms)
         for poll in polls:
-            self.record(poll, invoke_ns)
+            self._log.record(poll, invoke_ns)
         return polls
 
-    def record(self, poll: PartitionPoll, invoke_ns: int) -> None:
-        """Record one partition's part of a poll."""
-        self._log.record(poll, invoke_ns)
+    def record_closing(self, poll: PartitionPoll, invoke_ns: int) -> None:
+        """Record the poll that brought nothing, at the end that the leader stated."""
+        self._log.record_closing(poll, invoke_ns)
 
     async def close(self) -> None:
         """Release everything."""

@@ -57,19 +57,24 @@ async def _close(
     invoke_ns = stage.now_ns()
     stable = {offsets.partition: offsets for offsets in await admin.offsets(open_, OFFSETS_MS, stable=True)}
     for offsets in await admin.offsets(open_, OFFSETS_MS):
-        last_stable_offset = stable[offsets.partition].latest_offset
+        stable_told = stable[offsets.partition]
+        last_stable_offset = stable_told.latest_offset
         if offsets.latest_offset is None or offsets.log_start_offset is None or last_stable_offset is None:
             continue
+        # Both were told in one leader epoch, or they are of none.
+        leader_epoch = offsets.leader_epoch if offsets.leader_epoch == stable_told.leader_epoch else None
         stage.sink.row(
             "watermarks",
             observer="final-read-offsets",
             source="list_offsets",
             topic=offsets.partition.topic,
             partition=offsets.partition.partition,
+            answered_by=offsets.answered_by if offsets.answered_by == stable_told.answered_by else None,
+            leader_epoch=leader_epoch,
             high_watermark=offsets.latest_offset,
             last_stable_offset=last_stable_offset,
             log_start_offset=offsets.log_start_offset,
-            at_ns=stage.now_ns(),
+            at_ns=stage.now_ns() - offsets.age_ns(),
         )
         if positions[offsets.partition] >= offsets.latest_offset:
             closed[offsets.partition] = None
@@ -80,5 +85,7 @@ async def _close(
                 high_watermark=offsets.latest_offset,
                 last_stable_offset=last_stable_offset,
                 log_start_offset=offsets.log_start_offset,
+                answered_by=offsets.answered_by,
+                leader_epoch=leader_epoch,
             )
-            reader.record(closing, invoke_ns)
+            reader.record_closing(closing, invoke_ns)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, GroupSettings, PartitionPoll, TopicPartition
 from tribunal.results.recording import value_of
-from tribunal.workloads.api import VALUE_BYTES, PollLog, Stage
+from tribunal.workloads.api import VALUE_BYTES, PollLog, Stage, answer_of
 
 BEGIN_MS: Final = 2_000
 END_MS: Final = 8_000
@@ -118,6 +118,7 @@ class Transactor:
             log_offset=delivery.log_offset,
             leader_epoch=delivery.leader_epoch,
             attempts=delivery.attempts,
+            **answer_of(delivery),
         )
 
     async def close(self) -> None:

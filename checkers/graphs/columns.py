@@ -4,7 +4,7 @@ A history comes as `Operation`s (imported, small) or straight from a recording's
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -60,9 +60,9 @@ class Numbering:
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
-        self._values: list[Any] = []
+        self._values: list[Hashable] = []
 
-    def number(self, value: Any) -> int:
+    def number(self, value: Hashable) -> int:
         """Return the value's number."""
         if type(value) is int and 0 <= value < LARGE:
             return value
@@ -71,7 +71,7 @@ class Numbering:
             self._values.append(value)
         return self._numbers[value]
 
-    def value(self, number: int) -> Any:
+    def value(self, number: int) -> Hashable:
         """Return what a number stands for."""
         place = -2 - number
         return self._values[place] if 0 <= place < len(self._values) else number
@@ -92,13 +92,13 @@ class ListSteps(msgspec.Struct):
     first: Integers
     length: Integers
     elements: Integers
-    names: Mapping[int, Any]  # keys by number
+    names: Mapping[int, Hashable]  # keys by number
     numbering: Numbering
 
     @classmethod
     def of(cls, operations: Sequence[Operation]) -> "ListSteps":
         """Take operations with steps ("append", key, element) and ("r", key, list or None) apart."""
-        keys: dict[Any, int] = {}
+        keys: dict[Hashable, int] = {}
         numbering = Numbering()
         rows: list[tuple[int, int, int, int, int, int]] = []
         elements: list[int] = []
@@ -141,6 +141,24 @@ class ListSteps(msgspec.Struct):
             values[element], names, Numbering(),
         )  # fmt: skip
 
+    def without(self, dropped: Mapping[int, Sequence[int]]) -> "ListSteps":
+        """Return the steps as if some elements had never been appended to a key, nor read there."""
+        owner = np.repeat(self.key, self.length)  # of every element that was read, step by step
+        before = np.repeat(np.cumsum(self.length) - self.length, self.length)
+        places = np.repeat(self.first, self.length) + np.arange(owner.size) - before
+        gone_read, gone_append = np.zeros(owner.size, bool), np.zeros(self.key.size, bool)
+        for key, elements in dropped.items():
+            gone_read |= (owner == key) & np.isin(self.elements[places], elements)
+            gone_append |= ~self.is_read & (self.key == key) & np.isin(self.value, elements)
+        step = np.repeat(np.arange(self.key.size), self.length)[~gone_read]
+        length = np.bincount(step, minlength=self.key.size)
+        first = np.concatenate([[0], np.cumsum(length)[:-1]]).astype(np.int64)
+        kept = ~gone_append
+        return ListSteps(
+            self.transactions, self.txn[kept], self.is_read[kept], self.key[kept], self.value[kept], first[kept], length[kept],
+            self.elements[places[~gone_read]], self.names, self.numbering,
+        )  # fmt: skip
+
     def operation(self, number: int) -> Operation:
         """Return one transaction as an operation."""
         own = np.arange(*np.searchsorted(self.txn, [number, number + 1]))
@@ -161,7 +179,7 @@ class ListSteps(msgspec.Struct):
             steps=steps,
         )
 
-    def read(self, row: int) -> list[Any]:
+    def read(self, row: int) -> list[Hashable]:
         """Return the elements that the read in this row returned."""
         first, length = int(self.first[row]), int(self.length[row])
         return [self.numbering.value(number) for number in self.elements[first : first + length].tolist()]

@@ -3,12 +3,24 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
-from tribunal.checkers.api import FINAL, OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, is_among, sends_by_value
+from tribunal.checkers.api import (
+    FAIL,
+    FINAL,
+    OK,
+    TAIL,
+    UNKNOWN,
+    Anomaly,
+    Array,
+    Columns,
+    PartitionRows,
+    is_among,
+    sends_by_value,
+)
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
@@ -36,51 +48,71 @@ class Evidence:
         self._exposures = _exposures(rows)
         self._first_polls = _first_polls(rows)
         self._answers = _answers(rows)
-        self._absent_ns = _absent_ns(rows)
+        self.absent_ns = _absent_ns(rows)
         final = _final(rows, can_lead)
         self._final_offsets, self._final_epochs = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
         self._log_start = int(starts.max(initial=0)) if log_start_may_move else 0
         self._newest = _newest_of_keys(rows, *final) if is_compacted else None
 
-    def record(self, anomaly: Mapping[str, Any]) -> Record:
+    def record(self, anomaly: Anomaly) -> Record:
         """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
-        offset = UNKNOWN if anomaly["log_offset"] is None else anomaly["log_offset"]
-        only_at = offset if anomaly["kind"] == "moved" else None
-        value = anomaly["value"]
+        offset = UNKNOWN if anomaly.log_offset is None else anomaly.log_offset
+        only_at = offset if anomaly.kind == "moved" else None
+        value = anomaly.value
         times = self._read_times(value, only_at)
         send = self._send(value)
-        invoke_ns = anomaly["invoke_ns"] or self._of_send("invoke_ns", send) or 0
+        invoke_ns = anomaly.invoke_ns or self._of_send("invoke_ns", send) or 0
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
         return Record(
             log_offset=offset,
-            acks=anomaly["acks"],
+            acks=anomaly.acks,
             invoke_ns=invoke_ns,
-            complete_ns=anomaly["at_ns"] if anomaly["kind"] in ("lost", "moved") else None,
-            leader_epoch=self._written_in(value, offset)
-            if anomaly["leader_epoch"] is None
-            else anomaly["leader_epoch"],
+            complete_ns=anomaly.at_ns if anomaly.kind in ("lost", "moved") else None,
+            leader_epoch=self._written_in(value, offset) if anomaly.leader_epoch is None else anomaly.leader_epoch,
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
             read_ns=min(times, default=None),
             seen_ns=self._fetched_after(value, only_at),
-            absent_ns=self._absent_ns if anomaly["kind"] in _ABSENT else None,
-            answered_by=self._of_send("answered_by", send) if anomaly["kind"] in ("lost", "moved") else None,
+            absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
+            answered_by=self._of_send("answered_by", send) if anomaly.kind in ("lost", "moved") else None,
             shown_epoch=self._shown_epoch(offset, invoke_ns),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
             below_log_start=0 <= offset < self._log_start or self._is_superseded(value, offset),
         )
 
-    def records_between(self, anomaly: Mapping[str, Any], timeline: Timeline) -> list[Record]:
+    def record_of(self, value: int, absent_ns: int) -> Record | None:
+        """Return a record that a reader did not find at some time, whatever became of it; None: nobody sent it here."""
+        send = self._send(value)
+        if send == UNKNOWN:
+            return None
+        offset = self._of_send("log_offset", send)
+        is_acknowledged = int(self._rows.columns("sends")["outcome"][send]) == OK
+        times = [at_ns for at_ns in self._read_times(value, None) if at_ns <= absent_ns]
+        return Record(
+            log_offset=UNKNOWN if offset is None else offset,
+            acks=self._of_acks(send) if is_acknowledged else None,
+            invoke_ns=self._of_send("invoke_ns", send) or 0,
+            complete_ns=self._of_send("complete_ns", send),
+            leader_epoch=None if offset is None else self._written_in(value, offset),
+            read_ns=min(times, default=None),
+            absent_ns=absent_ns,
+            answered_by=self._of_send("answered_by", send),
+        )
+
+    def records_between(self, anomaly: Anomaly, timeline: Timeline) -> list[Record]:
         """Return one record per stretch of offsets that a watermark's step back uncovered."""
-        offsets = timeline.offsets_of_interest(anomaly["log_offset"], anomaly["other_offset"])
-        shown_ns, epoch = anomaly["invoke_ns"], anomaly["leader_epoch"]
+        assert anomaly.log_offset is not None
+        assert anomaly.other_offset is not None
+        assert anomaly.invoke_ns is not None
+        offsets = timeline.offsets_of_interest(anomaly.log_offset, anomaly.other_offset)
+        shown_ns, epoch = anomaly.invoke_ns, anomaly.leader_epoch
         replaced_by = epoch
-        if anomaly["at_ns"] is None:  # it was never seen to be back: nothing stands there in the end
+        if anomaly.at_ns is None:  # it was never seen to be back: nothing stands there in the end
             replaced_by = None
         elif epoch is None:
-            replaced_by = timeline.leader_epoch_at(anomaly["at_ns"] + OBSERVATION_LAG_NS)
+            replaced_by = timeline.leader_epoch_at(anomaly.at_ns + OBSERVATION_LAG_NS)
         return [
             Record(
                 log_offset=offset,
@@ -94,12 +126,38 @@ class Evidence:
             for offset in offsets
         ]
 
+    def former_records(self, offset: int, timeline: Timeline) -> Iterator[Record]:
+        """Yield what groups had read at or beyond an offset before what stands there in the end was written.
+
+        Either a consumer received a record of an older leader epoch at or behind it, or a position beyond it was committed in an older epoch.
+        """
+        place = int(np.searchsorted(self._final_offsets, offset))
+        stands = place < self._final_offsets.size and self._final_offsets[place] == offset
+        epoch = int(self._final_epochs[place]) if stands else UNKNOWN
+        if epoch == UNKNOWN:
+            return
+        reads, commits = self._reads, self._rows.columns("commits")
+        older = (reads["phase"] == TAIL) & (reads["log_offset"] >= offset) & (reads["leader_epoch"] < epoch)
+        older &= reads["leader_epoch"] != UNKNOWN
+        for row in np.flatnonzero(older).tolist():
+            at_ns = self._polled_ns.get((int(reads["process"][row]), int(reads["poll_index"][row])))
+            if at_ns is not None:
+                yield _read_there(offset, at_ns, int(reads["leader_epoch"][row]), epoch)
+        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL)
+        for at_ns in np.unique(commits["invoke_ns"][beyond]).tolist():
+            known = timeline.leader_epoch_at(at_ns)
+            if known is not None and known < epoch:
+                yield _read_there(offset, at_ns, known, epoch)
+
     def _send(self, value: int | None) -> int:
         """Return the row of a record's send; -1 where nobody knows one: what joined the ISR before held nothing of it."""
         sends = self._rows.columns("sends")
         if value is None or sends["value"].size == 0:
             return UNKNOWN
         return int(self._rows.derived(sends_by_value).rows(np.array([value]))[0])
+
+    def _of_acks(self, row: int) -> int:
+        return int(self._rows.columns("sends")["acks"][row])
 
     def _of_send(self, column: str, row: int) -> int | None:
         if row == UNKNOWN or column not in self._rows.table("sends").column_names:
@@ -191,6 +249,17 @@ class Evidence:
             return None
         epoch = int(self._final_epochs[place])
         return None if epoch == UNKNOWN else epoch
+
+
+def _read_there(offset: int, at_ns: int, leader_epoch: int, replaced_epoch: int) -> Record:
+    return Record(
+        log_offset=offset,
+        acks=None,
+        invoke_ns=at_ns,
+        leader_epoch=leader_epoch,
+        read_ns=at_ns,
+        replaced_epoch=replaced_epoch,
+    )
 
 
 def _newest_of_keys(rows: PartitionRows, source: Columns, chosen: Array) -> tuple[dict[int, int], dict[int, int]]:

@@ -8,15 +8,15 @@ capped witnesses with counts, figures, damages.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import Context, Excuse, Found, PartitionRows, Property, properties
+from tribunal.checkers.api import EncodedSummary, Excuse, Found, PartitionRows, Property, properties
 from tribunal.checkers.judge import hot_partitions as ranges
+from tribunal.checkers.judge.ends import Ends
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
     ImportedHistory,
@@ -28,6 +28,7 @@ from tribunal.checkers.judge.items import (
     WorkItem,
 )
 from tribunal.checkers.judge.partition import PartitionJudge, history_of
+from tribunal.checkers.judge.remembered import Remembered
 from tribunal.checkers.judge.tables import (
     Damage,
     Failed,
@@ -232,15 +233,28 @@ def second_look(tables: Tables) -> list[WorkItem]:
 
 def _judged_run(chosen: Property, run: PartitionRows, history: History, recording: Recording) -> list[TableRow]:
     assert chosen.run_kernel is not None
+    judges = _Judges(recording)
+    history.lost_value = lambda key, value, absent_ns: judges.of(key).of_value(value, absent_ns)
     found = chosen.run_kernel(run, history)
-    judges: dict[str, PartitionJudge] = {}
     judgements = dict(found.judgements)
     for row, one in found.contradictions.items():
-        if one.key not in judges:
-            tables = {name: recording.table(name, one.key) for name in PARTITION_TABLES}
-            judges[one.key] = PartitionJudge(recording, one.key, PartitionRows(tables))
-        judgements[row] = judges[one.key].of_contradiction(one)
+        judgements[row] = judges.of(one.key).of_contradiction(one)
     return list(answers(chosen, found, judgements, Place(str(recording.run_dir))))
+
+
+class _Judges:
+    """A run's partitions' judges, made when they are asked for."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._judges: dict[str, PartitionJudge] = {}
+
+    def of(self, key: str) -> PartitionJudge:
+        """Return the judge of `topic-p`."""
+        if key not in self._judges:
+            tables = {name: self._recording.table(name, key) for name in PARTITION_TABLES}
+            self._judges[key] = PartitionJudge(self._recording, key, PartitionRows(tables))
+        return self._judges[key]
 
 
 def _judged_timelines(chosen: Property, history: History, run_dir: str) -> list[TableRow]:
@@ -276,22 +290,25 @@ def fold(tables: Tables) -> None:
 
     tables:  in order; the summaries of one run's property stand in the order of partitions.
     """
-    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    parts: dict[tuple[str, str], list[EncodedSummary]] = {}
     for row in tables.summaries:
-        place = {"topic": row.place.topic, "partition": row.place.partition}
-        parts.setdefault((row.place.run_dir, row.property_name), []).append(msgspec.json.decode(row.content) | place)
+        topic, partition = row.place.topic, row.place.partition
+        assert topic is not None
+        assert partition is not None
+        own = parts.setdefault((row.place.run_dir, row.property_name), [])
+        own.append(EncodedSummary(topic, partition, row.content))
     tables.summaries = []
     for (run_dir, name), summaries in parts.items():
         tables.add(_attempt(name, Place(run_dir), partial(_folded, tables, name, Path(run_dir), summaries)))
 
 
-def _folded(tables: Tables, name: str, run_dir: Path, summaries: Sequence[dict[str, Any]]) -> list[TableRow]:
+def _folded(tables: Tables, name: str, run_dir: Path, summaries: Sequence[EncodedSummary]) -> list[TableRow]:
     own = properties()[name].fold
     assert own is not None
-    told = own(summaries, Context(complete=True))
-    found = judged_of_run(name, run_dir, Found(told.anomalies))
-    if told.figures:
-        tables.folded.setdefault(str(run_dir), {})[name] = msgspec.to_builtins(told.figures)
+    folded = own.folded(summaries)
+    found = judged_of_run(name, run_dir, Found(folded.anomalies))
+    if folded.figures is not None:
+        tables.folded.setdefault(str(run_dir), {})[name] = folded.figures
     return found
 
 
@@ -316,14 +333,6 @@ def _of_transactions(chosen: Property, run_dir: Path, anomalies: pa.Table) -> di
     if not ended:
         return {}
     recording = Recording.open(run_dir, compare=False)
-    history, txns = history_of(recording), recording.table("txns").to_pylist()
-    judgements = {}
-    for row in ended:
-        begin_ns = anomalies["at_ns"][row].as_py()
-        own = [txn for txn in txns if begin_ns is None or txn["begin_ns"] == begin_ns]
-        sends = [step for txn in own for step in txn["operations"] or () if step["kind"] == "send"]
-        places = dict.fromkeys((step["topic"], step["partition"]) for step in sends)
-        name = own[0]["txn_id"] if begin_ns is not None and len(own) == 1 else None
-        if (judgement := history.ends_lost(name, places, begin_ns or 0)) is not None:
-            judgements[row] = judgement
-    return judgements
+    ends = Ends(recording, Remembered(run_dir, history_of(recording)))
+    judged = ((row, ends.excuse(anomalies["at_ns"][row].as_py())) for row in ended)
+    return {row: judgement for row, judgement in judged if judgement is not None}

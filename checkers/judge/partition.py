@@ -1,8 +1,7 @@
 """One partition's judge: tells violations from what its committed history permits (docs/verdicts.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,28 +9,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
-    ANOMALY,
     UNKNOWN,
+    Anomaly,
     Context,
     Excuse,
     Found,
     Meaning,
     PartitionRows,
     Property,
+    rows_of,
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
+from tribunal.checkers.judge.positions import Positions
+from tribunal.checkers.judge.remembered import Remembered, under
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
-from tribunal.checkers.judge.timeline import CONFIG_OF_TOPIC, History, Judgement, Record, Timeline
+from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.results.metadata import CONFIG_OF_TOPIC, ConfigRecord, decoded
 from tribunal.results.recording import AdminApi
+from tribunal.results.rows import Admin, typed
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")
-Row = dict[str, Any]
 
 
 def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = None) -> History:
@@ -42,7 +45,7 @@ def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = Non
     )
 
 
-def settings_of(recording: Recording) -> dict[str, Any]:
+def settings_of(recording: Recording) -> NodeSettings:
     """Return what every node was started with, by Kafka's names, and the mode; nothing where that is unknown."""
     manifest = recording.manifest or {}
     if not isinstance(manifest.get("settings"), dict):
@@ -63,6 +66,7 @@ class PartitionJudge:
         self._log_start_may_move = _log_start_may_move(recording, topic)
         self._is_compacted = _is_compacted(recording, topic)
         self._evidence: Evidence | None = None
+        self._remembered = Remembered(recording.run_dir, self._history)
         of_run = cache(recording.table)
         in_transactions = bool((rows.columns("sends")["txn_id"] >= 0).any())
         self.context = Context(
@@ -103,7 +107,7 @@ class PartitionJudge:
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
         kinds = [chosen.kinds[kind] for kind in found.anomalies["kind"].to_pylist()]
         promised = [row for row, kind in enumerate(kinds) if kind.meaning is Meaning.PROMISED]
-        anomalies = found.anomalies.take(pa.array(promised, pa.int64())).to_pylist()
+        anomalies = rows_of(found.anomalies.take(pa.array(promised, pa.int64())))
         judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
         for excuse, judge in self._excuses.items():
             if rows := [row for row, kind in enumerate(kinds) if excuse in kind.excused_by]:
@@ -112,46 +116,61 @@ class PartitionJudge:
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what is out of sight or never ends, where its transaction's end was permitted to be lost."""
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
+        return _excused((row, self._of_end(anomaly)) for row, anomaly in rows)
+
+    def _of_end(self, anomaly: Anomaly) -> Judgement | None:
         sends, words = self.rows.columns("sends"), self.rows.words("sends", "txn_id")
-        values = found.anomalies["value"].take(pa.array(chosen)).fill_null(UNKNOWN).to_numpy()
-        places = self.rows.derived(sends_by_value).rows(values)
-        judgements = {}
-        for row, value, send in zip(chosen, values.tolist(), places.tolist(), strict=True):
-            name, since_ns = None, 0  # of an anomaly that is about no record any transaction may be to blame
-            if value != UNKNOWN:
-                if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
-                    continue
-                name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
-            if (judgement := self._history.ends_lost(name, [self._name], since_ns)) is not None:
-                judgements[row] = judgement
-        return judgements
+        if anomaly.value is None:
+            return self._of_hanging(anomaly)
+        send = int(self.rows.derived(sends_by_value).rows(np.array([anomaly.value]))[0])
+        if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
+            return None
+        name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
+        return self._remembered.end_lost(name, [self._name], since_ns, self._looked_up().absent_ns)
+
+    def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
+        """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
+        sends = self._remembered.sends_in_transactions(self._name)
+        first = [send for send in sends if send["log_offset"] == anomaly.log_offset]
+        found = (
+            self._remembered.end_lost(send["txn_id"], [self._name], send["begin_ns"], anomaly.at_ns)
+            for send in first or [send for send in sends if send["log_offset"] is None]
+        )
+        return next((judgement for judgement in found if judgement is not None), None)
 
     def _of_positions(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what groups went through after their positions were permitted to be lost."""
-        lost = self._history.positions_lost()
-        if lost is None or lost.at_ns is None:
-            return {}
-        at_ns = found.anomalies["at_ns"].fill_null(UNKNOWN).to_pylist()
-        return {row: lost for row in chosen if at_ns[row] >= lost.at_ns}
+        positions = Positions(self.rows, self.context, self._remembered)
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
+        return _excused((row, positions.excuse(anomaly)) for row, anomaly in rows)
 
     def _of_rewinds(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        return self._not_ended_before(self.timeline.ends_lost(0, Excuse.TAIL_LOST), found, chosen)
+        """Excuse records at offsets behind which a group had read on already, where what it had read there was permitted to be lost."""
+        offsets = found.anomalies["log_offset"].take(pa.array(chosen)).to_pylist()
+        return _excused((row, self._of_rewind(offset)) for row, offset in zip(chosen, offsets, strict=True))
+
+    def _of_rewind(self, log_offset: int) -> Judgement | None:
+        found = map(self.timeline.judge, self._looked_up().former_records(log_offset, self.timeline))
+        lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
+        return None if lost is None else under(Excuse.TAIL_LOST, lost)
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        return self._not_ended_before(self._history.memory_lost(), found, chosen)
-
-    def _not_ended_before(self, lost: Judgement | None, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        """Excuse records that were still under way, or not sent yet, when a leader was elected that was permitted to know less."""
-        if lost is None or lost.at_ns is None:
-            return {}
+        """Excuse records that stand twice, where what a leader knew of their producer was permitted to be lost before they were done with."""
+        sends = self.rows.columns("sends")
         values = found.anomalies["value"].take(pa.array(chosen)).to_numpy()
-        sends = self.rows.derived(sends_by_value).rows(values)
-        ended = np.append(self.rows.columns("sends")["complete_ns"], UNKNOWN)[sends]
-        return {
-            row: lost for row, end in zip(chosen, ended.tolist(), strict=True) if end == UNKNOWN or end >= lost.at_ns
-        }
+        places = self.rows.derived(sends_by_value).rows(values)
+        return _excused(
+            (row, self._forgotten(*(int(sends[name][send]) for name in ("process", "invoke_ns", "complete_ns"))))
+            for row, send in zip(chosen, places.tolist(), strict=True)
+            if send != UNKNOWN
+        )
 
-    def _judge(self, anomaly: Row) -> Judgement:
+    def _forgotten(self, process: int, invoke_ns: int, complete_ns: int) -> Judgement | None:
+        done_ns = None if complete_ns == UNKNOWN else complete_ns
+        return self._remembered.producer_forgotten(process, invoke_ns, done_ns)
+
+    def _looked_up(self) -> Evidence:
         if self._evidence is None:
             self._evidence = Evidence(
                 self.rows,
@@ -159,34 +178,46 @@ class PartitionJudge:
                 log_start_may_move=self._log_start_may_move,
                 is_compacted=self._is_compacted,
             )
-        judgements = [self.timeline.judge(record) for record in self._records(self._evidence, anomaly)]
+        return self._evidence
+
+    def _judge(self, anomaly: Anomaly) -> Judgement:
+        judgements = [self.timeline.judge(record) for record in self._records(self._looked_up(), anomaly)]
         # A step back over several stretches needs an excuse for each of them.
         return next((judgement for judgement in judgements if judgement.promise.must_survive), judgements[0])
 
     def of_contradiction(self, found: Contradiction) -> Judgement:
         """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
-        missing = dict.fromkeys(ANOMALY.names) | {"kind": "offset_conflict", "log_offset": found.log_offset}
-        judgements = [self._judge(missing | {"value": value}) for value in found.values]
+        missing = [Anomaly(kind="offset_conflict", log_offset=found.log_offset, value=value) for value in found.values]
+        judgements = [self._judge(one) for one in missing]
         kept = [judgement for judgement in judgements if judgement.promise.must_survive]
         return kept[0] if len(kept) > 1 else next(one for one in judgements if one not in kept)
 
-    def _records(self, evidence: Evidence, anomaly: Row) -> Sequence[Record]:
-        if anomaly["other_offset"] is not None:
+    def of_value(self, value: int, absent_ns: int) -> Judgement | None:
+        """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""
+        record = self._looked_up().record_of(value, absent_ns)
+        return None if record is None else self.timeline.judge(record)
+
+    def _records(self, evidence: Evidence, anomaly: Anomaly) -> Sequence[Record]:
+        if anomaly.other_offset is not None:
             return evidence.records_between(anomaly, self.timeline)
         return [evidence.record(anomaly)]
 
 
+def _excused(found: Iterable[tuple[int, Judgement | None]]) -> dict[int, Judgement]:
+    return {row: judgement for row, judgement in found if judgement is not None}
+
+
 def _log_start_may_move(recording: Recording, topic: str) -> bool:
     """Whether anything was ordered that deletes old records: nothing else makes them gone by order."""
-    admin = recording.table("admin").to_pylist()
-    if any(row["api"] == AdminApi.DELETE_RECORDS and row["topic"] in (None, topic) for row in admin):
+    admin = typed(recording.table("admin"), Admin)
+    if any(call.api == AdminApi.DELETE_RECORDS and call.topic in (None, topic) for call in admin):
         return True
     if any("retention" in name for name, _ in _configured(recording, topic)):
         return True
     settings = (recording.manifest or {}).get("settings") or {}
     texts = [
         *map(str, settings),
-        *(row["setting"] or "" for row in admin if row["topic"] in (None, topic)),
+        *(call.setting or "" for call in admin if call.topic in (None, topic)),
     ]
     return any("retention" in text or "cleanup.policy" in text for text in texts)
 
@@ -196,9 +227,9 @@ def _is_compacted(recording: Recording, topic: str) -> bool:
     settings = (recording.manifest or {}).get("settings") or {}
     if any(name.endswith("cleanup.policy") and "compact" in str(value) for name, value in settings.items()):
         return True
-    for row in recording.table("admin", columns=["topic", "setting", "value"]).to_pylist():
-        of_topic = row["topic"] in (None, topic) and (row["setting"] or "").endswith("cleanup.policy")
-        if of_topic and "compact" in (row["value"] or ""):
+    for call in typed(recording.table("admin"), Admin):
+        of_topic = call.topic in (None, topic) and (call.setting or "").endswith("cleanup.policy")
+        if of_topic and "compact" in (call.value or ""):
             return True
     return any(name == "cleanup.policy" and "compact" in value for name, value in _configured(recording, topic))
 
@@ -207,6 +238,10 @@ def _configured(recording: Recording, topic: str) -> list[tuple[str, str]]:
     """Return the settings (name, value) that the committed metadata gave the topic at any time."""
     metadata = recording.table("metadata", columns=["record_type", "body"])
     changes = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), "ConfigRecord"))
-    bodies = [msgspec.json.decode(body) for body in changes["body"].to_pylist()]
-    own = [body for body in bodies if body.get("resource_type") == CONFIG_OF_TOPIC and body["resource_name"] == topic]
-    return [(body["name"], str(body.get("value"))) for body in own]
+    records = (decoded(ConfigRecord.__name__, body) for body in changes["body"].to_pylist())
+    return [
+        (record.name, str(record.value))
+        for record in records
+        if isinstance(record, ConfigRecord)
+        if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
+    ]

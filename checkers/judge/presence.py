@@ -4,14 +4,14 @@ All from what the harness observed. A broker can lead while it is registered, ne
 log directories online, and its process runs.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 
 from tribunal.checkers.judge.lives import DOWN, NEVER
-from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry
+from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings
 from tribunal.results.metadata import NO_LEADER
 
 LED_WITHIN_NS: Final = (
@@ -20,7 +20,7 @@ LED_WITHIN_NS: Final = (
 ENSEMBLE_LED_WITHIN_NS: Final = (
     5_000_000_000  # beyond the session's time-out, by which a controller of ZooKeeper mode is replaced
 )
-SETTLING_NS: Final = 5_000_000_000  # after a heal, until everybody has heard everything
+SETTLING_NS: Final = 2_000_000_000  # after a heal, until everybody has heard everything
 SESSION_MS: Final = ("broker.session.timeout.ms", 9_000)
 ENSEMBLE_SESSION_MS: Final = ("zookeeper.session.timeout.ms", 18_000)
 OfRun = Callable[[str], pa.Table]
@@ -109,7 +109,7 @@ def in_effect(faults: pa.Table) -> list[Span]:
     return [Span(row["injected_ns"], NEVER if row["healed_ns"] is None else row["healed_ns"]) for row in begun]
 
 
-def leaderless(history: Sequence[Entry], settings: Mapping[str, Any], of_run: OfRun) -> Leaderless | None:
+def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> Leaderless | None:
     """Return for how long a partition was left without leader at the end, after the last heal, if that is too long."""
     changed = [entry for entry in history if entry.changed]
     if not changed or changed[-1].state.leader != NO_LEADER:
@@ -132,12 +132,12 @@ def leaderless(history: Sequence[Entry], settings: Mapping[str, Any], of_run: Of
     return next((one for one in found if one.until_ns - one.since_ns > within_ns), None)
 
 
-def _session_ns(settings: Mapping[str, Any]) -> int:
+def _session_ns(settings: NodeSettings) -> int:
     name, default = ENSEMBLE_SESSION_MS if settings.get("mode") == "zookeeper" else SESSION_MS
     return int(settings.get(name, default)) * 1_000_000
 
 
-def below_min_isr(history: Sequence[Entry], settings: Mapping[str, Any], of_run: OfRun) -> list[TooSmall]:
+def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> list[TooSmall]:
     """Return when the committed ISR was too small and the leader knew it for certain.
 
     A change is committed up to the lag of observation before it was observed. A leader knows a change that began its own leader epoch; any

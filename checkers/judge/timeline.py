@@ -7,8 +7,8 @@ that stands in its place; it was permitted to be lost if one of those elections 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, assert_never
 
 import msgspec
 import pyarrow as pa
@@ -19,7 +19,6 @@ from tribunal.checkers.guarantees import (
     Acknowledged,
     CutLive,
     Elected,
-    Excuse,
     Exposed,
     Fact,
     How,
@@ -34,16 +33,33 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
     WasRead,
 )
-from tribunal.checkers.judge.lives import DOWN, Lives
-from tribunal.results.metadata import NO_LEADER, RECOVERING, State
+from tribunal.checkers.judge.lives import DOWN, NEVER, Lives
+from tribunal.results.metadata import (
+    CONFIG_OF_BROKER,
+    CONFIG_OF_TOPIC,
+    NO_LEADER,
+    RECOVERING,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    State,
+    decoded,
+)
 from tribunal.results.recording import UNCLEAN, AdminApi
+from tribunal.results.rows import Admin, Fault, NodeEvent, typed
+from tribunal.results.rows import Loss as LostRecords
 
 OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
-CONFIG_OF_TOPIC: Final = 2
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
-CONFIG_OF_BROKER: Final = 4
+
+
+# Kafka's names and what nodes were started with, as the manifest has them.
+NodeSettings = Mapping[str, str | int | float | bool]
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,14 +77,23 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
     node: int
     from_offset: int
+    end_offset: int | None
     injected_ns: int
     alive: bool
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """A record of the metadata log, and when it was observed to be committed."""
+
+    record: MetadataRecord
+    metadata_offset: int
+    at_ns: int
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of the partition's history: what happened and the state after it.
 
-    from_offset:  the facts hold only for records at or beyond this offset (a proven loss).
+    from_offset, end_offset:  the facts hold only for records within these offsets (a proven loss); no end: for all from there on.
     changed:      the partition's own state changed here.
     fenced:       brokers that were registered and fenced.
     """
@@ -78,18 +103,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     settings: Settings
     from_offset: int = 0
+    end_offset: int | None = None
     changed: bool = False
     fenced: tuple[int, ...] = ()
 
-    def concerns(self, log_offset: int) -> bool:
-        """Whether the facts hold for a record there; where the offset is unknown (-1), only what holds for every record."""
-        return self.from_offset <= max(log_offset, 0)
+    def concerns(self, record: "Record") -> bool:
+        """Whether the facts hold for a record; where its offset is unknown (-1), only what holds from the first record on."""
+        return self.from_offset <= max(record.log_offset, 0) and (
+            self.end_offset is None or record.least_offset < self.end_offset
+        )
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one record that is missing, or of an offset that was exposed.
 
-    log_offset:      -1 unknown: an acknowledgement of a repeated batch does not say it.
+    log_offset:      -1 unknown: an acknowledgement of a repeated batch does not say it. The greatest it may have, where that is all we know.
+    first_offset:    the least it may have; None: it is `log_offset`.
     acks:            as acknowledged (-1, 1), 0 when sent without, None when nobody acknowledged it.
     invoke_ns:       its acknowledgement lies at or after this.
     complete_ns:     when that acknowledgement had arrived, None unknown.
@@ -106,6 +135,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     log_offset: int
+    first_offset: int | None = None
     acks: int | None
     invoke_ns: int
     complete_ns: int | None = None
@@ -122,12 +152,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     replaced_epoch: int | None = None
     below_log_start: bool = False
 
+    @property
+    def least_offset(self) -> int:
+        """The least offset that it may have."""
+        return self.log_offset if self.first_offset is None else self.first_offset
+
 
 class Judgement(msgspec.Struct, frozen=True):
     """A promise and the moment it was judged at: the election that permits the loss, or the last that could not.
 
     topic, partition:  where that election was: of an excuse that is not the anomaly's own partition's.
     holders:           who was known to hold the record then; lost: whose disks provably had not got it any more.
+    by:                the rule that permits the loss from which something else follows, where the promise names what follows (R8 to R12).
     """
 
     promise: Promise
@@ -139,6 +175,7 @@ class Judgement(msgspec.Struct, frozen=True):
     partition: int | None = None
     holders: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    by: str | None = None
 
 
 class Timeline:
@@ -154,6 +191,7 @@ class Timeline:
         self._times = [entry.at_ns for entry in entries]
         self._epochs = [entry.state.leader_epoch for entry in entries]
         self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
+        self._loss_ends = sorted({entry.end_offset for entry in entries if entry.end_offset is not None})
         self._memory: dict[tuple[object, ...], Judgement] = {}
 
     @property
@@ -178,44 +216,36 @@ class Timeline:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
         return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
 
-    def memory_lost(self, rule: Excuse) -> Judgement | None:
-        """Return the first election, as judged by this rule, of a replica that was permitted to lack records and so does not know their producers.
-
-        A last known leader (or, without ELR, a member of the ISR) with a proven loss, or whoever led after an unclean
-        election. A producer numbers its records anew, in all its partitions, when one leader does not know it (KIP-360).
-        """
-        poorer = (entry for entry, fact, poor in self._elections() if poor or fact.how in (How.UNCLEAN, How.RECOVERY))
-        return next((_excused(entry, rule) for entry in poorer), None)
-
-    def ends_lost(self, since_ns: int, rule: Excuse = Excuse.END_LOST) -> Judgement | None:
-        """Return the first election since then, as judged by this rule, that was permitted to take a transaction's end from this partition.
-
-        A leader may lack the marker, or the transaction log's entry, that its predecessor had; and one that was elected
-        uncleanly aborts every transaction that its log leaves open, also one whose commit was decided (KIP-704).
-        """
-        poorer = (
-            entry
-            for entry, fact, poor in self._elections()
-            if entry.at_ns >= since_ns
-            if poor or fact.how is How.RECOVERY or (fact.how is not How.CLEAN and entry.settings.allows_unclean(fact))
-        )
-        return next((_excused(entry, rule) for entry in poorer), None)
-
-    def _elections(self) -> Iterator[tuple[Entry, Elected, bool]]:
-        """Yield each election, and whether its winner has a proven loss that is permitted to count."""
-        lost: dict[int, None] = {}
-        for entry in self.entries:
+    def aborting(self, since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return the first election between two moments whose leader aborts what its log leaves open: an unclean one that was allowed."""
+        for place in range(self._position(since_ns, None), self._until(absent_ns)):
+            entry = self.entries[place]
             for fact in entry.facts:
-                match fact:
-                    case ProvenLoss(node=node):
-                        lost[node] = None
-                    case JoinedIsr(node=node):
-                        lost.pop(node, None)
-                    case Elected():
-                        may = fact.how is How.LAST_KNOWN or not entry.settings.elr
-                        yield entry, fact, may and fact.leader in lost
-                    case _:
-                        pass  # says nothing of what a leader knows
+                if isinstance(fact, Elected) and fact.how is not How.CLEAN and entry.settings.allows_unclean(fact):
+                    promise = Promise(rule="R4", violations=())
+                    return self._placed(
+                        Judgement(promise, fact, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+                    )
+        return None
+
+    def permitting(self, since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return what permits the loss of something that was written as with acks=all, nobody knows when, between two moments."""
+        if not self.entries:
+            return None
+        until = self._until(absent_ns)
+        for start in range(self._position(since_ns, None), until + 1):
+            record = Record(log_offset=NEVER, first_offset=0, acks=-1, invoke_ns=since_ns, absent_ns=absent_ns)
+            judgement = self._judged_from(start, record)
+            if not judgement.promise.must_survive:
+                return self._placed(judgement)
+        return None
+
+    def _until(self, absent_ns: int | None) -> int:
+        """Return how many entries may have happened before something was found to be absent."""
+        return len(self.entries) if absent_ns is None else bisect_right(self._times, absent_ns + OBSERVATION_LAG_NS)
+
+    def _placed(self, judgement: Judgement) -> Judgement:
+        return judgement if self._place is None else replace(judgement, topic=self._place[0], partition=self._place[1])
 
     def judge(self, record: Record) -> Judgement:
         """Say whether the record had to survive: permitted by any election that may have lost it is permitted."""
@@ -229,7 +259,7 @@ class Timeline:
             if not judgement.promise.must_survive:
                 break
         assert judgement is not None
-        return judgement if self._place is None else replace(judgement, topic=self._place[0], partition=self._place[1])
+        return self._placed(judgement)
 
     def _starts(self, record: Record) -> Iterator[int]:
         """Yield the places in history at which the record may have been acknowledged, the likeliest first.
@@ -267,12 +297,13 @@ class Timeline:
         if record.replaced_epoch is not None and self._known_epoch(answered, read) > record.replaced_epoch:
             # What stands there is older than the record: somebody who had kept an older log was elected later (KIP-704).
             record = replace(record, replaced_epoch=None)
-        reach = bisect_right(self._loss_offsets, record.log_offset)
-        until = len(self.entries)
-        if record.absent_ns is not None:
-            until = max(answered, bisect_right(self._times, record.absent_ns + OBSERVATION_LAG_NS))
+        reach = (
+            bisect_right(self._loss_offsets, record.log_offset),
+            bisect_right(self._loss_ends, record.least_offset),
+        )
+        until = max(answered, self._until(record.absent_ns))
         places = (since, start, answered, exposed, read, seen, until)
-        key = (*places, reach, record.acks, record.replaced_epoch, record.below_log_start)
+        key = (*places, *reach, record.acks, record.replaced_epoch, record.below_log_start)
         if key not in self._memory:
             self._memory[key] = self._judge(record, *places)
         return self._memory[key]
@@ -323,12 +354,12 @@ class Timeline:
         isrs = [entry.state.isr for entry in self.entries[place:position]]
         return any(deposed in isr and end_ns > heard_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
 
-    def _lost_between(self, log_offset: int, since: int, start: int) -> list[int]:
+    def _lost_between(self, record: Record, since: int, start: int) -> list[int]:
         """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""
         lost: dict[int, None] = {}
         cut_live: dict[int, None] = {}
         for entry in self.entries[since:start]:
-            for fact in entry.facts if entry.concerns(log_offset) else ():
+            for fact in entry.facts if entry.concerns(record) else ():
                 match fact:
                     case CutLive(node=node):
                         cut_live[node] = None
@@ -363,7 +394,7 @@ class Timeline:
         until: int,
     ) -> Judgement:
         before = self.entries[start - 1]
-        ledger = Ledger(before.settings, lost=self._lost_between(record.log_offset, since, start))
+        ledger = Ledger(before.settings, lost=self._lost_between(record, since, start))
         if record.acks is not None:
             meanwhile = [entry.state.isr for entry in self.entries[start:answered]]
             certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
@@ -379,7 +410,7 @@ class Timeline:
             entry = self.entries[position]
             if record.replaced_epoch is not None and entry.state.leader_epoch > record.replaced_epoch:
                 break
-            if entry.concerns(record.log_offset):
+            if entry.concerns(record):
                 for fact in entry.facts:
                     ledger.add(fact)
                 if position >= seen and _may_lose(entry) and (judgement is None or judgement.promise.must_survive):
@@ -397,12 +428,6 @@ def _observe(ledger: Ledger, position: int, exposed: int | None, read: int | Non
 
 def _may_lose(entry: Entry) -> bool:
     return any(isinstance(fact, Elected | CutLive) for fact in entry.facts)
-
-
-def _excused(entry: Entry, rule: str) -> Judgement:
-    election = next(fact for fact in entry.facts if isinstance(fact, Elected))
-    promise = Promise(rule=rule, violations=())
-    return Judgement(promise, election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
 
 
 def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
@@ -433,60 +458,53 @@ class History:
     """What a whole run's timelines are made of: read once, then `timeline` per partition."""
 
     def __init__(
-        self, metadata: pa.Table, nodes: pa.Table, faults: pa.Table, admin: pa.Table, settings: Mapping[str, Any] | None
+        self, metadata: pa.Table, nodes: pa.Table, faults: pa.Table, admin: pa.Table, settings: NodeSettings | None
     ) -> None:
         self._metadata = metadata.sort_by("metadata_offset")
+        self._offsets: list[int] = self._metadata["metadata_offset"].to_pylist()
         self._at_ns = _filled(self._metadata["at_ns"].to_pylist())
-        self._types = self._metadata["record_type"].cast(pa.string()).to_pylist()
+        self._types: list[str] = self._metadata["record_type"].cast(pa.string()).to_pylist()
         self._given = settings
-        self._nodes = nodes.sort_by("at_ns").to_pylist()
+        self._nodes = typed(nodes.sort_by("at_ns"), NodeEvent)
         self._lives = Lives(self._nodes)
-        self._faults = faults.to_pylist()
-        self._unclean_orders = _unclean_orders(admin)
+        self._timelines: dict[tuple[str, int], Timeline] = {}
+        # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
+        self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
+        self._faults = typed(faults, Fault)
+        self._unclean_orders = _unclean_orders(typed(admin, Admin))
         self.registrations = list(self._registrations())
 
     def timeline(self, topic: str, partition: int) -> Timeline:
         """Return the partition's history; one without entries when its metadata was not recorded."""
+        if (topic, partition) not in self._timelines:
+            self._timelines[topic, partition] = self._built(topic, partition)
+        return self._timelines[topic, partition]
+
+    def _built(self, topic: str, partition: int) -> Timeline:
         positions = self._positions(topic, partition)
         losses = self._losses(topic, partition)
         builder = _Builder(
             (topic, partition), self._given, losses, self.registrations, self._unclean_orders, self._lives
         )
-        records = [self._record(position) for position in positions]
-        for index, (record_type, body, offset, at_ns) in enumerate(records):
+        records = [record for position in positions if (record := self._committed(position)) is not None]
+        for index, committed in enumerate(records):
             following = records[index + 1] if index + 1 < len(records) else None
-            if following is not None and following[0] == "RegisterBrokerRecord" and following[3] == at_ns:
-                builder.expect(following[1]["broker_id"], following[2])
-            builder.add(record_type, body, offset=offset, at_ns=at_ns)
+            if following is not None and following.at_ns == committed.at_ns:
+                builder.expect(following)
+            builder.add(committed)
         return builder.timeline()
 
-    def memory_lost(self, rule: Excuse = Excuse.MEMORY_LOST) -> Judgement | None:
-        """Return the run's first election of a leader that was permitted not to know its producers, nor all records."""
-        found = (self.timeline(*partition).memory_lost(rule) for partition in self.partitions())
-        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
+    def home(self, topic: str, name: str) -> tuple[str, int] | None:
+        """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
+        count = sum(place[0] == topic for place in self.partitions())
+        return (topic, _hashed(name) % count) if count else None
 
-    def ends_lost(
-        self, transactional_id: str | None, partitions: Iterable[tuple[str, int]], since_ns: int
-    ) -> Judgement | None:
-        """Return the first election since then that was permitted to take a transaction's end, from its log or a partition.
-
-        transactional_id:  None: of any transaction, whichever log it has.
-        """
-        logs = [place for place in self.partitions() if place[0] == TRANSACTION_LOG]
-        if transactional_id is not None and logs:
-            logs = [(TRANSACTION_LOG, _hashed(transactional_id) % len(logs))]
-        found = (self.timeline(*place).ends_lost(since_ns) for place in (*partitions, *logs))
-        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
-
-    def positions_lost(self) -> Judgement | None:
-        """Return the run's first election that was permitted to take what groups had committed, or the end of a transaction of theirs."""
-        homes = [place for place in self.partitions() if place[0] in (GROUP_LOG, TRANSACTION_LOG)]
-        found = (self.timeline(*place).ends_lost(0, Excuse.POSITIONS_LOST) for place in homes)
-        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
-
-    def _record(self, position: int) -> tuple[str, Any, int, int]:
-        body = msgspec.json.decode(self._metadata["body"][position].as_py())
-        return self._types[position], body, self._metadata["metadata_offset"][position].as_py(), self._at_ns[position]
+    def _committed(self, position: int) -> Committed | None:
+        """Return a record of the metadata log; None for one that says nothing of who holds what."""
+        record = decoded(self._types[position], self._metadata["body"][position].as_py())
+        if record is None:
+            return None
+        return Committed(record=record, metadata_offset=self._offsets[position], at_ns=self._at_ns[position])
 
     def partitions(self) -> list[tuple[str, int]]:
         """Return all partitions that the metadata names, in order."""
@@ -507,22 +525,24 @@ class History:
 
     def _registrations(self) -> Iterator[Registration]:
         """Pair each committed registration with what the broker said about its former life."""
-        said = {
-            (row["node"], row["broker_epoch"]): row["previous_broker_epoch"]
+        previous_epochs = {
+            (row.node, row.broker_epoch): row.previous_broker_epoch
             for row in self._nodes
-            if row["event"] == "registered" and row["previous_broker_epoch"] is not None
+            if row.event == "registered" and row.previous_broker_epoch is not None
         }
         known: dict[int, int] = {}
         for position, record_type in enumerate(self._types):
-            if record_type != "RegisterBrokerRecord":
+            if record_type != RegisterBrokerRecord.__name__:
                 continue
-            body = msgspec.json.decode(self._metadata["body"][position].as_py())
-            node, epoch = body["broker_id"], body["broker_epoch"]
+            committed = self._committed(position)
+            assert committed is not None
+            assert isinstance(committed.record, RegisterBrokerRecord)
+            node, epoch = committed.record.broker_id, committed.record.broker_epoch
             if node in known and known[node] != epoch:
-                previous = said.get((node, epoch))
+                previous = previous_epochs.get((node, epoch))
                 yield Registration(
-                    metadata_offset=self._metadata["metadata_offset"][position].as_py(),
-                    at_ns=self._at_ns[position],
+                    metadata_offset=committed.metadata_offset,
+                    at_ns=committed.at_ns,
                     node=node,
                     broker_epoch=epoch,
                     clean=None if previous is None else previous == known[node],
@@ -532,31 +552,38 @@ class History:
     def _losses(self, topic: str, partition: int) -> list[Loss]:
         losses = []
         for fault in self._faults:
-            for lost in fault["losses"] or ():
-                here = lost["topic"] is None or (lost["topic"] == topic and lost["partition"] == partition)
-                if here and lost["node"] is not None and fault["injected_ns"] is not None:
-                    first = lost["from_offset"] or 0
-                    for at_ns, alive in self._moments_of(lost, fault):
-                        losses.append(Loss(node=lost["node"], from_offset=first, injected_ns=at_ns, alive=alive))
+            for lost in fault.losses or ():
+                here = lost.topic is None or (lost.topic == topic and lost.partition == partition)
+                if here and lost.node is not None and fault.injected_ns is not None:
+                    for at_ns, alive in self._moments_of(lost, fault.injected_ns, fault.healed_ns):
+                        losses.append(
+                            Loss(
+                                node=lost.node,
+                                from_offset=lost.from_offset or 0,
+                                end_offset=lost.end_offset,
+                                injected_ns=at_ns,
+                                alive=alive,
+                            )
+                        )
         return losses
 
-    def _moments_of(self, lost: Mapping[str, Any], fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
-        if lost["end_ns"] is None:
-            return self._moments(lost["node"], fault)
-        return [(lost["end_ns"], self._alive(lost["node"], lost["end_ns"]))]
+    def _moments_of(self, lost: LostRecords, began_ns: int, healed_ns: int | None) -> list[tuple[int, bool]]:
+        assert lost.node is not None
+        if lost.end_ns is None:
+            return self._moments(lost.node, began_ns, healed_ns)
+        return [(lost.end_ns, self._alive(lost.node, lost.end_ns))]
 
-    def _moments(self, node: int, fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
+    def _moments(self, node: int, began_ns: int, healed_ns: int | None) -> list[tuple[int, bool]]:
         """Return when a fault may have taken a node's data, and whether its process ran on.
 
         A fault of many episodes is recorded by the beginning of the first; the power may have failed in any of them.
         """
-        began_ns = fault["injected_ns"]
         alive = self._alive(node, began_ns)
         ends_ns = [
-            row["at_ns"]
+            row.at_ns
             for row in self._nodes
-            if row["node"] == node and row["event"] in DOWN and began_ns < row["at_ns"]
-            if fault["healed_ns"] is None or row["at_ns"] <= fault["healed_ns"]
+            if row.node == node and row.event in DOWN and began_ns < row.at_ns
+            if healed_ns is None or row.at_ns <= healed_ns
         ]
         return [(began_ns, alive), *((at_ns, False) for at_ns in ends_ns if alive)]
 
@@ -564,8 +591,8 @@ class History:
         """Whether the node's process ran at that moment, by the last thing recorded of it."""
         last = None
         for row in self._nodes:
-            if row["node"] == node and row["at_ns"] <= at_ns and row["event"] in (*DOWN, "start", "registered"):
-                last = row["event"]
+            if row.node == node and row.at_ns <= at_ns and row.event in (*DOWN, "start", "registered"):
+                last = row.event
         return last is not None and last not in DOWN
 
 
@@ -587,12 +614,12 @@ def _filled(times: list[int | None]) -> list[int]:
     return filled
 
 
-def _unclean_orders(admin: pa.Table) -> list[tuple[int, int]]:
+def _unclean_orders(calls: Iterable[Admin]) -> list[tuple[int, int]]:
     """Return the intervals in which an operator had asked for an unclean election."""
     return [
-        (row["invoke_ns"], (row["complete_ns"] or row["invoke_ns"]) + OBSERVATION_LAG_NS)
-        for row in admin.to_pylist()
-        if row["api"] == AdminApi.ELECT_LEADERS and row["value"] == UNCLEAN
+        (call.invoke_ns, (call.complete_ns or call.invoke_ns) + OBSERVATION_LAG_NS)
+        for call in calls
+        if call.api == AdminApi.ELECT_LEADERS and call.value == UNCLEAN
     ]
 
 
@@ -602,7 +629,7 @@ class _Builder:
     def __init__(
         self,
         place: tuple[str, int],
-        given: Mapping[str, Any] | None,
+        given: NodeSettings | None,
         losses: list[Loss],
         registrations: list[Registration],
         orders: list[tuple[int, int]],
@@ -612,8 +639,8 @@ class _Builder:
         self._topic = place[0]
         self._lives = lives
         self._given = given
-        self._of_cluster: dict[str, Any] = {}
-        self._of_topic: dict[str, Any] = {}
+        self._of_cluster: dict[str, str] = {}
+        self._of_topic: dict[str, str] = {}
         self._losses = losses
         self._by_offset = {registration.metadata_offset: registration for registration in registrations}
         self._registered_ns: dict[int, int] = {}
@@ -623,37 +650,40 @@ class _Builder:
         self._state: State | None = None
         self._entries: list[Entry] = []
 
-    def expect(self, node: int, offset: int) -> None:
-        """Know that the next record is followed at once by this broker's registration."""
-        self._expected = (node, offset)
+    def expect(self, following: Committed) -> None:
+        """Know that the next record is followed at once by this one: what matters is a broker's registration."""
+        if isinstance(following.record, RegisterBrokerRecord):
+            self._expected = (following.record.broker_id, following.metadata_offset)
 
-    def add(self, record_type: str, body: Mapping[str, Any], *, offset: int, at_ns: int) -> None:
+    def add(self, committed: Committed) -> None:
         """Take in the next committed record that concerns the partition."""
+        at_ns = committed.at_ns
         self._add_live_cuts(until_ns=at_ns)
         expected, self._expected = self._expected, None
-        match record_type:
-            case "RegisterBrokerRecord":
-                self._on_registered(body["broker_id"], offset, at_ns)
-                self._fence(body["broker_id"], fenced=body.get("fenced", True))
-            case "BrokerRegistrationChangeRecord":
-                if body.get("fenced", 0):
-                    self._fence(body["broker_id"], fenced=body["fenced"] == 1)
-            case "ConfigRecord":
-                self._on_config(body, at_ns)
-            case "PartitionRecord":
-                self._state = State.created_by(body)
+        match committed.record:
+            case RegisterBrokerRecord() as registered:
+                self._on_registered(registered.broker_id, committed.metadata_offset, at_ns)
+                self._fence(registered.broker_id, fenced=registered.fenced)
+            case BrokerRegistrationChangeRecord() as change:
+                if change.fenced:
+                    self._fence(change.broker_id, fenced=change.fenced == 1)
+            case ConfigRecord() as config:
+                self._on_config(config, at_ns)
+            case PartitionRecord() as created:
+                self._state = State.created_by(created)
                 self._append(at_ns, (), changed=True)
-            case "PartitionChangeRecord" if self._state is not None:
-                self._on_change(self._without_unclean(self._state, body, expected, at_ns), body, at_ns)
+            case PartitionChangeRecord() as change:
+                if self._state is not None:
+                    self._on_change(self._without_unclean(self._state, change, expected, at_ns), change, at_ns)
             case _:
-                pass  # other records do not change who holds what
+                assert_never(committed.record)
 
     def timeline(self) -> Timeline:
         """Return what was built."""
         self._add_live_cuts(until_ns=1 << 62)
         return Timeline(self._entries, self._settings(), self._place, self._lives)
 
-    def _append(self, at_ns: int, facts: tuple[Fact, ...], from_offset: int = 0, *, changed: bool = False) -> None:
+    def _append(self, at_ns: int, facts: tuple[Fact, ...], loss: Loss | None = None, *, changed: bool = False) -> None:
         if self._state is None:
             return
         entry = Entry(
@@ -661,7 +691,8 @@ class _Builder:
             facts=facts,
             state=self._state,
             settings=self._settings(),
-            from_offset=from_offset,
+            from_offset=0 if loss is None else loss.from_offset,
+            end_offset=None if loss is None else loss.end_offset,
             changed=changed,
             fenced=tuple(sorted(self._fenced)),
         )
@@ -678,33 +709,33 @@ class _Builder:
         for loss in due:
             self._losses.remove(loss)
             at_ns = max([loss.injected_ns, *(entry.at_ns for entry in self._entries[-1:])])
-            self._append(at_ns, (CutLive(loss.node),), loss.from_offset)
+            self._append(at_ns, (CutLive(loss.node),), loss)
 
     def _on_registered(self, node: int, offset: int, at_ns: int) -> None:
         """A new life: what its disk lost since the former life's registration counts from here on."""
         former_ns = self._registered_ns.get(node, -1)
         for loss in self._losses:
             if loss.node == node and former_ns < loss.injected_ns <= at_ns:
-                self._append(at_ns, (ProvenLoss(node),), loss.from_offset)
+                self._append(at_ns, (ProvenLoss(node),), loss)
         registration = self._by_offset.get(offset)
         if registration is not None and registration.clean is False:
             self._append(at_ns, (ShutDownUncleanly(node),))
         self._registered_ns[node] = at_ns
 
-    def _on_config(self, body: Mapping[str, Any], at_ns: int) -> None:
-        of_topic = body.get("resource_type") == CONFIG_OF_TOPIC and body.get("resource_name") == self._topic
-        of_cluster = body.get("resource_type") == CONFIG_OF_BROKER and not body.get("resource_name")
+    def _on_config(self, config: ConfigRecord, at_ns: int) -> None:
+        of_topic = config.resource_type == CONFIG_OF_TOPIC and config.resource_name == self._topic
+        of_cluster = config.resource_type == CONFIG_OF_BROKER and not config.resource_name
         if not of_topic and not of_cluster:
             return
         layer = self._of_topic if of_topic else self._of_cluster
-        if body.get("value") is None:
-            layer.pop(body["name"], None)
+        if config.value is None:
+            layer.pop(config.name, None)
         else:
-            layer[body["name"]] = body["value"]
+            layer[config.name] = config.value
         self._append(at_ns, (SettingsChanged(self._settings()),))
 
     def _without_unclean(
-        self, before: State, body: Mapping[str, Any], expected: tuple[int, int] | None, at_ns: int
+        self, before: State, change: PartitionChangeRecord, expected: tuple[int, int] | None, at_ns: int
     ) -> State:
         """Return the state that a change began with: without a member that this very change drops as unclean.
 
@@ -714,7 +745,7 @@ class _Builder:
         registration = self._by_offset.get(expected[1]) if expected is not None else None
         if expected is None or registration is None or registration.clean is not False:
             return before
-        after = before.changed_by(body)
+        after = before.changed_by(change)
         node = expected[0]
         if node not in (*before.isr, *before.elr) or node in (*after.isr, *after.elr):
             return before
@@ -725,8 +756,8 @@ class _Builder:
             elr=tuple(member for member in before.elr if member != node),
         )
 
-    def _on_change(self, before: State, body: Mapping[str, Any], at_ns: int) -> None:
-        after = before.changed_by(body)
+    def _on_change(self, before: State, change: PartitionChangeRecord, at_ns: int) -> None:
+        after = before.changed_by(change)
         facts: list[Fact] = []
         if after.leader_epoch != before.leader_epoch:
             facts.append(self._leadership(before, after, at_ns))
@@ -768,12 +799,12 @@ class _Builder:
         return settings_from(self._given, {**self._of_cluster, **self._of_topic}, replicas)
 
 
-def settings_from(given: Mapping[str, Any] | None, recorded: Mapping[str, Any], replication_factor: int) -> Settings:
+def settings_from(given: NodeSettings | None, recorded: Mapping[str, str], replication_factor: int) -> Settings:
     """Return the settings in force: recorded changes over what the nodes were started with.
 
     given:  Kafka's names, as the manifest's `settings`; None: unknown, then the strictest reading holds.
     """
-    strictest = {"min.insync.replicas": MOST_REPLICAS} if given is None else {}
+    strictest: NodeSettings = {"min.insync.replicas": MOST_REPLICAS} if given is None else {}
     values = {**strictest, **(given or {}), **recorded}
     zookeeper = values.get("mode") == "zookeeper"
     manager = _true(values.get("unclean.recovery.manager.enabled", False))

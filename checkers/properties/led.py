@@ -6,10 +6,9 @@ partition stays without leader to the end although the controllers go on to comm
 be replaced: a session's time-out and five seconds more. Where a fault was never healed nothing is claimed.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from tribunal.checkers.api import Context, Found, Kind, Meaning, PartitionRows, Property, anomalies, nothing
+from tribunal.checkers.api import Anomaly, Context, Found, Kind, Meaning, PartitionRows, Property, anomalies, nothing
 from tribunal.checkers.judge.presence import leaderless
 
 KINDS: Final = {
@@ -40,10 +39,10 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     )
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Say who could have led, and for how long."""
-    waited = (anomaly["at_ns"] - anomaly["invoke_ns"]) / 1e9
-    return f"broker {anomaly['node']} could lead for {waited:.1f} s, and nobody was elected"
+    waited = ((anomaly.at_ns or 0) - (anomaly.invoke_ns or 0)) / 1e9
+    return f"broker {anomaly.node} could lead for {waited:.1f} s, and nobody was elected"
 
 
 SQL: Final = """

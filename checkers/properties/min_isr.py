@@ -2,7 +2,7 @@
 
 Only what surely happened while the leader knew of its ISR counts: a change is committed a little before it is observed, and a leader hears of one
 that others made later still. What a leader says in a leader epoch that began with too small an ISR, it says knowingly. Otherwise
-it knows half a lag of observation later, if no fault was in effect then nor had been for five seconds. In ZooKeeper mode the high
+it knows half a lag of observation later, if no fault was in effect then nor had been for two seconds. In ZooKeeper mode the high
 watermark may move below min ISR (KIP-966's rule is not in force there).
 """
 

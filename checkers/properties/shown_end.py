@@ -5,8 +5,7 @@ showed it: only an election after that can have taken it by right. Shown by lead
 epoch is known, and by ListOffsets. What else a consumer was told may be older than its poll: clients fetch ahead.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ from tribunal.checkers.api import (
     FINAL,
     OK,
     UNKNOWN,
+    Anomaly,
     Array,
     Context,
     Found,
@@ -91,9 +91,9 @@ def _gone(end: int, epochs: Array, times: Array, shown: Array) -> pa.Table:
     )
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Say what was shown."""
-    return f"the high watermark {anomaly['other_offset']} was shown; from {anomaly['log_offset']} on the log is gone"
+    return f"the high watermark {anomaly.other_offset} was shown; from {anomaly.log_offset} on the log is gone"
 
 
 SQL: Final = """

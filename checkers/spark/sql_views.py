@@ -11,7 +11,7 @@ concluded from them, and tests of that code check what they hold.
     txn_steps           txn, step, process, outcome, begin_ns, end_ns, kind, topic, partition, log_offset, value
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
     transaction_timeouts  timeout_ns                              of runs with transactions
-    complete_runs, lossy_runs                                     runs that came to their end; whose disks provably lost records
+    complete_runs                                                 runs that came to their end
     leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
     below_min_isr       topic, partition, since_ns, until_ns, of_epoch, needs_min_isr  when leaders knew of too small an ISR
     entries, entry_facts, members                                 a partition's committed history, step by step
@@ -19,11 +19,10 @@ concluded from them, and tests of that code check what they hold.
     faults              fault_index, kind, resolved_target, injected_ns, healed_ns
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,7 +34,7 @@ from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, fla
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT
-from tribunal.results.metadata import State
+from tribunal.results.metadata import State, registrations
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording, partition_order
 
@@ -108,9 +107,8 @@ SCHEMAS: Final = {
     ),
     "transaction_timeouts": pa.schema([*RUN, ("timeout_ns", pa.int64())]),
     "complete_runs": pa.schema(RUN),
-    "lossy_runs": pa.schema(RUN),
 }
-Row = dict[str, Any]
+Row = Mapping[str, str | int | None]
 
 
 def small_views(run_dir: Path) -> dict[str, pa.Table]:
@@ -119,7 +117,7 @@ def small_views(run_dir: Path) -> dict[str, pa.Table]:
     run_id = recording.run_id
     rows = _rows(recording)
     views = {
-        name: pa.Table.from_pylist([{"run_id": run_id} | row for row in rows.get(name, ())], schema=schema)
+        name: pa.Table.from_pylist([{"run_id": run_id, **row} for row in rows.get(name, ())], schema=schema)
         for name, schema in SCHEMAS.items()
     }
     for name, table in _tables(recording).items():
@@ -133,31 +131,27 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
     named = {partition_order(name): None for name in recording.partitions(*VIEWS)}
     for topic, partition in sorted({**named, **dict.fromkeys(history.partitions())}):
         timeline = history.timeline(topic, partition)
-        place = {"topic": topic, "partition": partition}
         for name, row in (*_of_timeline(timeline), *_of_presence(timeline, recording)):
-            rows[name].append(place | row)
-    txns, faults = recording.table("txns"), recording.table("faults")
+            rows[name].append({"topic": topic, "partition": partition, **row})
+    txns = recording.table("txns")
     settings = (recording.manifest or {}).get("settings") or {}
     if txns.num_rows:
         timeout_ms = int(settings.get(TIMEOUT, DEFAULT_TIMEOUT_MS))
         rows["transaction_timeouts"].append({"timeout_ns": timeout_ms * 1_000_000})
     rows["complete_runs"] += [{}] if recording.complete else []
-    rows["lossy_runs"] += [{}] if any(faults["losses"].to_pylist()) else []
     rows["registrations"] += _registrations(recording.table("metadata"))
     return rows
 
 
 def _registrations(metadata: pa.Table) -> Iterator[Row]:
-    for row in metadata.to_pylist():
-        if row["record_type"] == "RegisterBrokerRecord":
-            body = msgspec.json.decode(row["body"])
-            yield {
-                "metadata_offset": row["metadata_offset"],
-                "at_ns": row["at_ns"],
-                "node": body["broker_id"],
-                "broker_epoch": body["broker_epoch"],
-                "incarnation": str(body.get("incarnation_id")),
-            }
+    for row in registrations(metadata):
+        yield {
+            "metadata_offset": row.metadata_offset,
+            "at_ns": row.at_ns,
+            "node": row.record.broker_id,
+            "broker_epoch": row.record.broker_epoch,
+            "incarnation": str(row.record.incarnation_id),  # unknown is a word, too: SQL compares no null
+        }
 
 
 def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
@@ -167,26 +161,27 @@ def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
     yield "endings", {"leader": own.leader, "since_epoch": own.since_epoch, "since_ns": own.since_ns}
     yield from (("hurt_disks", {"node": node, "from_offset": offset}) for node, offset in own.hurt)
     for position, entry in enumerate(timeline.entries):
-        yield "entries", {"position": position} | _entry(entry)
+        yield "entries", {"position": position, **_entry(entry)}
         state = entry.state
         roles = {"isr": state.isr, "elr": state.elr, "replica": state.replicas, "fenced": entry.fenced}
         for role, nodes in roles.items():
-            yield from (
-                ("members", {"position": position, "role": role, "node": node}) for node in dict.fromkeys(nodes)
-            )
+            for node in dict.fromkeys(nodes):
+                yield "members", {"position": position, "role": role, "node": node}
         for fact in entry.facts:
-            yield from (("entry_facts", {"position": position} | row) for row in _fact(fact))
+            for row in _fact(fact):
+                yield "entry_facts", {"position": position, **row}
 
 
 def _of_presence(timeline: Timeline, recording: Recording) -> Iterator[tuple[str, Row]]:
     history, settings = timeline.entries, settings_of(recording)
     left = leaderless(history, settings, recording.table)
     if left is not None:
-        yield "leaderless", msgspec.structs.asdict(left)
+        told = {"since_ns": left.since_ns, "until_ns": left.until_ns}
+        yield "leaderless", {"node": left.node, "leader_epoch": left.leader_epoch, **told}
     for time in below_min_isr(history, settings, recording.table):
         needs = int(history[-1].settings.high_watermark_needs_min_isr)
-        told = {"since_ns": time.since_ns, "until_ns": time.until_ns, "of_epoch": time.of_epoch}
-        yield "below_min_isr", told | {"needs_min_isr": needs}
+        told = {"since_ns": time.since_ns, "until_ns": time.until_ns}
+        yield "below_min_isr", {**told, "of_epoch": time.of_epoch, "needs_min_isr": needs}
 
 
 def _entry(entry: Entry) -> Row:
@@ -243,7 +238,7 @@ def _tables(recording: Recording) -> dict[str, pa.Table]:
             ["fault_index", "kind", "resolved_target", "injected_ns", "healed_ns"]
         ),
         "registered": stale_epochs.registered(metadata),
-        "control_requests": stale_epochs.answered(recording.table("requests")),
+        "control_requests": stale_epochs.control_requests(recording.table("requests")),
     }
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from replog.log import batch
+from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import LogEntry
 
 VALUE_BYTES: Final = 8
@@ -12,10 +13,15 @@ VALUE_BYTES: Final = 8
 
 def partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
     """Return the partitions whose logs lie in a log directory: topic, number, folder; internal ones left out."""
+    return [one for one in all_partition_directories(log_dir) if not one[0].startswith("__")]
+
+
+def all_partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
+    """Return the partitions whose logs lie in a log directory, those of internal topics too; not the metadata log."""
     found = []
     for folder in sorted(log_dir.iterdir()) if log_dir.is_dir() else []:
         topic, dash, number = folder.name.rpartition("-")
-        if folder.is_dir() and dash and number.isdigit() and not topic.startswith("__"):
+        if folder.is_dir() and dash and number.isdigit() and topic != METADATA_TOPIC:
             found.append((topic, int(number), folder))
     return found
 

@@ -45,6 +45,8 @@ def partition_poll(fetched: PartitionRecords) -> PartitionPoll:
         last_stable_offset=fetched.last_stable_offset,
         log_start_offset=fetched.log_start_offset,
         next_position=fetched.next_position,
+        answered_by=fetched.leader.node_id,
+        leader_epoch=fetched.leader.leader_epoch,
     )
 
 

@@ -30,7 +30,7 @@ def deliver(waiting: list[Done], end: BatchEnd) -> None:
     outcome, base_offset = DELIVERED[end.outcome], end.base_offset
     for position, done in enumerate(waiting):
         log_offset = None if base_offset is None else base_offset + position
-        done(Delivery(outcome, end.error, log_offset, None, end.attempts))
+        done(Delivery(outcome, end.error, log_offset, None, end.attempts, end.answered_by, end.producer))
 
 
 class SimulatedProducer:

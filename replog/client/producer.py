@@ -156,12 +156,12 @@ class PartitionSender(Generic[Token]):
     async def _deliver_with_retries(self) -> None:
         deadline_ms = self._current[-1].deadline_ms
         attempt, may_have_left = NO_ATTEMPT, False
-        content = b""
+        content, identity = b"", None
         while self._clock.now_ms() < deadline_ms:
             if self._identity is None and not await self._identify():
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
                 continue
-            content = content or self._numbered()
+            content, identity = content or self._numbered(), self._identity
             attempt = await self._attempt(content)
             may_have_left = may_have_left or attempt.sent
             error = attempt.answer.error_code if attempt.answer is not None else None
@@ -172,7 +172,9 @@ class PartitionSender(Generic[Token]):
             self._sequence = (self._sequence + len(self._current)) % batch.SEQUENCE_MODULUS
         else:
             self._begin_anew(attempt)
-        self._complete(batch_end(attempt, acks=self._settings.acks, may_have_left=may_have_left, attempts=None))
+        self._complete(
+            batch_end(attempt, acks=self._settings.acks, may_have_left=may_have_left, attempts=None, producer=identity)
+        )
 
     def _begin_anew(self, attempt: Attempt) -> None:
         """Number from 0 in the next producer epoch, so that what is still on its way is fenced where a newer record stands.

@@ -100,10 +100,11 @@ class TransactionalProducer(Generic[Token]):
         try:
             while queue:
                 current = list(queue)
+                identity = self._identity
                 attempt, may_have_left = await self._deliver(partition, [record for record, _ in current])
                 for _ in current:
                     queue.popleft()
-                end = batch_end(attempt, acks=-1, may_have_left=may_have_left, attempts=None)
+                end = batch_end(attempt, acks=-1, may_have_left=may_have_left, attempts=None, producer=identity)
                 self._on_end([token for _, token in current], end)
         finally:
             if self._senders.get(partition) is asyncio.current_task():

@@ -12,11 +12,6 @@ from tests.checkers.recorded import Run
 from tribunal.checkers.calibration.api import classes
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.checkers.calibration.families.lost_records import kept_of_all
-from tribunal.checkers.calibration.rows import (
-    TABLE_OF,
-    table_of,
-    typed,
-)
 from tribunal.checkers.judge.verdict import check
 from tribunal.harness.campaign.calibrate import Figure, Measure, Options, copy_with, fallen, injections, measure
 from tribunal.harness.catalog import scenario_file
@@ -26,6 +21,11 @@ from tribunal.harness.scenario import load
 from tribunal.harness.simulated import conduct_simulated
 from tribunal.results.copies import copied
 from tribunal.results.recording import NO_PARTITION
+from tribunal.results.rows import (
+    TABLE_OF,
+    table_of,
+    typed,
+)
 from tribunal.results.store import Recording
 
 pytestmark = pytest.mark.timeout(900)  # runs are made and judged once for all tests here

@@ -243,28 +243,37 @@ def test_a_record_that_stands_twice(run: Run, worker_class: str, kind: str, seve
 
 
 @pytest.mark.parametrize(
-    ("proven", "ended", "severity", "rule"),
+    ("changes", "severity", "rule"),
     [
-        pytest.param(True, 600, "permitted", "R8", id="its leader no longer knows it"),
-        pytest.param(True, 400, "violation", "", id="acknowledged before"),
-        pytest.param(False, 600, "violation", "", id="nothing was lost"),
+        pytest.param({}, "permitted", "R8", id="a leader of its forgot it"),
+        pytest.param({"process": 8}, "violation", "", id="it was another producer's"),
+        pytest.param({"election": 5000}, "violation", "", id="when it was done with the record"),
+        pytest.param({"again": 700}, "violation", "", id="it was known again before it was sent"),
+        pytest.param({"leader": 2}, "violation", "", id="the new leader had its records"),
+        pytest.param({"unclean.leader.election.enable": False}, "violation", "", id="not allowed"),
     ],
 )
-def test_an_idempotent_producer_that_nobody_knows_any_more_repeats_itself(
-    run: Run, proven: bool, ended: int, severity: str, rule: str
+def test_an_idempotent_producer_that_a_leader_forgot_repeats_itself(
+    tmp_path: Path, changes: dict[str, object], severity: str, rule: str
 ) -> None:
-    run.change(50, isr=[2, 3], leader=2)
-    value = run.send(0, 100, complete_ns=ended * 1_000_000)
-    for at, node in ((200, 2), (300, 3)):
-        run.node(node, "killed", at)
-        if proven:
-            run.fault("lose_unsynced", at + 10, node=node, lost_from=0)
-        run.registered(node, at=at + 50, previous=-1)
-    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
-    run.change(510, isr=[3], leader=3, leader_recovery_state=1)
-    run.final_read({0: value, 1: value})
+    """It numbers its records anew in all its partitions: what was under way in `t` is written again (KIP-360)."""
+    given = {"process": 7, "election": 200, "leader": 3, "again": None, **UNCLEAN} | changes
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": given["unclean.leader.election.enable"]})
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic="u", **created)
+    elected = {"partition_id": 0, "isr": [given["leader"]], "leader": given["leader"], "leader_recovery_state": 1}
+    run.metadata("PartitionChangeRecord", int(str(given["election"])), topic="u", **elected)
+    other = (int(str(given["process"])) << 40) + 1
+    run.send(1, 100, topic="u", offset=0, process=given["process"], value=other)
+    if given["again"] is not None:
+        run.send(2, 700, topic="u", offset=0)
+        run.node(1, "killed", 150)  # it is not the deposed leader that answered
+    value = run.send(3, 800, complete_ns=900_000_000)
+    run.final_read({0: value, 1: value}, at=1900)
 
-    assert found(run.finish()) == [("duplicate", severity, rule, 1)]
+    told = [(kind, *judged) for kind, *judged in found(run.finish()) if kind == "duplicate"]
+
+    assert told == [("duplicate", severity, rule, 1)]
 
 
 def test_refused_and_corrupt_records(run: Run) -> None:
@@ -384,7 +393,7 @@ def test_what_a_client_hands_out_late_it_may_have_fetched_before(
 )
 def test_a_committed_record_out_of_sight(tmp_path: Path, uncleanly: str, at: int, severity: str, rule: str) -> None:
     run = Run(tmp_path, **{"unclean.leader.election.enable": True})
-    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2], "leader": 1, "leader_epoch": 0}
     for topic in ("__transaction_state", "elsewhere"):
         run.metadata("PartitionRecord", 0, topic=topic, **created)
     election = {"isr": [3], "leader": 3, "leader_recovery_state": 1}

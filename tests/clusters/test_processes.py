@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link, TopicPartition, until
+from tribunal.clusters.api import (
+    CLIENTS,
+    ClusterError,
+    ClusterSpec,
+    CutMode,
+    Link,
+    ProducerSettings,
+    TopicPartition,
+    until,
+)
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds.processes import CAPABILITIES, launch
@@ -49,6 +58,18 @@ async def with_topic(cluster, partitions=2):
     await admin.close()
 
 
+async def filled(cluster):
+    """Write one record to each partition, on every replica's disk."""
+    settings = ProducerSettings(acks=-1, idempotent=False, delivery_timeout_ms=10_000, request_timeout_ms=5_000)
+    producer = cluster.clients.producer(settings, "filler")
+    ends = []
+    for partition in cluster.state.partitions:
+        producer.send(partition, None, bytes(8), ends.append)
+    assert await producer.flush(10_000) == 0
+    await producer.close()
+    assert [end.outcome for end in ends] == ["ok"] * len(cluster.state.partitions)
+
+
 def leader(cluster):
     return cluster.state.partitions[TopicPartition("t", 0)].leader
 
@@ -64,6 +85,7 @@ async def hurt(cluster, name, node, hold_ms=0, **options):
 async def every_fault(folder):
     async with running(folder) as cluster:
         await with_topic(cluster)
+        await filled(cluster)
         former = {node: broker.incarnation for node, broker in cluster.state.brokers.items()}
 
         node = leader(cluster)
@@ -79,7 +101,12 @@ async def every_fault(folder):
 
         assert wiped.proof.holds
         assert set(wiped.proof.facts["wiped"]["log_end_offsets_after"].values()) == {0}
-        assert wiped.lost_everything
+        topic_id = cluster.state.topic_ids["t"]
+        assert [
+            (loss.node, loss.topic, loss.topic_id, loss.partition, loss.from_offset, loss.end_offset)
+            for loss in wiped.losses
+        ] == [(2, "t", topic_id, 0, 0, 1), (2, "t", topic_id, 1, 0, 1)]
+        assert all(loss.begin_ns < loss.end_ns < cluster.now_ns() for loss in wiped.losses)
         assert wiped.heal.holds
 
         isolated = await hurt(cluster, "isolate", leader(cluster), others="nodes")

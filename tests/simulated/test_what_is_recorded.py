@@ -2,8 +2,12 @@
 
 import asyncio
 
-from tests.simulated.cluster_program import Trial
+from tests.simulated.cluster_program import Trial, settled
+from tribunal.clusters.api import Proof, TopicPartition
 from tribunal.clusters.capabilities import ClockSkew
+from tribunal.nemesis.api import Effect
+from tribunal.nemesis.combine import take
+from tribunal.nemesis.faults import wipe
 
 
 def test_metadata_are_of_the_run_s_clock_also_while_a_controller_s_clock_is_set_back():
@@ -28,3 +32,72 @@ def test_metadata_are_of_the_run_s_clock_also_while_a_controller_s_clock_is_set_
 
     times = [entry.at_ns for entry in entries]
     assert times == sorted(times)
+
+
+def test_sends_and_polls_name_who_answered_and_watermarks_the_epoch_they_are_of():
+    """A leader dies: what is answered before and behind its election names two nodes and two epochs."""
+    leaders = {}
+
+    async def scenario(cluster):
+        for _ in range(2):
+            partition = min(cluster.state.partitions)
+            state = cluster.state.partitions[partition]
+            leaders[state.leader_epoch] = state.leader
+            await asyncio.sleep(1)
+            await cluster.kill(state.leader)
+            await asyncio.sleep(5)
+            await cluster.start(state.leader)
+            await asyncio.sleep(2)
+        leaders["partition"] = partition
+
+    trial = Trial(5)
+    trial.run(scenario)
+    topic, number = leaders.pop("partition")
+
+    def told(table):
+        return [row for row in trial.rows.of(table) if (row["topic"], row["partition"]) == (topic, number)]
+
+    sends = [row for row in told("sends") if row["outcome"] == "ok"]
+    assert {row["answered_by"] for row in sends} >= set(leaders.values())
+    assert all(
+        (row["producer_id"] is not None) == (row["worker_class"] == "idempotent") == (row["producer_epoch"] is not None)
+        for row in sends
+    )
+    seen = {(row["leader_epoch"], row["answered_by"]) for row in [*told("polls"), *told("watermarks")]}
+    assert len({epoch for epoch, _ in seen}) == len(seen)  # one node an epoch
+    assert set(leaders.items()) <= seen
+    assert (None, None) not in seen
+    assert {row["source"] for row in told("watermarks")} == {"fetch", "list_offsets"}
+
+
+def test_each_episode_s_losses_are_intervals_of_its_own_time_on_internal_topics_too():
+    """A disk is wiped twice: the second time it loses what it had fetched again, and what came meanwhile."""
+    times, whole = [], Effect(1, Proof(holds=True, facts={}))
+
+    async def scenario(cluster):
+        producer = cluster.clients.transactional_producer("t-1", 10_000, "in-transactions")
+        assert await producer.begin(10_000)
+        producer.send(TopicPartition("produce-consume", 0), None, bytes(8), lambda _: None)
+        assert (await producer.end(commit=True, timeout_ms=10_000)).outcome == "committed"
+        for index in range(2):
+            times.append(cluster.now_ns())
+            async with wipe.inject(cluster, 1, wipe.Options()) as effect:
+                times.append(cluster.now_ns())
+            take(whole, f"episode_{index}", effect)
+            await settled(cluster)
+            await asyncio.sleep(1)
+        await producer.close()
+
+    trial = Trial(11)
+    trial.run(scenario)
+
+    first, second = (
+        {(loss.topic, loss.partition): loss for loss in whole.losses if times[begin] <= loss.end_ns <= times[begin + 1]}
+        for begin in (0, 2)
+    )
+    assert len(first) + len(second) == len(whole.losses)
+    assert any(topic == "__transaction_state" for topic, _ in first)
+    assert set(first) <= set(second)
+    assert all(second[place].end_offset >= loss.end_offset > loss.from_offset == 0 for place, loss in first.items())
+    assert all(times[0] <= loss.begin_ns <= loss.end_ns <= times[1] for loss in first.values())
+    assert all(loss.topic_id == trial.cluster.state.topic_ids[loss.topic] for loss in whole.losses)
