@@ -178,7 +178,7 @@ def took_ms(work: Callable[[], object]) -> float:
 
 
 def growth() -> bool:
-    """Print all figures; tell whether all goals are met."""
+    """Print all figures; return whether all goals are met."""
     before: dict[str, float] = {}
     met = True
     for count in GROWTH:

@@ -9,7 +9,7 @@ The engine discovers modules by that value. Nothing else has to be touched to ad
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -19,13 +19,14 @@ import pyarrow as pa
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Excuse as Excuse
 from tribunal.checkers.judge.endings import Ending
-from tribunal.checkers.judge.timeline import History, Judgement, Timeline
+from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Timeline
 from tribunal.results import plugins
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.verdict import Detail
 
-Array = npt.NDArray[Any]
+Array = npt.NDArray[Any]  # a column: whole numbers or truth values, of whatever width
 Built = TypeVar("Built")
+Content = TypeVar("Content", bound=msgspec.Struct)
 UNKNOWN: Final = -1
 
 OK, FAIL, INFO, SENT = 0, 1, 2, 3  # codes of sends.outcome and polls.outcome, by WORDS
@@ -47,6 +48,23 @@ ANOMALY: Final = pa.schema(
         ("detail", pa.string()),
     ]
 )
+
+
+class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of ANOMALY."""
+
+    kind: str
+    log_offset: int | None = None
+    value: int | None = None
+    acks: int | None = None
+    invoke_ns: int | None = None
+    at_ns: int | None = None
+    process: int | None = None
+    node: int | None = None
+    leader_epoch: int | None = None
+    other_offset: int | None = None
+    other_value: int | None = None
+    detail: str | None = None
 
 
 STEPS: Final = pa.schema(
@@ -98,7 +116,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     committed: Array | None = None
     leaders: tuple[tuple[int, int], ...] = ()
     ending: Ending = Ending()
-    settings: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    settings: NodeSettings = msgspec.field(default_factory=dict)
     of_run: Callable[[str], pa.Table] = lambda name: TABLES[name].arrow.empty_table()
     steps: "Callable[[], Columns]" = lambda: Columns("steps", STEPS.empty_table())
 
@@ -113,17 +131,55 @@ class Found(msgspec.Struct, frozen=True):
 
     anomalies: pa.Table
     figures: dict[str, int] = msgspec.field(default_factory=dict)
-    summary: dict[str, Any] | None = None
+    summary: msgspec.Struct | None = None
     judgements: Mapping[int, Judgement] = msgspec.field(default_factory=dict)
     details: Mapping[int, Detail] = msgspec.field(default_factory=dict)
     contradictions: Mapping[int, Contradiction] = msgspec.field(default_factory=dict)
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """What a fold makes of all partitions' summaries: anomalies of the run, and figures for the report as they are."""
+    """What a fold makes of all partitions' summaries: anomalies of the run, and figures for the report."""
 
     anomalies: pa.Table
-    figures: dict[str, Any] = msgspec.field(default_factory=dict)
+    figures: msgspec.Struct | None = None
+
+
+class EncodedSummary(msgspec.Struct, frozen=True):
+    """What a kernel said of a partition for its property's fold, on its way there."""
+
+    topic: str
+    partition: int
+    content: bytes
+
+
+class PartitionSummary(msgspec.Struct, Generic[Content], frozen=True):
+    """What a kernel said of a partition for its property's fold."""
+
+    topic: str
+    partition: int
+    content: Content
+
+
+class Fold(msgspec.Struct, Generic[Content], frozen=True):
+    """Puts the partitions of a run together, in their order.
+
+    content:  the type of the kernel's summaries.
+    """
+
+    content: type[Content]
+    join: Callable[[Sequence[PartitionSummary[Content]]], Folded]
+
+    def folded(self, summaries: Sequence[EncodedSummary]) -> Folded:
+        """Read the summaries and put them together."""
+        decoder = msgspec.msgpack.Decoder(self.content)
+        return self.join([PartitionSummary(one.topic, one.partition, decoder.decode(one.content)) for one in summaries])
+
+
+class FoldOfAnything(Protocol):
+    """A fold, whatever its summaries are."""
+
+    def folded(self, summaries: Sequence[EncodedSummary]) -> Folded:
+        """Read the summaries and put them together."""
 
 
 class Property(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,8 +205,8 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     kernel_in_pieces: "Callable[[Iterable[PartitionRows], Context], Found] | None" = None
     timeline_kernel: Callable[[Timeline], Found] | None = None
     run_kernel: "Callable[[PartitionRows, History], Found] | None" = None
-    fold: Callable[[Sequence[Mapping[str, Any]], Context], Folded] | None = None
-    detail: Callable[[Mapping[str, Any]], str] | None = None
+    fold: FoldOfAnything | None = None
+    detail: Callable[[Anomaly], str] | None = None
     sql: str | None = None
     name: str = ""
     about: str = ""
@@ -175,7 +231,7 @@ class PartitionRows:
     def __init__(self, tables: Mapping[str, pa.Table]) -> None:
         self._tables = tables
         self._columns: dict[str, Columns] = {}
-        self._derived: dict[Callable[[PartitionRows], Any], Any] = {}
+        self._derived: dict[Callable[[PartitionRows], object], object] = {}
 
     def table(self, name: str) -> pa.Table:
         """Return the Arrow rows."""
@@ -315,6 +371,16 @@ def sends_of_reads(rows: "PartitionRows") -> Array:
 def nothing() -> pa.Table:
     """No anomaly rows."""
     return ANOMALY.empty_table()
+
+
+def table_of(rows: Iterable[Anomaly]) -> pa.Table:
+    """Return anomalies as a table."""
+    return pa.Table.from_pylist([msgspec.structs.asdict(row) for row in rows], schema=ANOMALY)
+
+
+def rows_of(anomalies: pa.Table) -> list[Anomaly]:
+    """Return a table's anomalies."""
+    return msgspec.convert(anomalies.to_pylist(), list[Anomaly])
 
 
 PROPERTIES: Final = plugins.Seam(

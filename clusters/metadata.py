@@ -63,15 +63,16 @@ class MetadataView:
             if header.base_offset < self.next_offset:
                 continue
             if not header.is_control:
+                seen_ns = max(0, self._now_ns())  # one for all of a batch, which is committed at once
                 for record in batch.records(data, header):
-                    self._apply(record, header.leader_epoch)
+                    self._apply(record, header.leader_epoch, seen_ns)
             self.next_offset = header.next_offset
             self.last_epoch = header.leader_epoch
         if self.next_offset != before:
             self._refresh()
         return self.next_offset - before
 
-    def _apply(self, record: batch.Record, epoch: int) -> None:
+    def _apply(self, record: batch.Record, epoch: int, seen_ns: int) -> None:
         decoded = decode_metadata_record(record.value or b"")
         # (A partition is named by topic id: its topic may be removed by this very record.)
         topic = self._topic_of(decoded)
@@ -81,7 +82,7 @@ class MetadataView:
             MetadataEntry(
                 metadata_offset=record.offset,
                 quorum_epoch=epoch,
-                at_ns=max(0, self._now_ns()),
+                at_ns=seen_ns,
                 stamped_ns=round((record.timestamp_ms - self._wall_start_ms) * 1_000_000),
                 record_type=type(decoded).__name__,
                 topic=topic or self._topic_of(decoded),

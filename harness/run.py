@@ -271,7 +271,9 @@ class Run:
             async with aimed(cluster) as effect:
                 entry.effect, entry.injected_ns = effect, self.clock.now_ns()
                 injected.set()
-                self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_bit(effect)}")
+                self.progress.say(
+                    f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_effect(effect)}"
+                )
                 await self._hold(cluster, planned.lasts_ms)
                 lasted_ms = self._faults_ms() - started_ms
                 self._schedule(planned, node, role, started_ms, lasted_ms)
@@ -315,7 +317,7 @@ class Run:
             kind=planned.kind,
             planned_target=planned.target.text,
             proof=msgspec.json.encode({"missed": why}).decode(),
-            bit=False,
+            took_effect=False,
             losses=[],
         )
 
@@ -333,7 +335,7 @@ class Run:
             injected_ns=entry.injected_ns,
             healed_ns=entry.healed_ns,
             proof=_json(effect.proof.facts) if effect else None,
-            bit=effect.proof.holds if effect else False,
+            took_effect=effect.proof.holds if effect else False,
             heal_proof=_json(heal.facts) if heal else None,
             healed=heal.holds if heal else False,
             losses=losses,
@@ -454,8 +456,8 @@ def _load(counts: Counter[tuple[int, str]]) -> list[dict[str, int]]:
     return [{"acks": acks, **{word: counts[acks, word] for word in words}} for acks in levels]
 
 
-def _bit(effect: Effect) -> str:
-    return "bit ✓" if effect.proof.holds else "no effect ✗"
+def _effect(effect: Effect) -> str:
+    return "took effect ✓" if effect.proof.holds else "no effect ✗"
 
 
 def _healed(effect: Effect | None) -> str:

@@ -1,4 +1,4 @@
-"""The shell's only doors to the world: clock, network, disk, entropy, and a place to tell what happened.
+"""The shell's only interfaces to the world: clock, network, disk, entropy, and a journal for events.
 
 The real ones are in `replog/host/world.py`, the simulated ones in `clusters/simulated`. Both obey the
 same contract tests (`tests/contracts`). Disk calls are synchronous: a write goes to the page cache and costs
@@ -40,7 +40,7 @@ class Entropy(Protocol):
         """Return a fresh random (version 4) id."""
 
     def strikes(self, point: str) -> bool:
-        """Tell whether a named point in the code is to be late or to fail now (`node/fault_injection_points.py`); never so in earnest."""
+        """Return whether a named point in the code is to be late or to fail now (`node/fault_injection_points.py`); never so in earnest."""
 
 
 class File(Protocol):
@@ -100,7 +100,7 @@ class Disk(Protocol):
         """Open for reading and writing; `FileNotFoundError` unless it exists or `create`."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory of this name exists."""
+        """Return whether a file or directory of this name exists."""
 
     def list_directory(self, path: str) -> list[str]:
         """Return the names in a directory, sorted; `FileNotFoundError` when it is missing."""
@@ -186,7 +186,7 @@ class World(Protocol):
 
 
 class ZooKeeperListener(Protocol):
-    """Who hears of sessions and watches, on the event loop."""
+    """Who is notified of sessions and watches, on the event loop."""
 
     def on_session(self, state: SessionState) -> None:
         """The session was connected (perhaps a new one), lost its server, or ended."""
@@ -212,7 +212,7 @@ class ZooKeeper(Protocol):
         """Return a znode's data; `NoNode` (then no watch is left)."""
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """Tell whether there is such a znode; the watch is left either way."""
+        """Return whether there is such a znode; the watch is left either way."""
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
         """Return the names of a znode's children, sorted; `NoNode`."""

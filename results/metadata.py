@@ -1,16 +1,116 @@
-"""A partition's state as committed metadata records make it: shared by the judge and the report.
+"""Committed metadata records as values, and a partition's state as they make it: shared by the judge and the report.
 
-Only what a recording holds is needed here: bodies with Kafka's field names in snake_case.
+A recording holds each record's body as JSON with Kafka's field names in snake_case; only the fields that somebody here looks at are read.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tribunal.results.recording import DamagedRecording
 
 NO_LEADER: Final = -1
 NO_CHANGE: Final = -2
 RECOVERING: Final = 1
+CONFIG_OF_TOPIC: Final = 2
+CONFIG_OF_BROKER: Final = 4
+
+
+class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition is created: everything about it."""
+
+    replicas: tuple[int, ...] | None = None
+    isr: tuple[int, ...] | None = None
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    leader: int = NO_LEADER
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    leader_recovery_state: int | None = None
+
+
+class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition changes: what is absent stays as it is."""
+
+    replicas: tuple[int, ...] | None = None
+    isr: tuple[int, ...] | None = None
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    leader: int = NO_CHANGE
+    leader_recovery_state: int = -1
+
+
+class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker process registers."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: str | None = None
+    fenced: bool = True
+
+
+class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered broker is fenced (1) or unfenced (-1)."""
+
+    broker_id: int
+    fenced: int = 0
+
+
+class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting is given to a resource, or taken from it (no value)."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None = None
+
+
+MetadataRecord = (
+    PartitionRecord | PartitionChangeRecord | RegisterBrokerRecord | BrokerRegistrationChangeRecord | ConfigRecord
+)
+_DECODERS: Final[dict[str, msgspec.json.Decoder[MetadataRecord]]] = {
+    kind.__name__: msgspec.json.Decoder(kind)
+    for kind in (
+        PartitionRecord,
+        PartitionChangeRecord,
+        RegisterBrokerRecord,
+        BrokerRegistrationChangeRecord,
+        ConfigRecord,
+    )
+}
+
+
+def decoded(record_type: str, body: str) -> MetadataRecord | None:
+    """Return a record's body as a value; None for a type of record that nobody here looks at. Raises DamagedRecording."""
+    decoder = _DECODERS.get(record_type)
+    if decoder is None:
+        return None
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as problem:
+        raise DamagedRecording("metadata", None, f"a {record_type} cannot be read: {problem}") from problem
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """A committed registration of a broker, and when it was observed."""
+
+    record: RegisterBrokerRecord
+    metadata_offset: int
+    at_ns: int | None
+
+
+def registrations(metadata: pa.Table) -> Iterator[Registered]:
+    """Yield the registrations in a table `metadata`, in its order. Raises DamagedRecording."""
+    kinds = metadata["record_type"].cast(pa.string())
+    own = metadata.filter(pc.equal(kinds, RegisterBrokerRecord.__name__))
+    columns = (own[name].to_pylist() for name in ("record_type", "body", "metadata_offset", "at_ns"))
+    for kind, body, metadata_offset, at_ns in zip(*columns, strict=True):
+        record = decoded(kind, body)
+        assert isinstance(record, RegisterBrokerRecord)
+        yield Registered(record=record, metadata_offset=metadata_offset, at_ns=at_ns)
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,35 +125,35 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     partition_epoch: int = -1
     recovery: int = 0
 
-    def changed_by(self, body: Mapping[str, Any]) -> "State":
+    def changed_by(self, record: PartitionChangeRecord) -> "State":
         """Merge a change record (SPEC 2.1.4): absent keeps; a leader other than -2 starts a leader epoch."""
-        leader = body.get("leader", NO_CHANGE)
-        recovery = body.get("leader_recovery_state", -1)
+        changes_leader = record.leader != NO_CHANGE
+        recovery = record.leader_recovery_state
         return State(
-            replicas=_ids(body.get("replicas"), self.replicas),
-            isr=_ids(body.get("isr"), self.isr),
-            elr=_ids(body.get("eligible_leader_replicas"), self.elr),
-            last_known=_ids(body.get("last_known_elr"), self.last_known),
-            leader=self.leader if leader == NO_CHANGE else leader,
-            leader_epoch=self.leader_epoch + (leader != NO_CHANGE),
+            replicas=_ids(record.replicas, self.replicas),
+            isr=_ids(record.isr, self.isr),
+            elr=_ids(record.eligible_leader_replicas, self.elr),
+            last_known=_ids(record.last_known_elr, self.last_known),
+            leader=record.leader if changes_leader else self.leader,
+            leader_epoch=self.leader_epoch + changes_leader,
             partition_epoch=self.partition_epoch + 1,
             recovery=self.recovery if recovery == -1 else recovery,
         )
 
     @classmethod
-    def created_by(cls, body: Mapping[str, Any]) -> "State":
+    def created_by(cls, record: PartitionRecord) -> "State":
         """Take a PartitionRecord, which holds everything."""
         return cls(
-            replicas=_ids(body.get("replicas"), ()),
-            isr=_ids(body.get("isr"), ()),
-            elr=_ids(body.get("eligible_leader_replicas"), ()),
-            last_known=_ids(body.get("last_known_elr"), ()),
-            leader=body.get("leader", NO_LEADER),
-            leader_epoch=body.get("leader_epoch", 0),
-            partition_epoch=body.get("partition_epoch", 0),
-            recovery=body.get("leader_recovery_state") or 0,
+            replicas=record.replicas or (),
+            isr=record.isr or (),
+            elr=record.eligible_leader_replicas or (),
+            last_known=record.last_known_elr or (),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            recovery=record.leader_recovery_state or 0,
         )
 
 
-def _ids(ids: Iterable[int] | None, otherwise: tuple[int, ...]) -> tuple[int, ...]:
-    return otherwise if ids is None else tuple(ids)
+def _ids(ids: tuple[int, ...] | None, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+    return otherwise if ids is None else ids

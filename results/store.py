@@ -383,12 +383,10 @@ def recording_hash(recording: Recording, version: int = SCHEMA_VERSION) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(TABLES):
-        names = stored_table(name, version).names
-        columns = [column for column in TABLES[name].fields if column in names]
-        rows = _canonical(recording.table(name, columns=columns))
+        rows = _canonical(stored_table(name, version).as_stored(recording.table(name)).drop_columns(["run_id"]))
         digest.update(f"{name} {rows.num_rows}\n".encode())
-        for column in columns:
-            digest.update(names[column].encode())
+        for column in rows.column_names:
+            digest.update(column.encode())
             _hash_column(digest, rows[column].combine_chunks())
     return digest.hexdigest()
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -14,6 +14,9 @@ from tribunal.results.violation import Violation
 EXIT_ERROR: Final = 3
 EXIT_USAGE: Final = 64
 EXIT_INTERRUPTED: Final = 130
+SCHEMA_VERSION: Final = 2
+
+Figure = int | float | str | None
 
 
 class Verdict(StrEnum):
@@ -141,6 +144,38 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     words: str
 
 
+class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault of the run; what the recording does not say is None."""
+
+    index: int
+    kind: str
+    resolved_target: str | None = None
+    injected_ns: int | None = None
+    healed_ns: int | None = None
+    proof: str | None = None
+    took_effect: bool | None = None
+    healed: bool | None = None
+    heal_proof: str | None = None
+
+
+class PhaseLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """How many sends of one acks level were completed in a phase, by their outcome."""
+
+    phase: str
+    acks: int
+    ok: int
+    fail: int
+    info: int
+    sent: int
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the run was put through: its faults, and the load per phase and acks."""
+
+    faults: tuple[InjectedFault, ...] = ()
+    load: tuple[PhaseLoad, ...] = ()
+
+
 class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The judgement of one run, as verdict.json holds it.
 
@@ -148,6 +183,8 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failures:  those that make it an ERROR, as data.
     judged:    how much was judged: records per acks, reads, log records, observations, partitions.
     test:      was it a real test: faults with effect, load per phase and acks.
+    figures:   of properties, without a verdict: a number, or the rows of a table.
+    schema_version:  of verdict.json; files of version 1 do not name it.
     """
 
     run_id: str
@@ -157,8 +194,8 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasons: list[str] = msgspec.field(default_factory=list)
     failures: list[Failure] = msgspec.field(default_factory=list)
     judged: dict[str, int] = msgspec.field(default_factory=dict)
-    test: dict[str, Any] = msgspec.field(default_factory=dict)
-    figures: dict[str, Any] = msgspec.field(default_factory=dict)
+    test: Conditions = Conditions()
+    figures: dict[str, dict[str, Figure | list[dict[str, Figure]]]] = msgspec.field(default_factory=dict)
     engine: str = ""
     schema_version: int = 1
 
@@ -184,7 +221,8 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def save(verdict: RunVerdict, path: Path) -> None:
     """Write verdict.json, whole or not at all."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n")
+    written = msgspec.structs.replace(verdict, schema_version=SCHEMA_VERSION)
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")
     temporary.replace(path)
 
 
@@ -195,6 +233,33 @@ class NoVerdict(msgspec.ValidationError):
 def load(path: Path) -> RunVerdict:
     """Read verdict.json; `NoVerdict` when it is not one."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunVerdict)
+        content = path.read_bytes()
+        verdict = msgspec.json.decode(content, type=RunVerdict)
+        return (
+            verdict if verdict.schema_version != 1 else _renewed(verdict, msgspec.json.decode(content, type=_Version1))
+        )
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise NoVerdict(f"{path}: not a verdict: {problem}") from None
+
+
+class _FaultOfVersion1(msgspec.Struct, frozen=True):
+    bit: bool | None = None
+
+
+class _ConditionsOfVersion1(msgspec.Struct, frozen=True):
+    faults: tuple[_FaultOfVersion1, ...] = ()
+
+
+class _Version1(msgspec.Struct, frozen=True):
+    """What verdict.json of version 1 calls otherwise."""
+
+    test: _ConditionsOfVersion1 = _ConditionsOfVersion1()
+
+
+def _renewed(verdict: RunVerdict, former: _Version1) -> RunVerdict:
+    faults = tuple(
+        msgspec.structs.replace(fault, took_effect=was.bit)
+        for fault, was in zip(verdict.test.faults, former.test.faults, strict=True)
+    )
+    test = msgspec.structs.replace(verdict.test, faults=faults)
+    return msgspec.structs.replace(verdict, test=test, schema_version=SCHEMA_VERSION)

@@ -25,13 +25,17 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     renamed:    column -> what the version before called it.
     added:      columns that the version before did not have.
     dropped:    columns that only the version before had.
+    order:      the version before's columns in order, where that does not follow from the rest.
     rewritten:  makes what can be known of added columns from rows as the version before stored them; it sees all of their columns.
+    restored:   makes dropped columns from rows of today, as far as the version before could say it; others are unknown.
     """
 
     renamed: Mapping[str, str] = {}
     added: frozenset[str] = frozenset()
     dropped: Mapping[str, pa.DataType] = {}
+    order: tuple[str, ...] = ()
     rewritten: Rewrite | None = None
+    restored: Mapping[str, Callable[[pa.Table], pa.Array]] = {}
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -63,6 +67,18 @@ def _with_losses(rows: pa.Table) -> pa.Table:
     told = msgspec.convert(rows["lost_from_offset"].to_pylist(), list[list[_LostFrom] | None])
     losses = [None if lost is None else [_loss(one) for one in lost] for lost in told]
     return rows.append_column("losses", pa.array(losses, pa.list_(LOSS)))
+
+
+def _where_losses_begin(rows: pa.Table) -> pa.Array:
+    """Say of losses what version 1 could say."""
+    lost_from = [
+        None if losses is None else [
+            {"node": loss["node"], "topic": loss["topic"], "partition": loss["partition"], "log_offset": loss["from_offset"]}
+            for loss in losses
+        ]
+        for losses in rows["losses"].to_pylist()
+    ]  # fmt: skip
+    return pa.array(lost_from, pa.list_(LOST_FROM))
 
 
 def _loss(lost: _LostFrom) -> dict[str, int | str | None]:
@@ -101,10 +117,17 @@ CHANGES: Final[Mapping[int, Mapping[str, Change]]] = {
         "admin": Change(
             added=frozenset({"topic", "topic_id", "partition", "log_offset", "setting", "value", "group"}),
             dropped={"arguments": TEXT, "answer": TEXT},
+            order=(
+                *("run_id", "process", "api", "arguments", "invoke_ns", "complete_ns", "outcome", "error", "answer"),
+            ),
             rewritten=_as_orders,
         ),
         "faults": Change(
-            added=frozenset({"losses"}), dropped={"lost_from_offset": pa.list_(LOST_FROM)}, rewritten=_with_losses
+            renamed={"took_effect": "bit"},
+            added=frozenset({"losses"}),
+            dropped={"lost_from_offset": pa.list_(LOST_FROM)},
+            rewritten=_with_losses,
+            restored={"lost_from_offset": _where_losses_begin},
         ),
     },
 }
@@ -117,11 +140,13 @@ class StoredTable(msgspec.Struct, frozen=True):
     arrow:     its Arrow schema.
     names:     today's column -> the name that it is stored under.
     rewrites:  what makes newer columns of the stored ones, the oldest version's first.
+    restored:  what makes stored columns that there are no more.
     """
 
     arrow: pa.Schema
     names: Mapping[str, str]
     rewrites: tuple[Rewrite, ...]
+    restored: Mapping[str, Callable[[pa.Table], pa.Array]]
 
     def stored(self, columns: Sequence[str]) -> list[str]:
         """Return the names to read for these columns of today; those that the version does not have are left out."""
@@ -138,6 +163,17 @@ class StoredTable(msgspec.Struct, frozen=True):
         columns = [self._column(rows, field) for field in schema]
         return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
 
+    def as_stored(self, rows: pa.Table) -> pa.Table:
+        """Return whole rows of today as this version would have stored them."""
+        today = {then: column for column, then in self.names.items()}
+        columns = [
+            rows[today[field.name]] if field.name in today
+            else self.restored[field.name](rows) if field.name in self.restored
+            else pa.nulls(rows.num_rows, field.type)
+            for field in self.arrow
+        ]  # fmt: skip
+        return pa.Table.from_arrays(columns, schema=self.arrow)
+
     def _column(self, rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
         name = self.names.get(field.name, field.name)
         return rows[name] if name in rows.column_names else pa.nulls(rows.num_rows, field.type)
@@ -149,13 +185,16 @@ def stored_table(name: str, version: int) -> StoredTable:
     fields = {field.name: field.type for field in TABLES[name].arrow}
     names = {column: column for column in fields}
     rewrites: list[Rewrite] = []
+    restored: dict[str, Callable[[pa.Table], pa.Array]] = {}
     for newer in range(SCHEMA_VERSION, version, -1):
         change = CHANGES[newer].get(name, UNCHANGED)
         names = {today: change.renamed.get(then, then) for today, then in names.items() if then not in change.added}
         fields = {change.renamed.get(then, then): kind for then, kind in fields.items() if then not in change.added}
         fields |= change.dropped
+        fields = {column: fields[column] for column in change.order or fields}
         rewrites += [change.rewritten] if change.rewritten is not None else []
-    return StoredTable(pa.schema(list(fields.items())), names, tuple(reversed(rewrites)))
+        restored |= change.restored
+    return StoredTable(pa.schema(list(fields.items())), names, tuple(reversed(rewrites)), restored)
 
 
 def is_known(version: object) -> bool:

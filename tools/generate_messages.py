@@ -32,7 +32,7 @@ from kio.serial._introspect import (
     is_optional,
 )
 
-from replog.wire.apis import KNOWN_APIS
+from replog.wire.apis import KNOWN_APIS, Api
 
 TARGET = Path(__file__).parent.parent / "replog" / "wire" / "messages"
 MISSING = dataclasses.MISSING
@@ -84,7 +84,7 @@ class FieldPlan:
 
     @property
     def is_array(self) -> bool:
-        """Tell whether it is an array."""
+        """Return whether it is an array."""
         return self.kind.startswith("[]")
 
 
@@ -190,7 +190,7 @@ def _field_plan(field: Any) -> FieldPlan:
 
 
 def _is_nullable(field: Any, kind: str) -> bool:
-    """Tell whether null can be on the wire: kio also says None for the zero uuid and for the time -1."""
+    """Return whether null can be on the wire: kio also says None for the zero uuid and for the time -1."""
     if kind.startswith("[]"):
         return typing.get_origin(field.type) is types.UnionType
     if kind == "uuid" or field.metadata.get("kafka_type") == "datetime_i64":
@@ -340,17 +340,20 @@ def header(body: str) -> str:
         lines.append("from replog.errors import Error")
     if "ZERO_UUID" in body:
         lines.append("from replog.types import ZERO_UUID")
+    lines.append("from replog.wire.apis import Api")
+    lines.append("from replog.wire.exchange import Exchange")
     lines.append("from replog.wire.layout import Layout, Wire")
     return "\n".join(lines)
 
 
 def module_source(title: str, plans: list[MessagePlan]) -> str:
-    """Write a module of one API."""
+    """Write a module of one API: its request, its response and the exchange of the two."""
     parts = []
     for plan, names in zip(plans, class_names(plans), strict=True):
         parts += [struct_source(struct, plan, names) for struct in in_order(plan)]
     body = "\n\n\n".join(parts)
-    tail = "\n".join(f"{plan.kind.upper()} = {plan.name}" for plan in plans)
+    request, response = plans
+    tail = f"EXCHANGE = Exchange(Api.{Api(request.key).name}, {request.name}, {response.name})"
     return f'"""{title}"""\n\n{header(body)}\n\n\n{body}\n\n\n{tail}\n'
 
 

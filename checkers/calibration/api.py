@@ -19,8 +19,8 @@ from typing import TypeVar
 import msgspec
 
 from tribunal.checkers.calibration.case import Case, Place
-from tribunal.checkers.calibration.rows import Row
 from tribunal.results.copies import Part
+from tribunal.results.rows import Row
 
 Item = TypeVar("Item")
 Changed = Mapping[Part, tuple[type[Row], Sequence[Row]]]

@@ -11,7 +11,9 @@ from typing import Final
 
 import msgspec
 
-from tribunal.checkers.calibration.rows import (
+from tribunal.results.metadata import NO_LEADER, RECOVERING, PartitionChangeRecord, PartitionRecord, State, decoded
+from tribunal.results.recording import NO_PARTITION
+from tribunal.results.rows import (
     TABLE_OF,
     Admin,
     AnyRow,
@@ -26,8 +28,6 @@ from tribunal.checkers.calibration.rows import (
     Watermark,
     typed,
 )
-from tribunal.results.metadata import NO_LEADER, RECOVERING, State
-from tribunal.results.recording import NO_PARTITION
 from tribunal.results.store import Recording, partition_order
 
 LAG_NS: Final = 1_000_000_000  # observers of the metadata log see a commit a little late
@@ -175,12 +175,13 @@ class Case:
             at_ns = max(at_ns, row.at_ns or 0)
             if (row.topic, row.partition) != (place.topic, place.partition):
                 continue
-            body = msgspec.json.decode(row.body)
-            after = (
-                State.created_by(body)
-                if row.record_type == "PartitionRecord" or state is None
-                else state.changed_by(body)
-            )
+            match decoded(row.record_type, row.body):
+                case PartitionRecord() as created:
+                    after = State.created_by(created)
+                case PartitionChangeRecord() as change if state is not None:
+                    after = state.changed_by(change)
+                case _:
+                    continue
             before = after if state is None else state
             elected = after.leader_epoch != before.leader_epoch and after.leader != NO_LEADER
             known = after.leader in (*before.isr, *before.elr)

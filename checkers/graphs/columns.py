@@ -4,7 +4,7 @@ A history comes as `Operation`s (imported, small) or straight from a recording's
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -60,9 +60,9 @@ class Numbering:
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
-        self._values: list[Any] = []
+        self._values: list[Hashable] = []
 
-    def number(self, value: Any) -> int:
+    def number(self, value: Hashable) -> int:
         """Return the value's number."""
         if type(value) is int and 0 <= value < LARGE:
             return value
@@ -71,7 +71,7 @@ class Numbering:
             self._values.append(value)
         return self._numbers[value]
 
-    def value(self, number: int) -> Any:
+    def value(self, number: int) -> Hashable:
         """Return what a number stands for."""
         place = -2 - number
         return self._values[place] if 0 <= place < len(self._values) else number
@@ -92,13 +92,13 @@ class ListSteps(msgspec.Struct):
     first: Integers
     length: Integers
     elements: Integers
-    names: Mapping[int, Any]  # keys by number
+    names: Mapping[int, Hashable]  # keys by number
     numbering: Numbering
 
     @classmethod
     def of(cls, operations: Sequence[Operation]) -> "ListSteps":
         """Take operations with steps ("append", key, element) and ("r", key, list or None) apart."""
-        keys: dict[Any, int] = {}
+        keys: dict[Hashable, int] = {}
         numbering = Numbering()
         rows: list[tuple[int, int, int, int, int, int]] = []
         elements: list[int] = []
@@ -179,7 +179,7 @@ class ListSteps(msgspec.Struct):
             steps=steps,
         )
 
-    def read(self, row: int) -> list[Any]:
+    def read(self, row: int) -> list[Hashable]:
         """Return the elements that the read in this row returned."""
         first, length = int(self.first[row]), int(self.length[row])
         return [self.numbering.value(number) for number in self.elements[first : first + length].tolist()]

@@ -1,7 +1,5 @@
 """What a graph checker says: anomalies by class, each with the operations that show it."""
 
-from typing import Any
-
 import msgspec
 
 from tribunal.results.verdict import TransactionEdge
@@ -19,11 +17,11 @@ class Witness(msgspec.Struct, frozen=True):
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """Several values that were seen at one offset of a partition; `writers` are those of them that are known."""
+    """Several values, by their numbers, that were seen at one offset of a partition; `writers` are those of them that are known."""
 
     key: str
     log_offset: int
-    values: tuple[Any, ...]
+    values: tuple[int, ...]
     writers: tuple[int, ...]
     words: str
 

@@ -18,7 +18,7 @@ at read by read, and so are the transactions whose own steps may contradict each
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,8 @@ from tribunal.checkers.graphs.models import forbidden, implied_by, suffixes_of
 from tribunal.checkers.graphs.operations import Operation
 from tribunal.results.verdict import EdgeKind, TransactionEdge
 
-Key = Any
-Element = Any
+Key = Hashable
+Element = Hashable
 CHUNK: Final = 1 << 22  # elements compared at once
 UNREAD: Final = -1
 

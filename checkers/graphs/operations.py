@@ -6,12 +6,16 @@ earlier. Files come in the neutral JSON form of the corpus (one object an event)
 a recording's tables.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
 Outcome = Literal["ok", "fail", "info"]
+# What clients of other tools sent, wrote and got: of whatever form, by the function that their operation names.
+Told = Any
+Event = Mapping[str, Told]
+Step = tuple[Told, ...]
 OPEN_END: Final = 1 << 62  # the completion position of an operation that nobody saw complete
 
 
@@ -28,16 +32,16 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     invoked: int
     completed: int
-    steps: tuple[Any, ...]  # micro-operations, or one (function, key, value)
-    extra: Mapping[str, Any] = {}
+    steps: tuple[Step, ...]  # (function, key, value), or one (function, key, argument, result)
+    extra: Event = {}
 
 
-def paired(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
+def paired(events: Iterable[Event]) -> list[Operation]:
     """Return the operations of a history, ordered by invocation.
 
     errors: HistoryError for a completion without invocation, a second invocation of a busy process.
     """
-    waiting: dict[int, tuple[int, Mapping[str, Any]]] = {}
+    waiting: dict[int, tuple[int, Event]] = {}
     operations: list[Operation] = []
     for position, event in enumerate(events):
         if isinstance(event.get("process"), str):
@@ -57,7 +61,7 @@ def paired(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
     return sorted(operations, key=lambda operation: operation.invoked)
 
 
-def _process(event: Mapping[str, Any], position: int) -> int:
+def _process(event: Event, position: int) -> int:
     # Samples of other tools name no process where every operation follows the one before.
     process = event.get("process", 0)
     if not isinstance(process, int):
@@ -65,7 +69,7 @@ def _process(event: Mapping[str, Any], position: int) -> int:
     return process
 
 
-def _operation(opened: tuple[int, Mapping[str, Any]], end: int, completion: Mapping[str, Any] | None) -> Operation:
+def _operation(opened: tuple[int, Event], end: int, completion: Event | None) -> Operation:
     start, invocation = opened
     told = completion or invocation
     outcome: Outcome = completion["type"] if completion else "info"
@@ -82,7 +86,7 @@ def _operation(opened: tuple[int, Mapping[str, Any]], end: int, completion: Mapp
     )
 
 
-def _steps(told: Mapping[str, Any], invocation: Mapping[str, Any]) -> tuple[Any, ...]:
+def _steps(told: Event, invocation: Event) -> tuple[Step, ...]:
     for name in ("mops", "value"):
         for event in (told, invocation):
             steps = event.get(name)
@@ -91,13 +95,13 @@ def _steps(told: Mapping[str, Any], invocation: Mapping[str, Any]) -> tuple[Any,
     return ((invocation.get("f"), invocation.get("key"), invocation.get("value"), told.get("value")),)
 
 
-def _is_transaction(steps: Any) -> bool:
-    return bool(steps) and isinstance(steps, list) and all(isinstance(s, list) and isinstance(s[0], str) for s in steps)
+def _is_transaction(steps: Told) -> bool:
+    return isinstance(steps, list) and bool(steps) and all(isinstance(s, list) and isinstance(s[0], str) for s in steps)
 
 
-def by_key(operations: Sequence[Operation]) -> dict[Any, list[Operation]]:
+def by_key(operations: Sequence[Operation]) -> dict[Hashable, list[Operation]]:
     """Group single-step operations by the key they touch, in order of first use."""
-    groups: dict[Any, list[Operation]] = {}
+    groups: dict[Hashable, list[Operation]] = {}
     for operation in operations:
         groups.setdefault(operation.steps[0][1], []).append(operation)
     return groups

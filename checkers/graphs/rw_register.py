@@ -6,8 +6,8 @@ within the transaction's own writes); on request versions follow the order of ea
 time (`linearizable_keys`). Contradictory version orders are cyclic-versions, and such a key orders nothing.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, NamedTuple
 
 import networkx as nx
 
@@ -19,8 +19,18 @@ from tribunal.checkers.graphs.models import forbidden, implied_by, suffixes_of
 from tribunal.checkers.graphs.operations import OPEN_END, Operation
 
 NIL: Final = None
-Key = Any
-Value = Any
+Key = Hashable
+Value = Hashable
+
+
+class Version(NamedTuple):
+    """A version of a key: what it holds first, or a value that was written or read."""
+
+    is_initial: bool
+    value: Value
+
+
+INITIAL: Final = Version(True, NIL)  # noqa: FBT003 - the field says it
 
 
 class RegisterHistory:
@@ -134,31 +144,36 @@ def _lost_updates(found: Findings, history: RegisterHistory, key: Key) -> None:
             found.add("lost-update", places, f"each read {value!r} of {key} and wrote it")
 
 
-def _versions(history: RegisterHistory, key: Key, *, writes_follow_reads: bool) -> "nx.DiGraph[Value]":
-    versions: nx.DiGraph[Value] = nx.DiGraph()
+def _versions(history: RegisterHistory, key: Key, *, writes_follow_reads: bool) -> "nx.DiGraph[Version]":
+    versions: nx.DiGraph[Version] = nx.DiGraph()
     present = [value for _, value in history.writes.get(key, [])]
     present += [value for _, value in history.reads.get(key, []) if value is not NIL]
     for value in present:
-        versions.add_edge(("nil",), ("value", value))
+        versions.add_edge(INITIAL, _version(value))
     if writes_follow_reads:
         read = dict(history.reads.get(key, []))
         for number, value in history.writes.get(key, []):
             if number in read and read[number] is not NIL and read[number] != value:
-                versions.add_edge(("value", read[number]), ("value", value))
+                versions.add_edge(_version(read[number]), _version(value))
     return versions
 
 
-def _timed(versions: "nx.DiGraph[Value]", history: RegisterHistory, key: Key, before: Any) -> None:
+def _timed(
+    versions: "nx.DiGraph[Version]",
+    history: RegisterHistory,
+    key: Key,
+    before: Callable[[Operation, Operation], bool],
+) -> None:
     """Add version edges from whoever touched a version to whoever touched another one later."""
-    touched: list[tuple[Operation, Value, Value]] = []
+    touched: list[tuple[Operation, Version, Version]] = []
     read = dict(history.reads.get(key, []))
     wrote = dict(history.writes.get(key, []))
     for number in sorted({*read, *wrote}):
         operation = history.operations[number]
         if operation.outcome != "ok":
             continue
-        first = _node(read[number]) if number in read else _node(wrote[number])
-        last = _node(wrote[number]) if number in wrote else first
+        first = _version(read[number]) if number in read else _version(wrote[number])
+        last = _version(wrote[number]) if number in wrote else first
         touched.append((operation, first, last))
     touched.sort(key=lambda entry: entry[0].invoked)
     for place, (late, first, _) in enumerate(touched):
@@ -173,14 +188,14 @@ def _timed(versions: "nx.DiGraph[Value]", history: RegisterHistory, key: Key, be
                 latest_start = max(latest_start, early.invoked)
 
 
-def _node(value: Value) -> Value:
-    return ("nil",) if value is NIL else ("value", value)
+def _version(value: Value) -> Version:
+    return INITIAL if value is NIL else Version(False, value)  # noqa: FBT003 - the field says it
 
 
-def _cyclic(found: Findings, history: RegisterHistory, key: Key, versions: "nx.DiGraph[Value]") -> bool:
+def _cyclic(found: Findings, history: RegisterHistory, key: Key, versions: "nx.DiGraph[Version]") -> bool:
     for component in nx.strongly_connected_components(versions):
         if len(component) > 1:
-            values = sorted((node[1] if len(node) > 1 else "nil" for node in component), key=repr)
+            values = sorted(("nil" if version.is_initial else version.value for version in component), key=repr)
             writers = [history.writer.get((key, value)) for value in values]
             places = tuple(history.operations[number].index for number in writers if number is not None)
             found.add("cyclic-versions", places, f"the versions {values} of {key} each come before the other")
@@ -188,15 +203,15 @@ def _cyclic(found: Findings, history: RegisterHistory, key: Key, versions: "nx.D
     return False
 
 
-def _edges(graph: Graph, history: RegisterHistory, key: Key, versions: "nx.DiGraph[Value]") -> None:
-    readers: dict[Value, list[int]] = {}
+def _edges(graph: Graph, history: RegisterHistory, key: Key, versions: "nx.DiGraph[Version]") -> None:
+    readers: dict[Version, list[int]] = {}
     for number, value in history.reads.get(key, []):
-        readers.setdefault(_node(value), []).append(number)
+        readers.setdefault(_version(value), []).append(number)
     for earlier, later in nx.transitive_reduction(versions).edges:
-        writer = history.writer.get((key, later[1]))
+        writer = history.writer.get((key, later.value))
         if writer is None or history.operations[writer].outcome == "fail":
             continue
-        previous = history.writer.get((key, earlier[1])) if len(earlier) > 1 else None
+        previous = None if earlier.is_initial else history.writer.get((key, earlier.value))
         if previous is not None and history.operations[previous].outcome != "fail":
             graph.add(Edge.WW, [previous], [writer])
         for reader in readers.get(earlier, []):

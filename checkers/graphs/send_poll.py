@@ -15,9 +15,9 @@ Columns instead of objects: a history of 1.5 million messages read is five integ
     anti-dependencies are asked for (a read is overwritten by the next message): jepsen.tests.kafka draws none.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -31,7 +31,7 @@ from tribunal.checkers.graphs.cycles import Edge, Graph, search
 from tribunal.checkers.graphs.findings import Contradiction, Findings
 from tribunal.checkers.graphs.list_append import add_time, edges_of, pair_codes
 from tribunal.checkers.graphs.models import implied_by
-from tribunal.checkers.graphs.operations import Operation
+from tribunal.checkers.graphs.operations import Operation, Told
 from tribunal.checkers.judge import steps as flat_steps
 
 Integers = NDArray[np.int64]
@@ -63,7 +63,7 @@ class LogHistory:
         transactions: Transactions,
         sends: Messages,
         reads: Messages,
-        names: Mapping[int, Any],
+        names: Mapping[int, Hashable],
         numbering: Numbering | None = None,
         rebalanced: Mapping[int, frozenset[int]] = MappingProxyType({}),
         resets: Mapping[int, list[tuple[int, frozenset[int]]]] = MappingProxyType({}),
@@ -78,7 +78,7 @@ class LogHistory:
     def of(cls, operations: Sequence[Operation]) -> "LogHistory":
         """Take paired operations apart; assign and subscribe among them only say when a process changed its partitions."""
         chosen = [operation for operation in operations if operation.function in {"send", "poll", "txn"}]
-        keys: dict[Any, int] = {}
+        keys: dict[Hashable, int] = {}
         numbering = Numbering()
         sends: list[tuple[int, int, int, int]] = []
         reads: list[tuple[int, int, int, int]] = []
@@ -147,7 +147,7 @@ class LogHistory:
         """Return a key as the history calls it."""
         return str(self.names[int(key)])
 
-    def value(self, number: int) -> Any:
+    def value(self, number: int) -> Hashable:
         """Return a value as the history has it."""
         return self._numbering.value(int(number))
 
@@ -173,7 +173,7 @@ def packed(*columns: Integers) -> Integers:
     return code
 
 
-def _sent(value: Any) -> tuple[Any, int]:
+def _sent(value: Told) -> tuple[Hashable, int]:
     if isinstance(value, list | tuple):
         offset, number = value
         return number, -1 if offset is None else offset
@@ -242,11 +242,12 @@ class Order:
     ) -> None:
         for place in np.flatnonzero(new[:-1] & ~new[1:]) if len(new) else []:
             same = (key == key[place]) & (offset == offset[place])
-            values = [history.value(number) for number in history.message_value[message[same]]]
+            numbers = tuple(history.message_value[message[same]].tolist())
+            values = [history.value(number) for number in numbers]
             writers = tuple(history.index(w) for w in history.writer[message[same]] if w >= 0)
             name, words = history.name(key[place]), f"{history.name(key[place])}@{offset[place]} holds {values}"
             found.add("inconsistent-offsets", writers, words)
-            found.contradictions.append(Contradiction(name, int(offset[place]), tuple(values), writers, words))
+            found.contradictions.append(Contradiction(name, int(offset[place]), numbers, writers, words))
         order = np.lexsort((offset, message))
         again = np.flatnonzero(message[order][1:] == message[order][:-1])
         for number in np.unique(message[order][again]):
@@ -374,7 +375,9 @@ def _name(prefix: str, verb: str, delta: int) -> str:
     return f"{prefix}{verb}-skip" if delta > 1 else f"{prefix}nonmonotonic-{verb}"
 
 
-def _resets(operations: Sequence[Operation], keys: Mapping[Any, int]) -> dict[int, list[tuple[int, frozenset[int]]]]:
+def _resets(
+    operations: Sequence[Operation], keys: Mapping[Hashable, int]
+) -> dict[int, list[tuple[int, frozenset[int]]]]:
     """Return, for each process, when it changed its partitions and which it kept or got."""
     changes: dict[int, list[tuple[int, frozenset[int]]]] = {}
     for operation in operations:

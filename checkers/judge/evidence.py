@@ -3,8 +3,8 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tribunal.checkers.api import (
     OK,
     TAIL,
     UNKNOWN,
+    Anomaly,
     Array,
     Columns,
     PartitionRows,
@@ -55,42 +56,40 @@ class Evidence:
         self._orders = orders
         self._newest = _newest_of_keys(rows, *final) if orders.is_compacted else None
 
-    def record(self, anomaly: Mapping[str, Any]) -> Record:
+    def record(self, anomaly: Anomaly) -> Record:
         """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
-        offset = UNKNOWN if anomaly["log_offset"] is None else anomaly["log_offset"]
-        only_at = offset if anomaly["kind"] == "moved" else None
-        value = anomaly["value"]
+        offset = UNKNOWN if anomaly.log_offset is None else anomaly.log_offset
+        only_at = offset if anomaly.kind == "moved" else None
+        value = anomaly.value
         times = self._read_times(value, only_at)
         send = self._send(value)
-        invoke_ns = anomaly["invoke_ns"] or self._of_send("invoke_ns", send) or 0
+        invoke_ns = anomaly.invoke_ns or self._of_send("invoke_ns", send) or 0
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
         return Record(
             log_offset=offset,
-            acks=anomaly["acks"],
+            acks=anomaly.acks,
             invoke_ns=invoke_ns,
-            complete_ns=anomaly["at_ns"] if anomaly["kind"] in ("lost", "moved") else None,
-            leader_epoch=self._written_in(value, offset)
-            if anomaly["leader_epoch"] is None
-            else anomaly["leader_epoch"],
+            complete_ns=anomaly.at_ns if anomaly.kind in ("lost", "moved") else None,
+            leader_epoch=self._written_in(value, offset) if anomaly.leader_epoch is None else anomaly.leader_epoch,
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
             read_ns=min(times, default=None),
             seen_ns=self._fetched_after(value, only_at),
-            absent_ns=self.absent_ns if anomaly["kind"] in _ABSENT else None,
-            answered_by=self._of_send("answered_by", send) if anomaly["kind"] in ("lost", "moved") else None,
+            absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
+            answered_by=self._of_send("answered_by", send) if anomaly.kind in ("lost", "moved") else None,
             shown_epoch=self._shown_epoch(offset, invoke_ns),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
             below_log_start=self._is_deleted(offset, invoke_ns) or self._is_superseded(value, offset),
         )
 
-    def _shown_by(self, anomaly: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    def _shown_by(self, anomaly: Anomaly) -> tuple[int | None, int | None]:
         """Return the leader epoch in which a watermark had been as high as it was, and who said so, as far as that is recorded."""
         seen = self._rows.columns("watermarks")
         own = np.zeros(seen["at_ns"].size, bool)
         for column in ("high_watermark", "log_end_offset", "last_stable_offset"):
-            own |= seen[column] == anomaly["other_offset"]
-        own &= seen["at_ns"] == anomaly["invoke_ns"]
+            own |= seen[column] == anomaly.other_offset
+        own &= seen["at_ns"] == anomaly.invoke_ns
         epochs, nodes = (np.unique(seen[column][own]) for column in ("leader_epoch", "answered_by"))
         return _only(epochs), _only(nodes)
 
@@ -113,13 +112,17 @@ class Evidence:
             answered_by=self._of_send("answered_by", send),
         )
 
-    def records_between(self, anomaly: Mapping[str, Any], timeline: Timeline) -> list[Record]:
+    def records_between(self, anomaly: Anomaly, timeline: Timeline) -> list[Record]:
         """Return one record per stretch of offsets that a watermark's step back uncovered."""
-        offsets = timeline.offsets_of_interest(anomaly["log_offset"], anomaly["other_offset"])
-        shown_ns, replaced_by = anomaly["invoke_ns"], anomaly["leader_epoch"]
+        assert anomaly.log_offset is not None
+        assert anomaly.other_offset is not None
+        assert anomaly.invoke_ns is not None
+        assert anomaly.at_ns is not None
+        offsets = timeline.offsets_of_interest(anomaly.log_offset, anomaly.other_offset)
+        shown_ns, replaced_by = anomaly.invoke_ns, anomaly.leader_epoch
         epoch, answered_by = self._shown_by(anomaly)
         if replaced_by is None:
-            replaced_by = timeline.leader_epoch_at(anomaly["at_ns"] + OBSERVATION_LAG_NS)
+            replaced_by = timeline.leader_epoch_at(anomaly.at_ns + OBSERVATION_LAG_NS)
         return [
             Record(
                 log_offset=offset,
@@ -127,7 +130,7 @@ class Evidence:
                 invoke_ns=shown_ns,
                 leader_epoch=epoch,
                 answered_by=answered_by,
-                absent_ns=anomaly["at_ns"],
+                absent_ns=anomaly.at_ns,
                 exposed_ns=shown_ns,
                 since_ns=self._exposed(offset, 0)[0],
                 replaced_epoch=replaced_by,

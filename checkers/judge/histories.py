@@ -6,7 +6,7 @@ Transactions go to `graphs`, single objects to `registers`; the answer has the f
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from tribunal.checkers.graphs import list_append, rw_register, send_poll
 from tribunal.checkers.graphs.findings import Findings, Witness
@@ -86,9 +86,20 @@ def _forbidden(found: Findings, model: str) -> set[str]:
     return send_poll.invalid(found, ww=True, subscribe=False) if model == MESSAGES else found.anomalies
 
 
-_CHECKS: Final[dict[str, Callable[[Sequence[Operation], Mapping[str, Any]], Findings]]] = {
+def _registers(operations: Sequence[Operation], options: Mapping[str, bool]) -> Findings:
+    if unknown := sorted(set(options) - set(OPTIONS)):
+        raise HistoryError(f"unknown option {unknown[0]!r}; there are {', '.join(OPTIONS)}")
+    return rw_register.check(
+        operations,
+        writes_follow_reads=options.get("writes_follow_reads", False),
+        sequential_keys=options.get("sequential_keys", False),
+        linearizable_keys=options.get("linearizable_keys", False),
+    )
+
+
+_CHECKS: Final[dict[str, Callable[[Sequence[Operation], Mapping[str, bool]], Findings]]] = {
     LISTS: lambda operations, _: list_append.check(operations),
-    REGISTERS: lambda operations, options: rw_register.check(operations, **dict(options)),
+    REGISTERS: _registers,
     MESSAGES: lambda operations, _: send_poll.check(operations),
 }
 

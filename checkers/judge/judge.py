@@ -8,14 +8,13 @@ capped witnesses with counts, figures, damages.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import Context, Excuse, Found, PartitionRows, Property, properties
+from tribunal.checkers.api import EncodedSummary, Excuse, Found, PartitionRows, Property, properties
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.ends import Ends
 from tribunal.checkers.judge.histories import judge_history
@@ -291,22 +290,25 @@ def fold(tables: Tables) -> None:
 
     tables:  in order; the summaries of one run's property stand in the order of partitions.
     """
-    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    parts: dict[tuple[str, str], list[EncodedSummary]] = {}
     for row in tables.summaries:
-        place = {"topic": row.place.topic, "partition": row.place.partition}
-        parts.setdefault((row.place.run_dir, row.property_name), []).append(msgspec.json.decode(row.content) | place)
+        topic, partition = row.place.topic, row.place.partition
+        assert topic is not None
+        assert partition is not None
+        own = parts.setdefault((row.place.run_dir, row.property_name), [])
+        own.append(EncodedSummary(topic, partition, row.content))
     tables.summaries = []
     for (run_dir, name), summaries in parts.items():
         tables.add(_attempt(name, Place(run_dir), partial(_folded, tables, name, Path(run_dir), summaries)))
 
 
-def _folded(tables: Tables, name: str, run_dir: Path, summaries: Sequence[dict[str, Any]]) -> list[TableRow]:
+def _folded(tables: Tables, name: str, run_dir: Path, summaries: Sequence[EncodedSummary]) -> list[TableRow]:
     own = properties()[name].fold
     assert own is not None
-    told = own(summaries, Context(complete=True))
-    found = judged_of_run(name, run_dir, Found(told.anomalies))
-    if told.figures:
-        tables.folded.setdefault(str(run_dir), {})[name] = msgspec.to_builtins(told.figures)
+    folded = own.folded(summaries)
+    found = judged_of_run(name, run_dir, Found(folded.anomalies))
+    if folded.figures is not None:
+        tables.folded.setdefault(str(run_dir), {})[name] = folded.figures
     return found
 
 

@@ -51,7 +51,9 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
         return None
     lost: dict[tuple[int, int], Judgement] = {}
     for one in _lacked(lists):
-        judgement = history.lost_value(lists.names[one.key], one.element, one.last_ns)
+        name = lists.names[one.key]
+        assert isinstance(name, str), "a recording's lists are partitions"
+        judgement = history.lost_value(name, one.element, one.last_ns)
         if judgement is None or judgement.promise.must_survive or judgement.at_ns is None:
             continue
         if one.wrongly_ns is None or one.wrongly_ns + OBSERVATION_LAG_NS >= judgement.at_ns:

@@ -6,11 +6,12 @@ when it was set. An order whose answer was lost may be carried out at any time a
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tribunal.results.recording import UNCLEAN, AdminApi
+from tribunal.results.rows import Admin
 
 NEVER: Final = 1 << 62
 # Kafka's names of what limits how long records are kept, by their unit; without a finite limit nothing goes.
@@ -19,7 +20,6 @@ OF_SIZE: Final = "retention.bytes"
 POLICY: Final = "cleanup.policy"
 DELETE: Final = "delete"
 Place = tuple[str, int]
-Row = Mapping[str, Any]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,26 +58,29 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     until_ns: int = NEVER
 
 
-def orders(admin: Iterable[Row]) -> list[Order]:
+def orders(admin: Iterable[Admin]) -> list[Order]:
     """Return what was ordered; of elections only unclean ones."""
     return [
         Order(
-            api=AdminApi(row["api"]),
-            topic=row["topic"],
-            partition=row["partition"],
-            group=row["group"],
-            log_offset=row["log_offset"],
-            since_ns=row["invoke_ns"],
-            until_ns=NEVER if row["outcome"] == "info" or row["complete_ns"] is None else row["complete_ns"],
+            api=AdminApi(row.api),
+            topic=row.topic,
+            partition=row.partition,
+            group=row.group,
+            log_offset=row.log_offset,
+            since_ns=row.invoke_ns,
+            until_ns=NEVER if row.outcome == "info" or row.complete_ns is None else row.complete_ns,
         )
         for row in admin
-        if row["outcome"] != "fail" and row["api"] in set(AdminApi)
-        if row["api"] != AdminApi.ELECT_LEADERS or row["value"] == UNCLEAN
+        if row.outcome != "fail" and row.api in set(AdminApi)
+        if row.api != AdminApi.ELECT_LEADERS or row.value == UNCLEAN
     ]
 
 
 def settings_of_topic(
-    given: Mapping[str, Any], configured: Sequence[tuple[int, str, str | None]], ordered: Iterable[Row], topic: str
+    given: Mapping[str, str | int | float | bool],
+    configured: Sequence[tuple[int, str, str | None]],
+    ordered: Iterable[Admin],
+    topic: str,
 ) -> list[Setting]:
     """Return the values that the settings of a topic had, by the names that topics have for them.
 
@@ -94,10 +97,10 @@ def settings_of_topic(
             open_[name] = _setting(at_ns, name, value)
     found += open_.values()
     found += [
-        _setting(row["invoke_ns"], row["setting"], row["value"])
+        _setting(row.invoke_ns, row.setting, row.value)
         for row in ordered
-        if row["outcome"] != "fail" and row["topic"] in (None, topic)
-        if row["setting"] is not None and row["value"] is not None
+        if row.outcome != "fail" and row.topic in (None, topic)
+        if row.setting is not None and row.value is not None
     ]
     return found
 

@@ -2,21 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
-    ANOMALY,
     UNKNOWN,
+    Anomaly,
     Context,
     Excuse,
     Found,
     Meaning,
     PartitionRows,
     Property,
+    rows_of,
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
@@ -27,19 +27,18 @@ from tribunal.checkers.judge.positions import Positions
 from tribunal.checkers.judge.remembered import Remembered, by_order, under
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
-from tribunal.checkers.judge.timeline import History, Judgement, Record, Timeline
+from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.recording import AdminApi
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")
-Row = dict[str, Any]
 
 
 def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = None) -> History:
     """Return what a run's timelines are made of."""
     tables = tables or {name: recording.table(name) for name in FACT_TABLES}
-    settings = None
+    settings: NodeSettings | None = None
     if recording.manifest is not None and isinstance(recording.manifest.get("settings"), dict):
         settings = {"mode": recording.manifest.get("mode", "kraft"), **recording.manifest["settings"]}
     return History(tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings)
@@ -97,7 +96,7 @@ class PartitionJudge:
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
         kinds = [chosen.kinds[kind] for kind in found.anomalies["kind"].to_pylist()]
         promised = [row for row, kind in enumerate(kinds) if kind.meaning is Meaning.PROMISED]
-        anomalies = found.anomalies.take(pa.array(promised, pa.int64())).to_pylist()
+        anomalies = rows_of(found.anomalies.take(pa.array(promised, pa.int64())))
         judgements = {row: self._judge(anomaly) for row, anomaly in zip(promised, anomalies, strict=True)}
         for excuse, judge in self._excuses.items():
             if rows := [row for row, kind in enumerate(kinds) if excuse in kind.excused_by]:
@@ -106,25 +105,25 @@ class PartitionJudge:
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what is out of sight or never ends, where its transaction's end was permitted to be lost."""
-        rows = zip(chosen, found.anomalies.take(pa.array(chosen)).to_pylist(), strict=True)
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
         return _excused((row, self._of_end(anomaly)) for row, anomaly in rows)
 
-    def _of_end(self, anomaly: Row) -> Judgement | None:
+    def _of_end(self, anomaly: Anomaly) -> Judgement | None:
         sends, words = self.rows.columns("sends"), self.rows.words("sends", "txn_id")
-        if anomaly["value"] is None:
+        if anomaly.value is None:
             return self._of_hanging(anomaly)
-        send = int(self.rows.derived(sends_by_value).rows(np.array([anomaly["value"]]))[0])
+        send = int(self.rows.derived(sends_by_value).rows(np.array([anomaly.value]))[0])
         if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
             return None
         name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
         return self._remembered.end_lost(name, [self._name], since_ns, self._looked_up().absent_ns)
 
-    def _of_hanging(self, anomaly: Row) -> Judgement | None:
+    def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
         sends = self._remembered.sends_in_transactions(self._name)
-        first = [send for send in sends if send["log_offset"] == anomaly["log_offset"]]
+        first = [send for send in sends if send["log_offset"] == anomaly.log_offset]
         found = (
-            self._remembered.end_lost(send["txn_id"], [self._name], send["begin_ns"], anomaly["at_ns"])
+            self._remembered.end_lost(send["txn_id"], [self._name], send["begin_ns"], anomaly.at_ns)
             for send in first or [send for send in sends if send["log_offset"] is None]
         )
         return next((judgement for judgement in found if judgement is not None), None)
@@ -133,7 +132,7 @@ class PartitionJudge:
         """Excuse what groups went through after their positions were permitted to be lost."""
         ordered = [one for one in self._history.orders if one.api in OF_POSITIONS and one.names(*self._name)]
         positions = Positions(self.rows, self.context, self._remembered, ordered)
-        rows = zip(chosen, found.anomalies.take(pa.array(chosen)).to_pylist(), strict=True)
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
         return _excused((row, positions.excuse(anomaly)) for row, anomaly in rows)
 
     def _of_rewinds(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
@@ -160,14 +159,14 @@ class PartitionJudge:
         values = found.anomalies["value"].take(pa.array(chosen)).to_numpy()
         places = self.rows.derived(sends_by_value).rows(values)
         return _excused(
-            (row, self._forgotten({name: int(sends[name][send]) for name in ("process", "invoke_ns", "complete_ns")}))
+            (row, self._forgotten(*(int(sends[name][send]) for name in ("process", "invoke_ns", "complete_ns"))))
             for row, send in zip(chosen, places.tolist(), strict=True)
             if send != UNKNOWN
         )
 
-    def _forgotten(self, send: Row) -> Judgement | None:
-        done_ns = None if send["complete_ns"] == UNKNOWN else send["complete_ns"]
-        return self._remembered.producer_forgotten(send["process"], send["invoke_ns"], done_ns)
+    def _forgotten(self, process: int, invoke_ns: int, complete_ns: int) -> Judgement | None:
+        done_ns = None if complete_ns == UNKNOWN else complete_ns
+        return self._remembered.producer_forgotten(process, invoke_ns, done_ns)
 
     def _looked_up(self) -> Evidence:
         if self._evidence is None:
@@ -178,15 +177,15 @@ class PartitionJudge:
             )
         return self._evidence
 
-    def _judge(self, anomaly: Row) -> Judgement:
+    def _judge(self, anomaly: Anomaly) -> Judgement:
         judgements = [self.timeline.judge(record) for record in self._records(self._looked_up(), anomaly)]
         # A step back over several stretches needs an excuse for each of them.
         return next((judgement for judgement in judgements if judgement.promise.must_survive), judgements[0])
 
     def of_contradiction(self, found: Contradiction) -> Judgement:
         """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
-        missing = dict.fromkeys(ANOMALY.names) | {"kind": "offset_conflict", "log_offset": found.log_offset}
-        judgements = [self._judge(missing | {"value": value}) for value in found.values]
+        missing = [Anomaly(kind="offset_conflict", log_offset=found.log_offset, value=value) for value in found.values]
+        judgements = [self._judge(one) for one in missing]
         kept = [judgement for judgement in judgements if judgement.promise.must_survive]
         return kept[0] if len(kept) > 1 else next(one for one in judgements if one not in kept)
 
@@ -195,8 +194,8 @@ class PartitionJudge:
         record = self._looked_up().record_of(value, absent_ns)
         return None if record is None else self.timeline.judge(record)
 
-    def _records(self, evidence: Evidence, anomaly: Row) -> Sequence[Record]:
-        if anomaly["other_offset"] is not None:
+    def _records(self, evidence: Evidence, anomaly: Anomaly) -> Sequence[Record]:
+        if anomaly.other_offset is not None:
             return evidence.records_between(anomaly, self.timeline)
         return [evidence.record(anomaly)]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tribunal.checkers.api import OK, UNKNOWN, Array, Context, PartitionRows
+from tribunal.checkers.api import OK, UNKNOWN, Anomaly, Array, Context, PartitionRows
 from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.remembered import NEVER, Remembered, by_order
 from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
@@ -31,45 +31,46 @@ class Positions:
         self._commits = rows.columns("commits")
         self._groups = rows.words("commits", "group")
 
-    def excuse(self, anomaly: Row) -> Judgement | None:
+    def excuse(self, anomaly: Anomaly) -> Judgement | None:
         """Return what permitted the loss of the positions in question, if all of it was, or who ordered it."""
         return self._lost(anomaly) or self._ordered(anomaly)
 
-    def _ordered(self, anomaly: Row) -> Judgement | None:
+    def _ordered(self, anomaly: Anomaly) -> Judgement | None:
         """Look for an order that set or deleted the group's position before it was fetched, and may have been carried out behind the newest commit."""
         fetch = self._found(anomaly, is_commit=False)
         if fetch is None:
             return None
-        group, value = self._groups[int(self._commits["group"][fetch])], anomaly["log_offset"]
+        group, value = self._groups[int(self._commits["group"][fetch])], anomaly.log_offset
         own = (self._commits["group"] == self._commits["group"][fetch]) & (self._commits["kind"] == COMMIT)
-        own &= (self._commits["committed_offset"] == anomaly["other_offset"]) & (self._commits["outcome"] == OK)
+        own &= (self._commits["committed_offset"] == anomaly.other_offset) & (self._commits["outcome"] == OK)
         since_ns = int(self._commits["invoke_ns"][own].max(initial=0))
         for order in self._orders:
             sets = order.api == AdminApi.ALTER_OFFSET
             fits = (order.log_offset in (None, value)) if sets else value is None
-            if fits and order.group in (None, group) and order.may_be_done(since_ns, anomaly["at_ns"]):
+            if fits and order.group in (None, group) and order.may_be_done(since_ns, anomaly.at_ns):
                 return by_order(order)
         return None
 
-    def _lost(self, anomaly: Row) -> Judgement | None:
-        match anomaly["kind"]:
+    def _lost(self, anomaly: Anomaly) -> Judgement | None:
+        match anomaly.kind:
             case "offset_forgotten" | "offset_stale":
                 return self._of_fetch(anomaly)
             case "stale_generation":
                 return self._of_generation(anomaly)
             case "processed_twice":
-                return self._of_processed(anomaly["log_offset"])
+                assert anomaly.log_offset is not None
+                return self._of_processed(anomaly.log_offset)
             case _:
                 return None
 
-    def _found(self, anomaly: Row, *, is_commit: bool) -> int | None:
+    def _found(self, anomaly: Anomaly, *, is_commit: bool) -> int | None:
         commits = self._commits
-        own = (commits["process"] == anomaly["process"]) & (commits["invoke_ns"] == anomaly["invoke_ns"])
-        own &= (commits["complete_ns"] == anomaly["at_ns"]) & ((commits["kind"] == COMMIT) == is_commit)
+        own = (commits["process"] == anomaly.process) & (commits["invoke_ns"] == anomaly.invoke_ns)
+        own &= (commits["complete_ns"] == anomaly.at_ns) & ((commits["kind"] == COMMIT) == is_commit)
         places = np.flatnonzero(own)
         return int(places[0]) if places.size else None
 
-    def _of_fetch(self, anomaly: Row) -> Judgement | None:
+    def _of_fetch(self, anomaly: Anomaly) -> Judgement | None:
         fetch = self._found(anomaly, is_commit=False)
         if fetch is None:
             return None
@@ -98,7 +99,7 @@ class Positions:
         told = {name: int(self._commits[name][row]) for name in ("process", "invoke_ns", "complete_ns")}
         return {name: None if value == UNKNOWN else value for name, value in told.items()}
 
-    def _of_generation(self, anomaly: Row) -> Judgement | None:
+    def _of_generation(self, anomaly: Anomaly) -> Judgement | None:
         """Look for the first commit of a later generation: whoever forgot that generation forgot it, too."""
         stale = self._found(anomaly, is_commit=True)
         if stale is None:

@@ -5,7 +5,7 @@ set: `arrow_batch` and `read_row` are the way there and back, and the Arrow sche
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final, assert_never
 
 import msgspec
 import pyarrow as pa
@@ -46,11 +46,11 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a property's fold needs of a partition, as JSON in the property's own form."""
+    """What a property's fold needs of a partition: a value of the property's own type, encoded until the fold reads it."""
 
     place: Place
     property_name: str
-    content: str
+    content: bytes
 
 
 class SievedRange(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ TableRow = FoundIn | Figures | Summary | SievedRange | Damage | Failed
 
 
 class Tables(msgspec.Struct, kw_only=True):
-    """All answers, by table. `folded`: what the folds have to say for the report, by run and property."""
+    """All answers, by table. `folded`: the folds' figures for the report, by run and property."""
 
     findings: list[FoundIn] = []
     figures: list[Figures] = []
@@ -88,16 +88,26 @@ class Tables(msgspec.Struct, kw_only=True):
     sieved: list[SievedRange] = []
     damages: list[Damage] = []
     failures: list[Failed] = []
-    folded: dict[str, dict[str, Any]] = {}
+    folded: dict[str, dict[str, msgspec.Struct]] = {}
 
     def add(self, answers: Iterable[TableRow]) -> None:
         """Put answers where they belong."""
-        where: dict[type, list[Any]] = {
-            FoundIn: self.findings, Figures: self.figures, Summary: self.summaries, SievedRange: self.sieved,
-            Damage: self.damages, Failed: self.failures,
-        }  # fmt: skip
         for answer in answers:
-            where[type(answer)].append(answer)
+            match answer:
+                case FoundIn():
+                    self.findings.append(answer)
+                case Figures():
+                    self.figures.append(answer)
+                case Summary():
+                    self.summaries.append(answer)
+                case SievedRange():
+                    self.sieved.append(answer)
+                case Damage():
+                    self.damages.append(answer)
+                case Failed():
+                    self.failures.append(answer)
+                case _:
+                    assert_never(answer)
 
     def sort(self) -> None:
         """Bring rows into an order that does not depend on how an engine happened to schedule them."""
@@ -134,7 +144,10 @@ class Tables(msgspec.Struct, kw_only=True):
         return dict(sorted(added(row.counts for row in self.figures).items()))
 
 
-def _order_of_finding(row: FoundIn) -> tuple[Any, ...]:
+Known = tuple[bool, str | int]  # whether a value is known, and the value
+
+
+def _order_of_finding(row: FoundIn) -> tuple[str | Known, ...]:
     one = row.finding
     detail = (one.detail.detail or "", one.detail.promise or "", str(one.detail.election or ""))
     named = (row.run_dir, one.severity, one.property_name, one.kind)
@@ -144,7 +157,7 @@ def _order_of_finding(row: FoundIn) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _known(*values: str | int | None) -> tuple[tuple[bool, Any], ...]:
+def _known(*values: str | int | None) -> tuple[Known, ...]:
     """Return values that can be compared; the unknown comes first."""
     return tuple((value is not None, 0 if value is None else value) for value in values)
 
@@ -167,6 +180,8 @@ def _arrow(kind: inspect.Type) -> pa.DataType:
             return pa.int64()
         case inspect.BoolType():
             return pa.bool_()
+        case inspect.BytesType():
+            return pa.binary()
         case inspect.UnionType(types=types):
             (known,) = (one for one in types if not isinstance(one, inspect.NoneType))
             return _arrow(known)
@@ -187,18 +202,23 @@ SCHEMA: Final = pa.schema([(name, _arrow(inspect.type_info(kind))) for name, kin
 
 def arrow_batch(answers: Iterable[TableRow]) -> pa.RecordBatch:
     """Return answers as rows of SCHEMA."""
-    rows = [{NAMES[type(answer)]: msgspec.to_builtins(answer)} for answer in answers]
+    rows = [{NAMES[type(answer)]: msgspec.to_builtins(answer, builtin_types=(bytes,))} for answer in answers]
     return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
-def read_row(row: Mapping[str, Any]) -> TableRow:
+Cell = str | int | bool | bytes | bytearray | list["Cell"] | dict[str, "Cell"] | None
+
+
+def read_row(row: Mapping[str, Cell]) -> TableRow:
     """Return the answer that a row of SCHEMA holds; what is null was never said."""
     ((name, content),) = ((name, content) for name, content in row.items() if content is not None)
     answer: TableRow = msgspec.convert(_said(content), TYPES[name])
     return answer
 
 
-def _said(content: Any) -> Any:
+def _said(content: Cell) -> Cell:
     if isinstance(content, dict):
         return {name: _said(value) for name, value in content.items() if value is not None}
+    if isinstance(content, bytearray):
+        return bytes(content)
     return [_said(value) for value in content] if isinstance(content, list) else content

@@ -8,7 +8,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final, assert_never
 
 import msgspec
 import pyarrow as pa
@@ -35,15 +35,32 @@ from tribunal.checkers.guarantees import (
 )
 from tribunal.checkers.judge.lives import DOWN, NEVER, Lives
 from tribunal.checkers.judge.orders import Order, TopicOrders, orders, settings_of_topic
-from tribunal.results.metadata import NO_LEADER, RECOVERING, State
+from tribunal.results.metadata import (
+    CONFIG_OF_BROKER,
+    CONFIG_OF_TOPIC,
+    NO_LEADER,
+    RECOVERING,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    State,
+    decoded,
+)
 from tribunal.results.recording import AdminApi
+from tribunal.results.rows import Admin, Fault, NodeEvent, typed
+from tribunal.results.rows import Loss as LostRecords
 
 OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
-CONFIG_OF_TOPIC: Final = 2
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
-CONFIG_OF_BROKER: Final = 4
+
+
+# Kafka's names and what nodes were started with, as the manifest has them.
+NodeSettings = Mapping[str, str | int | float | bool]
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +81,14 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int | None
     injected_ns: int
     alive: bool
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """A record of the metadata log, and when it was observed to be committed."""
+
+    record: MetadataRecord
+    metadata_offset: int
+    at_ns: int
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -449,19 +474,20 @@ class History:
     """What a whole run's timelines are made of: read once, then `timeline` per partition."""
 
     def __init__(
-        self, metadata: pa.Table, nodes: pa.Table, faults: pa.Table, admin: pa.Table, settings: Mapping[str, Any] | None
+        self, metadata: pa.Table, nodes: pa.Table, faults: pa.Table, admin: pa.Table, settings: NodeSettings | None
     ) -> None:
         self._metadata = metadata.sort_by("metadata_offset")
+        self._offsets: list[int] = self._metadata["metadata_offset"].to_pylist()
         self._at_ns = _filled(self._metadata["at_ns"].to_pylist())
-        self._types = self._metadata["record_type"].cast(pa.string()).to_pylist()
+        self._types: list[str] = self._metadata["record_type"].cast(pa.string()).to_pylist()
         self._given = settings
-        self._nodes = nodes.sort_by("at_ns").to_pylist()
+        self._nodes = typed(nodes.sort_by("at_ns"), NodeEvent)
         self._lives = Lives(self._nodes)
         self._timelines: dict[tuple[str, int], Timeline] = {}
         # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
         self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
-        self._faults = faults.to_pylist()
-        self._admin = admin.to_pylist()
+        self._faults = typed(faults, Fault)
+        self._admin = typed(admin, Admin)
         self.orders = orders(self._admin)
         self.registrations = list(self._registrations())
 
@@ -482,12 +508,12 @@ class History:
             self._election_orders(topic, partition),
             self._lives,
         )
-        records = [self._record(position) for position in positions]
-        for index, (record_type, body, offset, at_ns) in enumerate(records):
+        records = [record for position in positions if (record := self._committed(position)) is not None]
+        for index, committed in enumerate(records):
             following = records[index + 1] if index + 1 < len(records) else None
-            if following is not None and following[0] == "RegisterBrokerRecord" and following[3] == at_ns:
-                builder.expect(following[1]["broker_id"], following[2])
-            builder.add(record_type, body, offset=offset, at_ns=at_ns)
+            if following is not None and following.at_ns == committed.at_ns:
+                builder.expect(following)
+            builder.add(committed)
         return builder.timeline()
 
     def _election_orders(self, topic: str, partition: int) -> list[Order]:
@@ -495,15 +521,15 @@ class History:
 
     def orders_of(self, topic: str, partition: int) -> TopicOrders:
         """Return what was ordered that takes records of a partition away."""
-        configured = []
-        for position, record_type in enumerate(self._types):
-            if record_type == "ConfigRecord":
-                _, body, _, at_ns = self._record(position)
-                if body.get("resource_type") == CONFIG_OF_TOPIC and body.get("resource_name") == topic:
-                    value = body.get("value")
-                    configured.append((at_ns, body["name"], None if value is None else str(value)))
+        configured = [
+            (self._at_ns[position], record.name, record.value)
+            for position, record_type in enumerate(self._types)
+            if record_type == ConfigRecord.__name__
+            if isinstance(record := decoded(record_type, self._metadata["body"][position].as_py()), ConfigRecord)
+            if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
+        ]
         settings = settings_of_topic(self._given or {}, configured, self._admin, topic)
-        is_steady = not any("clock" in f"{fault['kind']} {fault['proof'] or ''}" for fault in self._faults)
+        is_steady = not any("clock" in f"{fault.kind} {fault.proof or ''}" for fault in self._faults)
         return TopicOrders((topic, partition), self.orders, settings, is_steady=is_steady)
 
     def home(self, topic: str, name: str) -> tuple[str, int] | None:
@@ -511,9 +537,12 @@ class History:
         count = sum(place[0] == topic for place in self.partitions())
         return (topic, _hashed(name) % count) if count else None
 
-    def _record(self, position: int) -> tuple[str, Any, int, int]:
-        body = msgspec.json.decode(self._metadata["body"][position].as_py())
-        return self._types[position], body, self._metadata["metadata_offset"][position].as_py(), self._at_ns[position]
+    def _committed(self, position: int) -> Committed | None:
+        """Return a record of the metadata log; None for one that says nothing of who holds what."""
+        record = decoded(self._types[position], self._metadata["body"][position].as_py())
+        if record is None:
+            return None
+        return Committed(record=record, metadata_offset=self._offsets[position], at_ns=self._at_ns[position])
 
     def partitions(self) -> list[tuple[str, int]]:
         """Return all partitions that the metadata names, in order."""
@@ -534,22 +563,24 @@ class History:
 
     def _registrations(self) -> Iterator[Registration]:
         """Pair each committed registration with what the broker said about its former life."""
-        said = {
-            (row["node"], row["broker_epoch"]): row["previous_broker_epoch"]
+        previous_epochs = {
+            (row.node, row.broker_epoch): row.previous_broker_epoch
             for row in self._nodes
-            if row["event"] == "registered" and row["previous_broker_epoch"] is not None
+            if row.event == "registered" and row.previous_broker_epoch is not None
         }
         known: dict[int, int] = {}
         for position, record_type in enumerate(self._types):
-            if record_type != "RegisterBrokerRecord":
+            if record_type != RegisterBrokerRecord.__name__:
                 continue
-            body = msgspec.json.decode(self._metadata["body"][position].as_py())
-            node, epoch = body["broker_id"], body["broker_epoch"]
+            committed = self._committed(position)
+            assert committed is not None
+            assert isinstance(committed.record, RegisterBrokerRecord)
+            node, epoch = committed.record.broker_id, committed.record.broker_epoch
             if node in known and known[node] != epoch:
-                previous = said.get((node, epoch))
+                previous = previous_epochs.get((node, epoch))
                 yield Registration(
-                    metadata_offset=self._metadata["metadata_offset"][position].as_py(),
-                    at_ns=self._at_ns[position],
+                    metadata_offset=committed.metadata_offset,
+                    at_ns=committed.at_ns,
                     node=node,
                     broker_epoch=epoch,
                     clean=None if previous is None else previous == known[node],
@@ -559,39 +590,38 @@ class History:
     def _losses(self, topic: str, partition: int) -> list[Loss]:
         losses = []
         for fault in self._faults:
-            for lost in fault["losses"] or ():
-                here = lost["topic"] is None or (lost["topic"] == topic and lost["partition"] == partition)
-                if here and lost["node"] is not None and fault["injected_ns"] is not None:
-                    first = lost["from_offset"] or 0
-                    for at_ns, alive in self._moments_of(lost, fault):
+            for lost in fault.losses or ():
+                here = lost.topic is None or (lost.topic == topic and lost.partition == partition)
+                if here and lost.node is not None and fault.injected_ns is not None:
+                    for at_ns, alive in self._moments_of(lost, fault.injected_ns, fault.healed_ns):
                         losses.append(
                             Loss(
-                                node=lost["node"],
-                                from_offset=first,
-                                end_offset=lost["end_offset"],
+                                node=lost.node,
+                                from_offset=lost.from_offset or 0,
+                                end_offset=lost.end_offset,
                                 injected_ns=at_ns,
                                 alive=alive,
                             )
                         )
         return losses
 
-    def _moments_of(self, lost: Mapping[str, Any], fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
-        if lost["end_ns"] is None:
-            return self._moments(lost["node"], fault)
-        return [(lost["end_ns"], self._alive(lost["node"], lost["end_ns"]))]
+    def _moments_of(self, lost: LostRecords, began_ns: int, healed_ns: int | None) -> list[tuple[int, bool]]:
+        assert lost.node is not None
+        if lost.end_ns is None:
+            return self._moments(lost.node, began_ns, healed_ns)
+        return [(lost.end_ns, self._alive(lost.node, lost.end_ns))]
 
-    def _moments(self, node: int, fault: Mapping[str, Any]) -> list[tuple[int, bool]]:
+    def _moments(self, node: int, began_ns: int, healed_ns: int | None) -> list[tuple[int, bool]]:
         """Return when a fault may have taken a node's data, and whether its process ran on.
 
         A fault of many episodes is recorded by the beginning of the first; the power may have failed in any of them.
         """
-        began_ns = fault["injected_ns"]
         alive = self._alive(node, began_ns)
         ends_ns = [
-            row["at_ns"]
+            row.at_ns
             for row in self._nodes
-            if row["node"] == node and row["event"] in DOWN and began_ns < row["at_ns"]
-            if fault["healed_ns"] is None or row["at_ns"] <= fault["healed_ns"]
+            if row.node == node and row.event in DOWN and began_ns < row.at_ns
+            if healed_ns is None or row.at_ns <= healed_ns
         ]
         return [(began_ns, alive), *((at_ns, False) for at_ns in ends_ns if alive)]
 
@@ -599,8 +629,8 @@ class History:
         """Whether the node's process ran at that moment, by the last thing recorded of it."""
         last = None
         for row in self._nodes:
-            if row["node"] == node and row["at_ns"] <= at_ns and row["event"] in (*DOWN, "start", "registered"):
-                last = row["event"]
+            if row.node == node and row.at_ns <= at_ns and row.event in (*DOWN, "start", "registered"):
+                last = row.event
         return last is not None and last not in DOWN
 
 
@@ -628,7 +658,7 @@ class _Builder:
     def __init__(
         self,
         place: tuple[str, int],
-        given: Mapping[str, Any] | None,
+        given: NodeSettings | None,
         losses: list[Loss],
         registrations: list[Registration],
         orders: list[Order],
@@ -638,8 +668,8 @@ class _Builder:
         self._topic = place[0]
         self._lives = lives
         self._given = given
-        self._of_cluster: dict[str, Any] = {}
-        self._of_topic: dict[str, Any] = {}
+        self._of_cluster: dict[str, str] = {}
+        self._of_topic: dict[str, str] = {}
         self._losses = losses
         self._by_offset = {registration.metadata_offset: registration for registration in registrations}
         self._registered_ns: dict[int, int] = {}
@@ -650,32 +680,35 @@ class _Builder:
         self._made_anew = 0
         self._entries: list[Entry] = []
 
-    def expect(self, node: int, offset: int) -> None:
-        """Know that the next record is followed at once by this broker's registration."""
-        self._expected = (node, offset)
+    def expect(self, following: Committed) -> None:
+        """Know that the next record is followed at once by this one: what matters is a broker's registration."""
+        if isinstance(following.record, RegisterBrokerRecord):
+            self._expected = (following.record.broker_id, following.metadata_offset)
 
-    def add(self, record_type: str, body: Mapping[str, Any], *, offset: int, at_ns: int) -> None:
+    def add(self, committed: Committed) -> None:
         """Take in the next committed record that concerns the partition."""
+        at_ns = committed.at_ns
         self._add_live_cuts(until_ns=at_ns)
         expected, self._expected = self._expected, None
-        match record_type:
-            case "RegisterBrokerRecord":
-                self._on_registered(body["broker_id"], offset, at_ns)
-                self._fence(body["broker_id"], fenced=body.get("fenced", True))
-            case "BrokerRegistrationChangeRecord":
-                if body.get("fenced", 0):
-                    self._fence(body["broker_id"], fenced=body["fenced"] == 1)
-            case "ConfigRecord":
-                self._on_config(body, at_ns)
-            case "PartitionRecord":
+        match committed.record:
+            case RegisterBrokerRecord() as registered:
+                self._on_registered(registered.broker_id, committed.metadata_offset, at_ns)
+                self._fence(registered.broker_id, fenced=registered.fenced)
+            case BrokerRegistrationChangeRecord() as change:
+                if change.fenced:
+                    self._fence(change.broker_id, fenced=change.fenced == 1)
+            case ConfigRecord() as config:
+                self._on_config(config, at_ns)
+            case PartitionRecord() as created:
                 gone = (LogStartMoved(),) if self._state is not None else ()
                 self._made_anew += len(gone)
-                self._state = State.created_by(body)
+                self._state = State.created_by(created)
                 self._append(at_ns, gone, changed=True)
-            case "PartitionChangeRecord" if self._state is not None:
-                self._on_change(self._without_unclean(self._state, body, expected, at_ns), body, at_ns)
+            case PartitionChangeRecord() as change:
+                if self._state is not None:
+                    self._on_change(self._without_unclean(self._state, change, expected, at_ns), change, at_ns)
             case _:
-                pass  # other records do not change who holds what
+                assert_never(committed.record)
 
     def timeline(self) -> Timeline:
         """Return what was built."""
@@ -722,20 +755,20 @@ class _Builder:
             self._append(at_ns, (ShutDownUncleanly(node),))
         self._registered_ns[node] = at_ns
 
-    def _on_config(self, body: Mapping[str, Any], at_ns: int) -> None:
-        of_topic = body.get("resource_type") == CONFIG_OF_TOPIC and body.get("resource_name") == self._topic
-        of_cluster = body.get("resource_type") == CONFIG_OF_BROKER and not body.get("resource_name")
+    def _on_config(self, config: ConfigRecord, at_ns: int) -> None:
+        of_topic = config.resource_type == CONFIG_OF_TOPIC and config.resource_name == self._topic
+        of_cluster = config.resource_type == CONFIG_OF_BROKER and not config.resource_name
         if not of_topic and not of_cluster:
             return
         layer = self._of_topic if of_topic else self._of_cluster
-        if body.get("value") is None:
-            layer.pop(body["name"], None)
+        if config.value is None:
+            layer.pop(config.name, None)
         else:
-            layer[body["name"]] = body["value"]
+            layer[config.name] = config.value
         self._append(at_ns, (SettingsChanged(self._settings()),))
 
     def _without_unclean(
-        self, before: State, body: Mapping[str, Any], expected: tuple[int, int] | None, at_ns: int
+        self, before: State, change: PartitionChangeRecord, expected: tuple[int, int] | None, at_ns: int
     ) -> State:
         """Return the state that a change began with: without a member that this very change drops as unclean.
 
@@ -745,7 +778,7 @@ class _Builder:
         registration = self._by_offset.get(expected[1]) if expected is not None else None
         if expected is None or registration is None or registration.clean is not False:
             return before
-        after = before.changed_by(body)
+        after = before.changed_by(change)
         node = expected[0]
         if node not in (*before.isr, *before.elr) or node in (*after.isr, *after.elr):
             return before
@@ -756,8 +789,8 @@ class _Builder:
             elr=tuple(member for member in before.elr if member != node),
         )
 
-    def _on_change(self, before: State, body: Mapping[str, Any], at_ns: int) -> None:
-        after = before.changed_by(body)
+    def _on_change(self, before: State, change: PartitionChangeRecord, at_ns: int) -> None:
+        after = before.changed_by(change)
         facts: list[Fact] = []
         if after.leader_epoch != before.leader_epoch:
             facts.append(self._leadership(before, after, at_ns))
@@ -799,12 +832,12 @@ class _Builder:
         return settings_from(self._given, {**self._of_cluster, **self._of_topic}, replicas)
 
 
-def settings_from(given: Mapping[str, Any] | None, recorded: Mapping[str, Any], replication_factor: int) -> Settings:
+def settings_from(given: NodeSettings | None, recorded: Mapping[str, str], replication_factor: int) -> Settings:
     """Return the settings in force: recorded changes over what the nodes were started with.
 
     given:  Kafka's names, as the manifest's `settings`; None: unknown, then the strictest reading holds.
     """
-    strictest = {"min.insync.replicas": MOST_REPLICAS} if given is None else {}
+    strictest: NodeSettings = {"min.insync.replicas": MOST_REPLICAS} if given is None else {}
     values = {**strictest, **(given or {}), **recorded}
     zookeeper = values.get("mode") == "zookeeper"
     manager = _true(values.get("unclean.recovery.manager.enabled", False))

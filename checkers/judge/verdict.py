@@ -6,9 +6,9 @@ fault without effect, a phase without load, a partition that could not be judged
 acknowledged write.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -20,15 +20,26 @@ from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
 from tribunal.results.history import is_history
+from tribunal.results.rows import Fault, Phase, typed
 from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
 from tribunal.results.store import Recording
-from tribunal.results.verdict import Detail, Failure, Finding, RunVerdict, Verdict, save
+from tribunal.results.verdict import (
+    SCHEMA_VERSION,
+    Conditions,
+    Detail,
+    Failure,
+    Finding,
+    InjectedFault,
+    PhaseLoad,
+    RunVerdict,
+    Verdict,
+    save,
+)
 from tribunal.results.violation import Violation
 
 LEAST_LOAD: Final = 1  # unless the manifest's `least_load` asks for more
 LOADED_PHASES: Final = ("faults",)
 UNJUDGED: Final = "unjudged"
-Row = dict[str, Any]
 
 
 def _raised(path: Path, problem: OSError) -> None:
@@ -70,7 +81,7 @@ def check(
 def _not_judged(run_dir: Path, engine_name: str, reason: str) -> RunVerdict:
     return RunVerdict(
         run_id=Path(run_dir).name, verdict=Verdict.ERROR, claim="the judge could not work", reasons=[reason],
-        engine=engine_name,
+        engine=engine_name, schema_version=SCHEMA_VERSION,
     )  # fmt: skip
 
 
@@ -89,14 +100,14 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         # What is contradictory proves nothing, neither for nor against.
         findings = []
     judged = tables.counts
-    test = {}
+    test = Conditions()
+    doubts: list[str] = []
     if not errors and not is_history(Path(run_dir)):
         recording = Recording.open(run_dir, compare=False)
-        test = was_it_a_real_test(recording)
+        test, doubts = was_it_a_real_test(recording)
         findings += violated_invariant(Path(run_dir))
-        errors = _ended_early(recording.manifest or {})
-    doubts = [_unjudged(finding) for finding in found if finding.severity == UNJUDGED]
-    doubts += test.pop("doubts", [])
+        errors = _ended_early(recording)
+    doubts = [*(_unjudged(finding) for finding in found if finding.severity == UNJUDGED), *doubts]
     verdict = _verdict(findings, errors, doubts)
     return RunVerdict(
         run_id=Path(run_dir).resolve().name,
@@ -107,8 +118,9 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         failures=errors,
         judged=judged,
         test=test,
-        figures=tables.folded[str(run_dir)],
+        figures={name: msgspec.to_builtins(figures) for name, figures in tables.folded[str(run_dir)].items()},
         engine=engine_name,
+        schema_version=SCHEMA_VERSION,
     )
 
 
@@ -150,7 +162,8 @@ def _facts(told: msgspec.Raw) -> Violation | None:
         return None
 
 
-def _ended_early(manifest: Mapping[str, Any]) -> list[Failure]:
+def _ended_early(recording: Recording) -> list[Failure]:
+    manifest = recording.manifest or {}
     if not manifest.get("failure"):
         return []
     words = f"the run ended early: {manifest['failure']}"
@@ -181,66 +194,73 @@ def _unjudged(finding: Finding) -> str:
     return f"partition {finding.topic}-{finding.partition}: no complete final read and no final logs of all replicas that can lead"
 
 
-def was_it_a_real_test(recording: Recording) -> dict[str, Any]:
-    """Return the figures of the test itself, and `doubts`: why it may not have been one."""
-    faults = [_fault(row) for row in recording.table("faults").to_pylist()]
+def was_it_a_real_test(recording: Recording) -> tuple[Conditions, list[str]]:
+    """Return what the run was put through, and the doubts: why it may not have been a test."""
+    faults = typed(recording.table("faults"), Fault)
     sends = recording.table("sends", columns=["acks", "outcome", "complete_ns"])
-    load = _load(sends, _phases(recording))
-    doubts = [doubt for fault in faults for doubt in fault.pop("doubts")]
+    load = _load(sends, typed(recording.table("phases"), Phase))
+    doubts = [doubt for fault in faults for doubt in _fault_doubts(fault)]
     manifest = recording.manifest or {}
     doubts += _load_doubts(load, sends, int(manifest.get("least_load", LEAST_LOAD)))
     if not recording.complete or manifest.get("interrupted"):
         doubts.append("the run was cut off: it did not come to its end")
-    return {"faults": faults, "load": load, "doubts": doubts}
+    return Conditions(faults=tuple(map(_injected, faults)), load=tuple(load)), doubts
 
 
-def _fault(row: Row) -> dict[str, Any]:
-    target = row["resolved_target"] or row["planned_target"] or ""
-    name = f"fault {row['index']} `{row['kind']} {target}`"
-    doubts = []
-    if row["injected_ns"] is None:
-        doubts.append(f"{name} was planned but never injected")
-    elif row["bit"] is not True:
-        doubts.append(f"{name} had no effect: {row['proof'] or 'no proof'}")
-    elif row["healed"] is not True:
-        doubts.append(f"{name} was not healed: {row['heal_proof'] or 'no proof'}")
-    kept = ("index", "kind", "resolved_target", "injected_ns", "healed_ns", "proof", "bit", "healed", "heal_proof")
-    return {column: row[column] for column in kept} | {"doubts": doubts}
+def _injected(fault: Fault) -> InjectedFault:
+    return InjectedFault(
+        index=fault.index,
+        kind=fault.kind,
+        resolved_target=fault.resolved_target,
+        injected_ns=fault.injected_ns,
+        healed_ns=fault.healed_ns,
+        proof=fault.proof,
+        took_effect=fault.took_effect,
+        healed=fault.healed,
+        heal_proof=fault.heal_proof,
+    )
 
 
-def _phases(recording: Recording) -> list[Row]:
-    return [row for row in recording.table("phases").to_pylist() if row["start_ns"] is not None]
+def _fault_doubts(fault: Fault) -> list[str]:
+    name = f"fault {fault.index} `{fault.kind} {fault.resolved_target or fault.planned_target or ''}`"
+    if fault.injected_ns is None:
+        return [f"{name} was planned but never injected"]
+    if fault.took_effect is not True:
+        return [f"{name} had no effect: {fault.proof or 'no proof'}"]
+    if fault.healed is not True:
+        return [f"{name} was not healed: {fault.heal_proof or 'no proof'}"]
+    return []
 
 
-def _load(sends: pa.Table, phases: Sequence[Row]) -> list[dict[str, Any]]:
+def _load(sends: pa.Table, phases: Sequence[Phase]) -> list[PhaseLoad]:
     """Return completed sends per phase, acks and outcome."""
     acks = sends["acks"].to_numpy()
     outcome = np.asarray(sends["outcome"].cast(pa.string()).to_pylist(), dtype=object)
     done = pc.fill_null(sends["complete_ns"], -1).to_numpy()
     load = []
     for phase in phases:
-        end = phase["end_ns"] if phase["end_ns"] is not None else np.iinfo(np.int64).max
-        within = (done >= phase["start_ns"]) & (done < end)
+        if phase.start_ns is None:
+            continue
+        end = phase.end_ns if phase.end_ns is not None else np.iinfo(np.int64).max
+        within = (done >= phase.start_ns) & (done < end)
         for level in np.unique(acks).tolist():
             counts = {
                 word: int((within & (acks == level) & (outcome == word)).sum())
                 for word in ("ok", "fail", "info", "sent")
             }
-            load.append({"phase": phase["name"], "acks": level, **counts})
+            load.append(PhaseLoad(phase=phase.name, acks=level, **counts))
     return load
 
 
-def _load_doubts(load: Sequence[dict[str, Any]], sends: pa.Table, least: int) -> list[str]:
+def _load_doubts(load: Sequence[PhaseLoad], sends: pa.Table, least: int) -> list[str]:
     acknowledged = pc.equal(sends["outcome"].cast(pa.string()), "ok")
     if not pc.any(acknowledged).as_py():
         return ["nothing was acknowledged: there was nothing that could be lost"]
     doubts = []
     for row in load:
-        completed = row["sent"] if row["acks"] == 0 else row["ok"]
-        if row["phase"] in LOADED_PHASES and completed < least:
-            doubts.append(
-                f"phase {row['phase']} acks={acks_word(row['acks'])}: {completed} acknowledged (need {least})"
-            )
+        completed = row.sent if row.acks == 0 else row.ok
+        if row.phase in LOADED_PHASES and completed < least:
+            doubts.append(f"phase {row.phase} acks={acks_word(row.acks)}: {completed} acknowledged (need {least})")
     return doubts
 
 

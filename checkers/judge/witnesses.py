@@ -1,13 +1,13 @@
 """From a property's anomalies to findings: alike ones are grouped, the lowest offsets are shown as witnesses, counts add up to all."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import UNKNOWN, Found, Kind, Meaning, Property
+from tribunal.checkers.api import UNKNOWN, Anomaly, Found, Kind, Meaning, Property, rows_of
 from tribunal.checkers.guarantees import OF_MEMORY, RULES, VIOLATIONS
 from tribunal.checkers.judge.tables import Figures, FoundIn, Place, Summary, TableRow
 from tribunal.checkers.judge.timeline import Judgement
@@ -15,7 +15,6 @@ from tribunal.results.verdict import Detail, Finding, GuiltyElection
 
 WITNESSES: Final = 20
 WITNESS_ORDER: Final = ("log_offset", "value", "at_ns", "other_offset", "node", "detail")
-Row = dict[str, Any]
 
 
 def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement], place: Place) -> Iterator[TableRow]:
@@ -28,7 +27,7 @@ def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement],
     for (_, severity, rule, _), members in sorted(groups.items(), key=lambda item: (item[0][:3], item[0][3] or 0)):
         witnesses = _lowest(found.anomalies, members)
         for number, row in enumerate(witnesses):
-            anomaly = found.anomalies.slice(row, 1).to_pylist()[0]
+            (anomaly,) = rows_of(found.anomalies.slice(row, 1))
             detail = found.details.get(row, Detail())
             finding = _finding(chosen, anomaly, _explained(judgements.get(row), detail), place)
             count = 1 if number else len(members) - len(witnesses) + 1
@@ -37,7 +36,7 @@ def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement],
     yield from (FoundIn(place.run_dir, finding) for finding in _self_evident(judgements, place))
     yield Figures(place, chosen.name, found.figures)
     if found.summary is not None:
-        yield Summary(place, chosen.name, msgspec.json.encode(found.summary).decode())
+        yield Summary(place, chosen.name, msgspec.msgpack.encode(found.summary))
 
 
 def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
@@ -56,22 +55,22 @@ def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
     return "violation", ""
 
 
-def _finding(chosen: Property, anomaly: Row, detail: Detail, place: Place) -> Finding:
-    words = anomaly["detail"] or (None if chosen.detail is None else chosen.detail(anomaly))
+def _finding(chosen: Property, anomaly: Anomaly, detail: Detail, place: Place) -> Finding:
+    words = anomaly.detail or (None if chosen.detail is None else chosen.detail(anomaly))
     return Finding(
         property_name=chosen.name,
-        kind=anomaly["kind"],
+        kind=anomaly.kind,
         severity="",
-        explanation=chosen.kinds[anomaly["kind"]].sentence,
+        explanation=chosen.kinds[anomaly.kind].sentence,
         topic=place.topic,
         partition=place.partition,
-        log_offset=anomaly["log_offset"],
-        value=anomaly["value"],
-        acks=anomaly["acks"],
-        acknowledged_ns=anomaly["at_ns"],
-        node=anomaly["node"],
-        leader_epoch=anomaly["leader_epoch"],
-        detail=msgspec.structs.replace(detail, detail=words, was_at=anomaly["other_offset"]),
+        log_offset=anomaly.log_offset,
+        value=anomaly.value,
+        acks=anomaly.acks,
+        acknowledged_ns=anomaly.at_ns,
+        node=anomaly.node,
+        leader_epoch=anomaly.leader_epoch,
+        detail=msgspec.structs.replace(detail, detail=words, was_at=anomaly.other_offset),
     )
 
 

@@ -5,9 +5,10 @@ parts together. What a committed transaction lacks is `lost_writes`' business, a
 `aborted_reads`': here those of unknown outcome are judged, which may have gone either way, but not both.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+import msgspec
 import numpy as np
 
 from tribunal.checkers.api import (
@@ -16,11 +17,13 @@ from tribunal.checkers.api import (
     Array,
     Context,
     Excuse,
+    Fold,
     Folded,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    PartitionSummary,
     Property,
     anomalies,
     distinct,
@@ -37,6 +40,14 @@ KINDS: Final = {
         Meaning.VIOLATION, "one part of a transaction is visible, another one is not", excused_by=(Excuse.END_LOST,)
     ),
 }
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """Transactions by their rows: of which something is visible here, of which something is missing, and when each began."""
+
+    seen: list[int]
+    missing: list[int]
+    begins_ns: dict[int, int]
 
 
 def committed_final_reads(rows: PartitionRows) -> Array | None:
@@ -60,9 +71,13 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     seen = is_among(steps["value"][open_], distinct(rows.columns("reads")["value"][read]))
     # One whose send was never answered may not even have left the producer.
     answered = is_among(steps["value"][open_], distinct(_answered(rows)))
-    parts = {"seen": steps["txn"][open_[seen]].tolist(), "missing": steps["txn"][open_[~seen & answered]].tolist()}
-    begins = {str(txn): int(at) for txn, at in zip(steps["txn"][open_], steps["begin_ns"][open_], strict=True)}
-    return Found(nothing(), summary=parts | {"begins": begins})
+    begins_ns = zip(steps["txn"][open_].tolist(), steps["begin_ns"][open_].tolist(), strict=True)
+    summary = Summary(
+        seen=steps["txn"][open_[seen]].tolist(),
+        missing=steps["txn"][open_[~seen & answered]].tolist(),
+        begins_ns=dict(begins_ns),
+    )
+    return Found(nothing(), summary=summary)
 
 
 def _answered(rows: PartitionRows) -> Array:
@@ -72,15 +87,15 @@ def _answered(rows: PartitionRows) -> Array:
     return np.asarray(sends["value"][(sends["log_offset"] != UNKNOWN) & (sends["log_offset"] >= start)])
 
 
-def fold(summaries: Sequence[Mapping[str, Any]], context: Context) -> Folded:
+def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
     """Find transactions of which one partition shows something and another one lacks something."""
-    seen = {txn for summary in summaries for txn in summary["seen"]}
-    missing = {txn for summary in summaries for txn in summary["missing"]}
+    parts = [summary.content for summary in summaries]
+    seen = {txn for part in parts for txn in part.seen}
+    missing = {txn for part in parts for txn in part.missing}
     torn = sorted(seen & missing)
-    begins = {int(txn): at for summary in summaries for txn, at in summary["begins"].items()}
+    begins_ns = {txn: at_ns for part in parts for txn, at_ns in part.begins_ns.items()}
     return Folded(
-        anomalies("torn", at_ns=[begins[txn] for txn in torn], detail=[f"transaction T{txn}" for txn in torn]),
-        {},
+        anomalies("torn", at_ns=[begins_ns[txn] for txn in torn], detail=[f"transaction T{txn}" for txn in torn])
     )
 
 
@@ -126,6 +141,6 @@ PROPERTY: Final = Property(
     tables=("sends", "polls", "reads"),
     kinds=KINDS,
     kernel=kernel,
-    fold=fold,
+    fold=Fold(Summary, join),
     sql=SQL,
 )

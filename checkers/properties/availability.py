@@ -7,30 +7,96 @@ buckets that grow by an eighth, so that partitions can be added up; a percentile
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
     OK,
+    Anomaly,
     Array,
     Columns,
     Context,
+    Fold,
     Folded,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    PartitionSummary,
     Property,
     anomalies,
     nothing,
 )
+from tribunal.results.rows import Phase, typed
 
 LEAST_NS: Final = 1_000_000_000
 LEVELS: Final = (-1, 1)
 STEPS_PER_DOUBLING: Final = 6  # 2 ** (1/6) is 1.12
 KINDS: Final = {"unavailable": Kind(Meaning.NOTE, "nothing was acknowledged for a second or longer")}
+
+
+TookByAcks = dict[int, int]
+BucketsByAcks = dict[int, dict[int, int]]
+
+
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """How often and how long nothing was acknowledged."""
+
+    acks: int
+    intervals: int
+    total_ns: int
+    longest_ns: int
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What one partition adds: recovery times per fault, counts of latencies per phase."""
+
+    unavailable: list[Interval]
+    recovery: dict[int, TookByAcks]
+    latency: dict[str, BucketsByAcks]
+
+
+class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
+    """The intervals of one partition."""
+
+    topic: str
+    partition: int
+    acks: int
+    intervals: int
+    total_ns: int
+    longest_ns: int
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """The partition that took longest after a fault."""
+
+    fault: int
+    acks: int
+    recovery_ns: int
+    topic: str
+    partition: int
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """How long acknowledgements took in a phase, over all partitions."""
+
+    phase: str
+    acks: int
+    count: int
+    p50_ns: int
+    p99_ns: int
+    most_ns: int
+
+
+class Availability(msgspec.Struct, frozen=True):
+    """The figures of a run."""
+
+    unavailable: list[Unavailable]
+    recovery: list[Recovery]
+    latency: list[Latency]
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
@@ -41,8 +107,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
 def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found:
     """Do the same for a partition that comes in pieces: of each only what may bound an interval is kept."""
-    recovery: dict[str, dict[str, int]] = {}
-    latency: dict[str, dict[str, dict[str, int]]] = {}
+    recovery: dict[int, TookByAcks] = {}
+    latency: dict[str, BucketsByAcks] = {}
     thin: list[pa.Table] = []
     for rows in pieces:
         sends = rows.columns("sends")
@@ -52,8 +118,8 @@ def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found
             own.update({acks: min(took, own.get(acks, took)) for acks, took in by_acks.items()})
         for phase, counts in _latency(sends, context).items():
             for acks, buckets in counts.items():
-                told = latency.setdefault(phase, {}).setdefault(acks, {})
-                told.update({bucket: told.get(bucket, 0) + count for bucket, count in buckets.items()})
+                counted = latency.setdefault(phase, {}).setdefault(acks, {})
+                counted.update({bucket: counted.get(bucket, 0) + count for bucket, count in buckets.items()})
     if not thin:
         return Found(nothing())
     return _found(PartitionRows({"sends": pa.concat_tables(thin)}).columns("sends"), recovery, latency)
@@ -75,11 +141,11 @@ def _bounds(sends: Columns) -> Array:
     return np.unique(np.concatenate(chosen))
 
 
-def _found(sends: Columns, recovery: dict[str, Any], latency: dict[str, Any]) -> Found:
-    tables = [_intervals(sends, acks) for acks in LEVELS]
-    unavailable = {str(acks): _lengths(table) for acks, table in zip(LEVELS, tables, strict=True) if table.num_rows}
-    summary = {"unavailable": unavailable, "recovery": recovery, "latency": latency}
-    return Found(pa.concat_tables(tables), summary=summary if any(summary.values()) else None)
+def _found(sends: Columns, recovery: dict[int, TookByAcks], latency: dict[str, BucketsByAcks]) -> Found:
+    tables = {acks: _intervals(sends, acks) for acks in LEVELS}
+    unavailable = [_lengths(acks, table) for acks, table in tables.items() if table.num_rows]
+    summary = Summary(unavailable, recovery, latency) if unavailable or recovery or latency else None
+    return Found(pa.concat_tables(tables.values()), summary=summary)
 
 
 def _intervals(sends: Columns, acks: int) -> pa.Table:
@@ -94,43 +160,46 @@ def _intervals(sends: Columns, acks: int) -> pa.Table:
     return anomalies("unavailable", acks=np.full(start.size, acks), invoke_ns=start, at_ns=end)
 
 
-def _lengths(intervals: pa.Table) -> list[int]:
+def _lengths(acks: int, intervals: pa.Table) -> Interval:
     lengths = intervals["at_ns"].to_numpy() - intervals["invoke_ns"].to_numpy()
-    return [int(lengths.size), int(lengths.sum()), int(lengths.max())]
+    return Interval(acks=acks, intervals=int(lengths.size), total_ns=int(lengths.sum()), longest_ns=int(lengths.max()))
 
 
-def _recovery(sends: Columns, context: Context) -> dict[str, dict[str, int]]:
+def _recovery(sends: Columns, context: Context) -> dict[int, TookByAcks]:
     """Return per fault and acks the time to the first acknowledgement of what was sent after the injection."""
-    found: dict[str, dict[str, int]] = {}
-    faults = context.of_run("faults").select(["index", "injected_ns"]).to_pylist()
-    if not any(fault["injected_ns"] is not None for fault in faults):
+    found: dict[int, TookByAcks] = {}
+    faults = context.of_run("faults").select(["index", "injected_ns"])
+    injected = dict(zip(*(faults[name].to_pylist() for name in faults.column_names), strict=True))
+    known = {index: at_ns for index, at_ns in injected.items() if at_ns is not None}
+    if not known:
         return found
     for acks in LEVELS:
         own = (sends["acks"] == acks) & (sends["outcome"] == OK)
         order = np.argsort(sends["invoke_ns"][own], kind="stable")
         asked, done = sends["invoke_ns"][own][order], sends["complete_ns"][own][order]
         first_done = np.minimum.accumulate(done[::-1])[::-1]
-        for fault in faults:
-            place = asked.size if fault["injected_ns"] is None else int(np.searchsorted(asked, fault["injected_ns"]))
+        for index, at_ns in known.items():
+            place = int(np.searchsorted(asked, at_ns))
             if place < asked.size:
-                took = int(first_done[place]) - fault["injected_ns"]
-                found.setdefault(str(fault["index"]), {})[str(acks)] = took
+                found.setdefault(index, {})[acks] = int(first_done[place]) - at_ns
     return found
 
 
-def _latency(sends: Columns, context: Context) -> dict[str, dict[str, dict[str, int]]]:
+def _latency(sends: Columns, context: Context) -> dict[str, BucketsByAcks]:
     """Return counts per phase, acks and bucket."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for phase in context.of_run("phases").select(["name", "start_ns", "end_ns"]).to_pylist():
-        end_ns = np.iinfo(np.int64).max if phase["end_ns"] is None else phase["end_ns"]
+    found: dict[str, BucketsByAcks] = {}
+    for phase in typed(context.of_run("phases"), Phase):
+        if phase.start_ns is None:
+            continue
+        end_ns = np.iinfo(np.int64).max if phase.end_ns is None else phase.end_ns
         for acks in LEVELS:
             chosen = (sends["acks"] == acks) & (sends["outcome"] == OK)
-            chosen &= (sends["invoke_ns"] >= phase["start_ns"]) & (sends["invoke_ns"] < end_ns)
+            chosen &= (sends["invoke_ns"] >= phase.start_ns) & (sends["invoke_ns"] < end_ns)
             took = sends["complete_ns"][chosen] - sends["invoke_ns"][chosen]
             if took.size:
                 buckets, counts = np.unique(_bucket(took), return_counts=True)
-                told = {str(bucket): int(count) for bucket, count in zip(buckets, counts, strict=True)}
-                found.setdefault(phase["name"], {})[str(acks)] = told
+                counted = dict(zip(buckets.tolist(), counts.tolist(), strict=True))
+                found.setdefault(phase.name, {})[acks] = counted
     return found
 
 
@@ -143,43 +212,45 @@ def _bucket_end_ns(bucket: int) -> int:
     return round(2 ** (bucket / STEPS_PER_DOUBLING) * 1_000)
 
 
-def fold(summaries: Sequence[Mapping[str, Any]], context: Context) -> Folded:
+def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
     """Add the partitions up: the figures `unavailable`, `recovery` and `latency` of the report."""
     unavailable = [
-        {"topic": summary["topic"], "partition": summary["partition"], "acks": int(acks), "intervals": count,
-         "total_ns": total, "longest_ns": longest}
+        Unavailable(
+            topic=summary.topic, partition=summary.partition, acks=own.acks, intervals=own.intervals,
+            total_ns=own.total_ns, longest_ns=own.longest_ns,
+        )
         for summary in summaries
-        for acks, (count, total, longest) in summary["unavailable"].items()
+        for own in summary.content.unavailable
     ]  # fmt: skip
-    return Folded(
-        nothing(), {"unavailable": unavailable, "recovery": _slowest(summaries), "latency": _percentiles(summaries)}
-    )
+    return Folded(nothing(), Availability(unavailable, _slowest(summaries), _percentiles(summaries)))
 
 
-def _slowest(summaries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _slowest(summaries: Iterable[PartitionSummary[Summary]]) -> list[Recovery]:
     slowest: dict[tuple[int, int], tuple[int, str, int]] = {}
     for summary in summaries:
-        for index, by_acks in summary["recovery"].items():
+        for index, by_acks in summary.content.recovery.items():
             for acks, took in by_acks.items():
-                place = (int(index), int(acks))
-                slowest[place] = max(slowest.get(place, (-1, "", 0)), (took, summary["topic"], summary["partition"]))
+                place = (index, acks)
+                slowest[place] = max(slowest.get(place, (-1, "", 0)), (took, summary.topic, summary.partition))
     return [
-        {"fault": index, "acks": acks, "recovery_ns": took, "topic": topic, "partition": partition}
+        Recovery(fault=index, acks=acks, recovery_ns=took, topic=topic, partition=partition)
         for (index, acks), (took, topic, partition) in sorted(slowest.items())
     ]
 
 
-def _percentiles(summaries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _percentiles(summaries: Iterable[PartitionSummary[Summary]]) -> list[Latency]:
     counts: dict[tuple[str, int], dict[int, int]] = {}
     for summary in summaries:
-        for phase, by_acks in summary["latency"].items():
+        for phase, by_acks in summary.content.latency.items():
             for acks, buckets in by_acks.items():
-                own = counts.setdefault((phase, int(acks)), {})
+                own = counts.setdefault((phase, acks), {})
                 for bucket, count in buckets.items():
-                    own[int(bucket)] = own.get(int(bucket), 0) + count
+                    own[bucket] = own.get(bucket, 0) + count
     return [
-        {"phase": phase, "acks": acks, "count": sum(own.values()), "p50_ns": _percentile(own, 0.5),
-         "p99_ns": _percentile(own, 0.99), "most_ns": _bucket_end_ns(max(own))}
+        Latency(
+            phase=phase, acks=acks, count=sum(own.values()), p50_ns=_percentile(own, 0.5),
+            p99_ns=_percentile(own, 0.99), most_ns=_bucket_end_ns(max(own)),
+        )
         for (phase, acks), own in counts.items()
     ]  # fmt: skip
 
@@ -193,9 +264,11 @@ def _percentile(counts: Mapping[int, int], share: float) -> int:
     return 0
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Say how long it was."""
-    first, last = anomaly["invoke_ns"], anomaly["at_ns"]
+    first, last = anomaly.invoke_ns, anomaly.at_ns
+    assert first is not None
+    assert last is not None
     return f"{(last - first) / 1e9:.3f} s from {first / 1e9:.3f} s on"
 
 
@@ -220,7 +293,7 @@ PROPERTY: Final = Property(
     kinds=KINDS,
     kernel=kernel,
     kernel_in_pieces=kernel_in_pieces,
-    fold=fold,
+    fold=Fold(Summary, join),
     detail=detail,
     sql=SQL,
 )

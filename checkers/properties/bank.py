@@ -6,9 +6,10 @@ read_committed returned; the fold adds up the partitions. Where an acknowledged 
 `lost_writes` judges the loss itself, and then a sum is a fact, no verdict.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+import msgspec
 import numpy as np
 
 from tribunal.checkers.api import (
@@ -16,11 +17,13 @@ from tribunal.checkers.api import (
     Array,
     Context,
     Excuse,
+    Fold,
     Folded,
     Found,
     Kind,
     Meaning,
     PartitionRows,
+    PartitionSummary,
     Property,
     anomalies,
     nothing,
@@ -41,6 +44,30 @@ KINDS: Final = {
 }
 
 
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What one partition adds.
+
+    amount:   the sum of the transfers that are visible here.
+    records:  how many those are.
+    missing:  acknowledged transfers that are not visible.
+    is_read:  there was a complete final read with isolation read_committed.
+    """
+
+    amount: int = 0
+    records: int = 0
+    missing: int = 0
+    is_read: bool = True
+
+
+class Figures(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"records": "transfers' records", "amount": "sum of all accounts"}
+):
+    """The figures of a run."""
+
+    records: int
+    amount: int
+
+
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Add up the transfers that are visible in this partition.
 
@@ -53,14 +80,14 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     transfers = sends["worker_class"] == words.index(WORKER_CLASS)
     read = rows.derived(committed_final_reads)
     if read is None:
-        return Found(nothing(), summary={"sum": 0, "records": 0, "missing": 0, "read": False})
+        return Found(nothing(), summary=Summary(is_read=False))
     send = rows.derived(sends_of_reads)[read]
     visible = np.zeros(transfers.size, bool)
     visible[send[send != UNKNOWN]] = True
     chosen = np.flatnonzero(visible & transfers)
     missing = int((acknowledged_sends(sends, context) & transfers & ~visible).sum())
-    total = int(_amounts(rows, chosen).sum())
-    return Found(nothing(), summary={"sum": total, "records": int(chosen.size), "missing": missing, "read": True})
+    amount = int(_amounts(rows, chosen).sum())
+    return Found(nothing(), summary=Summary(amount=amount, records=int(chosen.size), missing=missing))
 
 
 def _amounts(rows: PartitionRows, chosen: Array) -> Array:
@@ -73,11 +100,12 @@ def _amount(key: str | None) -> int:
     return int(text) if text.removeprefix("-").isdigit() else 0
 
 
-def fold(summaries: Sequence[Mapping[str, Any]], context: Context) -> Folded:
+def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
     """Add up the partitions."""
-    total, missing = (sum(summary[name] for summary in summaries) for name in ("sum", "missing"))
-    figures = {"transfers' records": sum(summary["records"] for summary in summaries), "sum of all accounts": total}
-    if not all(summary["read"] for summary in summaries):
+    parts = [summary.content for summary in summaries]
+    total, missing = sum(part.amount for part in parts), sum(part.missing for part in parts)
+    figures = Figures(records=sum(part.records for part in parts), amount=total)
+    if not all(part.is_read for part in parts):
         return Folded(anomalies("unjudged", log_offset=[UNKNOWN]), figures)
     if total == 0:
         return Folded(nothing(), figures)
@@ -131,6 +159,6 @@ PROPERTY: Final = Property(
     tables=("sends", "polls", "reads"),
     kinds=KINDS,
     kernel=kernel,
-    fold=fold,
+    fold=Fold(Summary, join),
     sql=SQL,
 )

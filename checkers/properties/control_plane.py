@@ -4,22 +4,23 @@ Looks at what the quorum committed, never at what nodes believe: an impossible s
 if no record was lost. Elections are judged as docs/verdicts.md says of "violations by themselves".
 """
 
-import json
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from tribunal.checkers.api import (
-    ANOMALY,
+    Anomaly,
     Found,
     Kind,
     Meaning,
     PartitionRows,
     Property,
+    table_of,
 )
 from tribunal.checkers.guarantees import VIOLATIONS, Elected, How, JoinedIsr, ShutDownUncleanly
 from tribunal.checkers.judge.timeline import Entry, History, Timeline
-from tribunal.results.metadata import NO_LEADER, RECOVERING
+from tribunal.results.metadata import NO_LEADER, RECOVERING, registrations
+from tribunal.results.rows import Fault, typed
 
 KINDS: Final = {
     "isr_outside_replicas": Kind(
@@ -53,7 +54,6 @@ KINDS: Final = {
 }
 CUT_OFF: Final = frozenset({"isolate", "half_open", "half-open"})
 RETURN_NS: Final = 3_000_000_000
-Row = dict[str, Any]
 
 
 def timeline_kernel(timeline: Timeline) -> Found:
@@ -61,26 +61,26 @@ def timeline_kernel(timeline: Timeline) -> Found:
 
     source:  I7, I10, I11, I12 (docs/invariants.md), docs/verdicts.md "Violations by themselves".
     """
-    rows: list[Row] = []
+    rows: list[Anomaly] = []
     elections = _Elections()
     for entry in timeline.entries:
         rows += [_row(kind, entry, detail) for kind, detail in elections.look_at(entry)]
         if entry.changed:
             rows += [_row(kind, entry, detail) for kind, detail in _state_faults(entry)]
             rows += [_row("fenced_replica_joined", entry, f"broker {node}") for node in _fenced_joins(entry)]
-    return Found(pa.Table.from_pylist(rows, schema=ANOMALY), {"metadata changes": len(timeline.entries)})
+    return Found(table_of(rows), {"metadata changes": len(timeline.entries)})
 
 
-def _row(kind: str, entry: Entry, detail: str) -> Row:
+def _row(kind: str, entry: Entry, detail: str) -> Anomaly:
     state = entry.state
-    leader = None if state.leader == NO_LEADER else state.leader
-    return dict.fromkeys(ANOMALY.names) | {
-        "kind": kind,
-        "at_ns": entry.at_ns,
-        "node": leader,
-        "leader_epoch": state.leader_epoch,
-        "detail": f"{detail}: ISR {list(state.isr)}, ELR {list(state.elr)}, leader {state.leader}".removeprefix(": "),
-    }
+    words = f"{detail}: ISR {list(state.isr)}, ELR {list(state.elr)}, leader {state.leader}".removeprefix(": ")
+    return Anomaly(
+        kind=kind,
+        at_ns=entry.at_ns,
+        node=None if state.leader == NO_LEADER else state.leader,
+        leader_epoch=state.leader_epoch,
+        detail=words,
+    )
 
 
 def _state_faults(entry: Entry) -> list[tuple[str, str]]:
@@ -166,7 +166,7 @@ class _Elections:
 def run_kernel(run: PartitionRows, history: History) -> Found:
     """Look at epochs along the whole metadata log."""
     metadata = run.table("metadata").sort_by("metadata_offset")
-    rows: list[Row] = []
+    rows: list[Anomaly] = []
     last_epoch = -1
     for offset, epoch, at_ns in zip(
         *(metadata[name].to_pylist() for name in ("metadata_offset", "quorum_epoch", "at_ns")), strict=True
@@ -177,58 +177,48 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
         last_epoch = max(last_epoch, epoch)
     rows += _broker_epochs(metadata)
     rows += _raised_by_return(metadata, run.table("faults"))
-    return Found(pa.Table.from_pylist(rows, schema=ANOMALY), {"registrations": len(history.registrations)})
+    return Found(table_of(rows), {"registrations": len(history.registrations)})
 
 
-def _broker_epochs(metadata: pa.Table) -> list[Row]:
-    rows: list[Row] = []
-    known: dict[int, tuple[int, str]] = {}
-    for row in metadata.to_pylist():
-        if row["record_type"] != "RegisterBrokerRecord":
-            continue
-        body = json.loads(row["body"])
-        node, epoch, incarnation = body["broker_id"], body["broker_epoch"], str(body.get("incarnation_id"))
+def _broker_epochs(metadata: pa.Table) -> list[Anomaly]:
+    rows: list[Anomaly] = []
+    known: dict[int, tuple[int, str | None]] = {}
+    for row in registrations(metadata):
+        node, epoch, incarnation = row.record.broker_id, row.record.broker_epoch, row.record.incarnation_id
         former = known.get(node)
         # The same incarnation only amends its registration and keeps its epoch (SPEC 2.2.2).
         if former is not None and (epoch < former[0] or (epoch == former[0] and incarnation != former[1])):
             detail = f"broker epoch {epoch} after {former[0]}"
-            rows.append(_epoch_row("broker_epoch_back", row["metadata_offset"], row["at_ns"], node, detail))
+            rows.append(_epoch_row("broker_epoch_back", row.metadata_offset, row.at_ns, node, detail))
         known[node] = (epoch, incarnation)
     return rows
 
 
-def _raised_by_return(metadata: pa.Table, faults: pa.Table) -> list[Row]:
+def _raised_by_return(metadata: pa.Table, faults: pa.Table) -> list[Anomaly]:
     """Return the voters whose return was followed by an election, where no other fault can be to blame.
 
     A voter that hears nobody asks with pre-votes and raises no epoch (KIP-996); machines stall too, so this is no verdict.
     """
-    times = [time for row in faults.to_pylist() for time in (row["injected_ns"], row["healed_ns"]) if time is not None]
-    epochs = [
-        (row["at_ns"], row["quorum_epoch"]) for row in metadata.to_pylist() if row["at_ns"] is not None
-    ]  # fmt: skip
+    injected = typed(faults, Fault)
+    times = [at_ns for fault in injected for at_ns in (fault.injected_ns, fault.healed_ns) if at_ns is not None]
+    columns = (metadata["at_ns"].to_pylist(), metadata["quorum_epoch"].to_pylist())
+    epochs = [(at_ns, epoch) for at_ns, epoch in zip(*columns, strict=True) if at_ns is not None]
     rows = []
-    for row in faults.to_pylist():
-        target, healed_ns = row["resolved_target"] or "", row["healed_ns"]
-        if row["kind"] not in CUT_OFF or not target.startswith("controller") or healed_ns is None:
+    for fault in injected:
+        target, healed_ns = fault.resolved_target or "", fault.healed_ns
+        if fault.kind not in CUT_OFF or not target.startswith("controller") or healed_ns is None:
             continue
         until = min([healed_ns + RETURN_NS, *(time for time in times if time > healed_ns)])
         before = max((epoch for at_ns, epoch in epochs if at_ns <= healed_ns), default=None)
         after = max((epoch for at_ns, epoch in epochs if healed_ns < at_ns <= until), default=None)
         if before is not None and after is not None and after > before:
             detail = f"{target} came back, quorum epoch {after} after {before}"
-            rows.append(dict.fromkeys(ANOMALY.names) | {
-                "kind": "quorum_epoch_raised_by_return", "at_ns": healed_ns, "detail": detail,
-            })  # fmt: skip
+            rows.append(Anomaly(kind="quorum_epoch_raised_by_return", at_ns=healed_ns, detail=detail))
     return rows
 
 
-def _epoch_row(kind: str, offset: int, at_ns: int | None, node: int | None, detail: str) -> Row:
-    return dict.fromkeys(ANOMALY.names) | {
-        "kind": kind,
-        "at_ns": at_ns,
-        "node": node,
-        "detail": f"{detail} at metadata offset {offset}",
-    }
+def _epoch_row(kind: str, offset: int, at_ns: int | None, node: int | None, detail: str) -> Anomaly:
+    return Anomaly(kind=kind, at_ns=at_ns, node=node, detail=f"{detail} at metadata offset {offset}")
 
 
 SQL: Final = """

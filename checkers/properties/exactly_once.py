@@ -6,14 +6,14 @@ a committed record of the input between others that were processed, and that no 
 Transactions of unknown outcome accuse nobody and excuse what they polled.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
     UNKNOWN,
+    Anomaly,
     Array,
     Columns,
     Context,
@@ -113,9 +113,9 @@ def _passed_over(rows: PartitionRows, context: Context, steps: Columns, own: Arr
     return anomalies("passed_over", log_offset=pairs[:, 0], value=pairs[:, 1])
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Name the record."""
-    return f"the record at {anomaly['log_offset']} of the input"
+    return f"the record at {anomaly.log_offset} of the input"
 
 
 SQL: Final = """

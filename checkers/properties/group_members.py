@@ -5,8 +5,7 @@ an earlier generation that is made afterwards has to be refused: its partitions 
 that all records before were received by some member. Commits in transactions are `exactly_once`'s business as to the second.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from tribunal.checkers.api import (
     OK,
     TAIL,
     UNKNOWN,
+    Anomaly,
     Array,
     Columns,
     Context,
@@ -100,11 +100,11 @@ def _unconsumed(rows: PartitionRows, context: Context, own: Array, members: Arra
     return anomalies("unconsumed", log_offset=pairs[:, 0], value=pairs[:, 1])
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Say who committed, or what was left out."""
-    if anomaly["kind"] == "unconsumed":
-        return f"nobody received the record at {anomaly['log_offset']}"
-    return f"process {anomaly['process']} committed {anomaly['log_offset']}"
+    if anomaly.kind == "unconsumed":
+        return f"nobody received the record at {anomaly.log_offset}"
+    return f"process {anomaly.process} committed {anomaly.log_offset}"
 
 
 SQL: Final = """

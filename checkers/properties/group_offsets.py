@@ -6,8 +6,7 @@ that was not surely overwritten before it was asked. A position is a record of t
 as records are (R11).
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from tribunal.checkers.api import (
     OK,
     UNKNOWN,
+    Anomaly,
     Array,
     Columns,
     Context,
@@ -149,10 +149,10 @@ def _row(commits: Columns, kind: str, newest: int, fetch: int) -> pa.Table:
     )
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Say what was fetched and what had been committed."""
-    fetched = "none" if anomaly["log_offset"] is None else anomaly["log_offset"]
-    return f"process {anomaly['process']} fetched {fetched}, committed was {anomaly['other_offset']}"
+    fetched = "none" if anomaly.log_offset is None else anomaly.log_offset
+    return f"process {anomaly.process} fetched {fetched}, committed was {anomaly.other_offset}"
 
 
 SQL: Final = """

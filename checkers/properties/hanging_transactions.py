@@ -5,13 +5,13 @@ watermark, somebody's transaction is open there. That is right as long as one ha
 partition were committed or aborted, with an answer, ten seconds before, or if it outlived its time-out by as much.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tribunal.checkers.api import (
     UNKNOWN,
+    Anomaly,
     Context,
     Excuse,
     Found,
@@ -66,9 +66,12 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     return Found(anomalies(kind, log_offset=[stable], other_offset=[high], invoke_ns=[free_ns], at_ns=[at_ns]))
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Say where the last stable offset stands."""
-    return f"last stable offset {anomaly['log_offset']}, high watermark {anomaly['other_offset']} at {anomaly['at_ns'] / 1e9:.3f} s"
+    assert anomaly.at_ns is not None
+    return (
+        f"last stable offset {anomaly.log_offset}, high watermark {anomaly.other_offset} at {anomaly.at_ns / 1e9:.3f} s"
+    )
 
 
 SQL: Final = """

@@ -5,14 +5,14 @@ nodes with such rows of one leader epoch both took themselves for its leader, an
 metadata log gave to another was never elected.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
     UNKNOWN,
+    Anomaly,
     Array,
     Context,
     Found,
@@ -77,9 +77,9 @@ def _usurped(epochs: Array, nodes: Array, times: Array, context: Context) -> pa.
     return anomalies("leader_not_elected", leader_epoch=epochs[wrong], node=nodes[wrong], at_ns=times[wrong])
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Name the node and the epoch."""
-    return f"node {anomaly['node']} led in leader epoch {anomaly['leader_epoch']}"
+    return f"node {anomaly.node} led in leader epoch {anomaly.leader_epoch}"
 
 
 SQL: Final = """

@@ -6,8 +6,7 @@ consumer received it. `stopped`: a consumer asked at one place to its end, for t
 a partition without a leader the second: these are facts, no verdicts. What nobody can read in the end is `lost_writes`.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from tribunal.checkers.api import (
     OK,
     TAIL,
     UNKNOWN,
+    Anomaly,
     Array,
     Columns,
     Context,
@@ -113,12 +113,14 @@ def _told_end(polls: Columns) -> Array:
     return np.where(stable, polls["last_stable_offset"], polls["high_watermark"])
 
 
-def detail(anomaly: Mapping[str, Any]) -> str:
+def detail(anomaly: Anomaly) -> str:
     """Say how long a consumer waited."""
-    if anomaly["kind"] == "unseen":
-        return f"nobody received the record at {anomaly['log_offset']}"
-    waited = (anomaly["at_ns"] - anomaly["invoke_ns"]) / 1e9
-    return f"stood at {anomaly['log_offset']} for {waited:.1f} s, was told of {anomaly['other_offset']}"
+    if anomaly.kind == "unseen":
+        return f"nobody received the record at {anomaly.log_offset}"
+    assert anomaly.invoke_ns is not None
+    assert anomaly.at_ns is not None
+    waited = (anomaly.at_ns - anomaly.invoke_ns) / 1e9
+    return f"stood at {anomaly.log_offset} for {waited:.1f} s, was told of {anomaly.other_offset}"
 
 
 SQL: Final = """

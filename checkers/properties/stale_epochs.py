@@ -6,21 +6,26 @@ JSON: of a request `broker_id`, `broker_epoch`, `members` ([[broker, epoch], ...
 `error` (a name, NONE for none). Requests without a recorded answer accuse nobody.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final, Literal
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
-    ANOMALY,
+    Anomaly,
     Found,
     Kind,
     Meaning,
     PartitionRows,
     Property,
+    table_of,
 )
 from tribunal.checkers.judge.timeline import History
+from tribunal.results.metadata import registrations
+from tribunal.results.rows import Request, typed
 
 # LeaderAndIsr, StopReplica, UpdateMetadata go to a broker; AlterPartition, BrokerHeartbeat come from one.
 TO_BROKERS: Final = frozenset({4, 5, 6})
@@ -47,85 +52,113 @@ CONTROL: Final = pa.schema(
 REGISTERED: Final = pa.schema([("node", pa.int32()), ("broker_epoch", pa.int64()), ("at_ns", pa.int64())])
 
 
+class Summary(msgspec.Struct, frozen=True):
+    """What the observer of the links wrote of a request, or of an answer."""
+
+    broker_id: int | None = None
+    broker_epoch: int = -1
+    members: tuple[tuple[int, int], ...] = ()
+    error: str | None = None
+
+
+class ControlRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker epoch in an answered control request: a row of CONTROL."""
+
+    number: int
+    source: int
+    target: int
+    api_key: int
+    at_ns: int
+    role: Literal["request", "member"]
+    node: int
+    broker_epoch: int
+    error: str
+
+
 def run_kernel(run: PartitionRows, history: History) -> Found:
     """Compare the epochs in answered requests with those registered before they arrived.
 
     returns:  one row per request and broker; node is the broker whose epoch is stale.
     source:   KIP-380, "Public Interfaces"; KIP-903, "Proposed Changes".
     """
-    asked = answered(run.table("requests")).to_pylist()
-    known = registered(run.table("metadata")).to_pylist() if asked else []
+    asked = answered(run.table("requests"))
+    known = [one for one in registrations(run.table("metadata")) if one.at_ns is not None] if asked else []
     rows = []
     for request in asked:
-        before = [row["broker_epoch"] for row in known
-                  if row["node"] == request["node"] and row["at_ns"] < request["at_ns"]]  # fmt: skip
-        if before and request["broker_epoch"] < max(before) and request["error"] == "NONE":
-            kind = "stale_member_accepted" if request["role"] == "member" else "stale_request_accepted"
-            rows.append(dict.fromkeys(ANOMALY.names) | {
-                "kind": kind, "at_ns": request["at_ns"], "node": request["node"], "detail": _told(request, max(before)),
-            })  # fmt: skip
-    return Found(pa.Table.from_pylist(rows, schema=ANOMALY), {"answered requests with broker epochs": len(asked)})
+        before = [
+            one.record.broker_epoch
+            for one in known
+            if one.record.broker_id == request.node and one.at_ns is not None and one.at_ns < request.at_ns
+        ]
+        if before and request.broker_epoch < max(before) and request.error == "NONE":
+            kind = "stale_member_accepted" if request.role == "member" else "stale_request_accepted"
+            rows.append(
+                Anomaly(kind=kind, at_ns=request.at_ns, node=request.node, detail=_described(request, max(before)))
+            )
+    return Found(table_of(rows), {"answered requests with broker epochs": len(asked)})
 
 
-def _told(request: Mapping[str, Any], newest: int) -> str:
+def _described(request: ControlRequest, newest: int) -> str:
     return (
-        f"request {request['api_key']} from {request['source']} to {request['target']} "
-        f"names broker epoch {request['broker_epoch']}, registered was {newest}"
+        f"request {request.api_key} from {request.source} to {request.target} "
+        f"names broker epoch {request.broker_epoch}, registered was {newest}"
     )
 
 
-def answered(requests: pa.Table) -> pa.Table:
-    """Return answered control requests, a row for each broker epoch that they name: CONTROL."""
-    waiting: dict[tuple[int, int, int, int], list[dict[str, Any]]] = {}
-    rows = []
-    for number, row in enumerate(requests.sort_by("at_ns").to_pylist()):
-        summary = _summary(row["summary"])
-        if row["api_key"] not in TO_BROKERS | FROM_BROKERS or row["correlation_id"] is None:
-            continue
-        if row["direction"].startswith("req"):
-            place = (row["from"], row["to"], row["api_key"], row["correlation_id"])
-            waiting.setdefault(place, []).append(row | {"number": number, "summary": summary})
+def answered(requests: pa.Table) -> list[ControlRequest]:
+    """Return answered control requests, one for each broker epoch that they name."""
+    in_order = requests.sort_by("at_ns")
+    control = pc.is_in(in_order["api_key"], value_set=pa.array(sorted(TO_BROKERS | FROM_BROKERS), pa.int32()))
+    chosen = np.flatnonzero(pc.and_(control, pc.is_valid(in_order["correlation_id"])).to_numpy())
+    waiting: dict[tuple[int, int, int, int | None], tuple[int, Request, Summary]] = {}
+    found: list[ControlRequest] = []
+    for number, row in zip(chosen.tolist(), typed(in_order.take(chosen), Request), strict=True):
+        summary = _summary(row.summary)
+        if row.direction.startswith("req"):
+            waiting[row.source, row.target, row.api_key, row.correlation_id] = (number, row, summary)
             continue
         # Each end of the link sees the answer's ends the other way round.
-        place = (row["to"], row["from"], row["api_key"], row["correlation_id"])
-        open_ = waiting.pop(place, [])
-        if "error" in summary:
-            rows += [named for request in open_[-1:] for named in _named(request, str(summary["error"]))]
-    return pa.Table.from_pylist(rows, schema=CONTROL)
+        request = waiting.pop((row.target, row.source, row.api_key, row.correlation_id), None)
+        if request is not None and summary.error is not None:
+            found += _named(*request, summary.error)
+    return found
 
 
-def _summary(text: str | None) -> dict[str, Any]:
+def _summary(text: str | None) -> Summary:
+    """Return what the observer wrote; what is of another form says nothing."""
     try:
-        told = msgspec.json.decode(text or "{}")
+        return msgspec.json.decode(text or "{}", type=Summary)
     except msgspec.DecodeError:
-        return {}
-    return told if isinstance(told, dict) else {}
+        return Summary()
 
 
-def _named(request: Mapping[str, Any], error: str) -> Iterator[dict[str, Any]]:
-    place = {"number": request["number"], "source": request["from"], "target": request["to"], "error": error}
-    place |= {"api_key": request["api_key"], "at_ns": request["at_ns"]}
-    summary = request["summary"]
-    if summary.get("broker_epoch", -1) >= 0:
-        own = request["to"] if request["api_key"] in TO_BROKERS else summary.get("broker_id", request["from"])
-        yield place | {"role": "request", "node": own, "broker_epoch": summary["broker_epoch"]}
-    for node, epoch in summary.get("members") or ():
-        if epoch >= 0:
-            yield place | {"role": "member", "node": node, "broker_epoch": epoch}
+def _named(number: int, request: Request, summary: Summary, error: str) -> Iterator[ControlRequest]:
+    named: list[tuple[Literal["request", "member"], int, int]] = []
+    if summary.broker_epoch >= 0:
+        sender = request.source if summary.broker_id is None else summary.broker_id
+        own = request.target if request.api_key in TO_BROKERS else sender
+        named.append(("request", own, summary.broker_epoch))
+    named += [("member", node, epoch) for node, epoch in summary.members if epoch >= 0]
+    for role, node, epoch in named:
+        yield ControlRequest(
+            number=number, source=request.source, target=request.target, api_key=request.api_key, at_ns=request.at_ns,
+            role=role, node=node, broker_epoch=epoch, error=error,
+        )  # fmt: skip
+
+
+def control_requests(requests: pa.Table) -> pa.Table:
+    """Return answered control requests as a table: CONTROL."""
+    return pa.Table.from_pylist([msgspec.structs.asdict(one) for one in answered(requests)], schema=CONTROL)
 
 
 def registered(metadata: pa.Table) -> pa.Table:
     """Return the brokers' registrations as the metadata log was observed to hold them: REGISTERED."""
-    rows = [row for row in metadata.to_pylist() if row["record_type"] == "RegisterBrokerRecord"]
-    bodies = [msgspec.json.decode(row["body"]) for row in rows]
-    return pa.Table.from_pylist(
-        [
-            {"node": body["broker_id"], "broker_epoch": body["broker_epoch"], "at_ns": row["at_ns"]}
-            for row, body in zip(rows, bodies, strict=True)
-            if row["at_ns"] is not None
-        ],
-        schema=REGISTERED,
-    )
+    rows = [
+        {"node": one.record.broker_id, "broker_epoch": one.record.broker_epoch, "at_ns": one.at_ns}
+        for one in registrations(metadata)
+        if one.at_ns is not None
+    ]
+    return pa.Table.from_pylist(rows, schema=REGISTERED)
 
 
 SQL: Final = """

@@ -15,13 +15,13 @@ The search obeys its limits: it answers `unknown` with the longest prefix that i
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from tribunal.checkers.graphs.operations import OPEN_END, Operation, by_key
+from tribunal.checkers.graphs.operations import OPEN_END, Operation, Told, by_key
 from tribunal.checkers.registers.models import IMPOSSIBLE, UNKNOWN, Model, State
 
 
@@ -37,7 +37,7 @@ class Linearization(msgspec.Struct, frozen=True, kw_only=True):
     """The answer; for a bad or undecided history the first completion that could not be ordered."""
 
     answer: Answer
-    key: Any = None
+    key: Hashable = None
     ordered_until: int  # completions up to here (exclusive, places in the history) fit one order
     culprit: int | None = None
     configurations: int  # the largest number held at once
@@ -55,8 +55,8 @@ class Call(msgspec.Struct, frozen=True):
 
     number: int
     function: str
-    argument: Any
-    result: Any
+    argument: Hashable
+    result: Hashable
     known: bool  # its completion was seen
 
 
@@ -80,7 +80,7 @@ def check(operations: Sequence[Operation], model: Model, limits: Limits | None =
     return worst or Linearization(answer=Answer.LINEARIZABLE, ordered_until=0, configurations=0)
 
 
-def check_object(operations: Sequence[Operation], model: Model, limits: Limits, key: Any = None) -> Linearization:
+def check_object(operations: Sequence[Operation], model: Model, limits: Limits, key: Hashable = None) -> Linearization:
     """Judge the history of one object."""
     search = Search(model, limits)
     ordered = 0
@@ -117,7 +117,7 @@ def _call(number: int, operation: Operation) -> Call:
     return Call(number, function, _frozen(argument), _frozen(result) if known else UNKNOWN, known)
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: Told) -> Hashable:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -129,7 +129,7 @@ class Search:
         self._limits = limits
         self._open: dict[int, tuple[Call, int]] = {}  # calls by number, each with its bit
         self._free: list[int] = []
-        self._kinds: dict[tuple[str, Any], int] = {}  # unknown outcomes that ask for the same, numbered
+        self._kinds: dict[tuple[str, Hashable], int] = {}  # unknown outcomes that ask for the same, numbered
         self._available: list[int] = []
         self._configurations: set[Configuration] = {(model.initial, 0, ())}
         self.most = 1

@@ -4,12 +4,10 @@ A model is a pure function `step(state, function, argument, result) -> state or 
 any state: the caller never learned it.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Hashable
+from typing import Final
 
 import msgspec
-
-State = Any
 
 
 class Marker:
@@ -22,6 +20,7 @@ class Marker:
         return self._name
 
 
+State = Hashable
 IMPOSSIBLE: Final = Marker("IMPOSSIBLE")
 UNKNOWN: Final = Marker("UNKNOWN")
 
@@ -31,29 +30,35 @@ class Model(msgspec.Struct, frozen=True):
 
     name: str
     initial: State
-    step: Callable[[State, str, Any, Any], State]
+    step: Callable[[State, str, Hashable, Hashable], State]
     reads: frozenset[str]
 
 
-def _register(state: State, function: str, argument: Any, result: Any) -> State:
+def _register(state: State, function: str, argument: Hashable, result: Hashable) -> State:
     if function == "read":
         return state if result is UNKNOWN or result == state else IMPOSSIBLE
     if function == "write":
         return argument
+    if not isinstance(argument, tuple):
+        raise TypeError("cas takes the old value and the new one")
     old, new = argument
     return new if state == old else IMPOSSIBLE
 
 
-def _mutex(state: State, function: str, argument: Any, result: Any) -> State:
+def _mutex(state: State, function: str, argument: Hashable, result: Hashable) -> State:
     if function == "acquire":
-        return IMPOSSIBLE if state else True
-    return False if state else IMPOSSIBLE
+        return IMPOSSIBLE if state is True else True
+    return False if state is True else IMPOSSIBLE
 
 
-def _text(state: State, function: str, argument: Any, result: Any) -> State:
+def _text(state: State, function: str, argument: Hashable, result: Hashable) -> State:
     if function == "get":
-        return state if result is UNKNOWN or (result or "") == state else IMPOSSIBLE
-    return argument if function == "put" else state + argument
+        return state if result is UNKNOWN or ("" if result is None else result) == state else IMPOSSIBLE
+    if function == "put":
+        return argument
+    if not isinstance(state, str) or not isinstance(argument, str):
+        raise TypeError("only text can be appended to text")
+    return state + argument
 
 
 CAS_REGISTER: Final = Model("cas-register", None, _register, frozenset({"read"}))

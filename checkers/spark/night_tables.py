@@ -7,7 +7,7 @@ asks more than one night can answer.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tribunal.results.signature import renewed
 
@@ -45,7 +45,7 @@ SELECT *, MIN(began) OVER (PARTITION BY night, signature) AS first_seen,
 FROM night_rows
 """,
 }
-Row = tuple[Any, ...]
+Row = tuple[str | int | float | None, ...]
 
 
 def write(spark: "SparkSession", nights: "Sequence[Night]", out: Path, before: Path | None = None) -> dict[str, Path]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tribunal.checkers.api import ANOMALY, Found, PartitionRows, properties
 from tribunal.checkers.judge.items import WholeRun
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 ANSWER: Final = ("kind", "log_offset", "value", "acks", "invoke_ns", "at_ns", "leader_epoch", "other_offset")
 VIEW_PARTS: Final = 4
 MAY_ANSWER: Final = ("node", "process", "detail")
+# Below so many rows Spark takes longer to compile its plans to Java, and that Java to machine code, than to interpret them:
+# one simulated run of 20,000 rows took 145 s of the JVM's CPU compiled and 86 s interpreted.
+WORTH_COMPILING_ROWS: Final = 2_000_000
 
 
 def defined() -> frozenset[str]:
@@ -64,6 +68,7 @@ def _looked_at(run_dir: Path) -> list[TableRow]:
 def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    _compile_plans(spark, wanted=sum(_rows(recording) for recording in recordings) >= WORTH_COMPILING_ROWS)
     for name in VIEWS:
         schema = view_schema(name)
         stored = pa.schema(
@@ -78,6 +83,16 @@ def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
         together = pa.concat_tables([views[name] for views in small])
         frame = spark.createDataFrame(together.to_pylist(), from_arrow_schema(together.schema))
         frame.createOrReplaceTempView(name)
+
+
+def _compile_plans(spark: "SparkSession", *, wanted: bool) -> None:
+    spark.conf.set("spark.sql.codegen.wholeStage", str(wanted).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if wanted else "NO_CODEGEN")
+
+
+def _rows(recording: Recording) -> int:
+    paths = (path for name in VIEWS for part in recording.files[name].values() for path in part)
+    return sum(pq.ParquetFile(path).metadata.num_rows for path in paths)
 
 
 def _by_property(spark: "SparkSession", name: str, folders: Mapping[str, str]) -> "DataFrame":

@@ -17,11 +17,10 @@ concluded from them, and tests of that code check what they hold.
     faults              fault_index, kind, resolved_target, injected_ns, healed_ns
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +31,7 @@ from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, fla
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT
-from tribunal.results.metadata import State
+from tribunal.results.metadata import State, registrations
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording, partition_order
 
@@ -88,7 +87,7 @@ SCHEMAS: Final = {
     "transaction_timeouts": pa.schema([*RUN, ("timeout_ns", pa.int64())]),
     "complete_runs": pa.schema(RUN),
 }
-Row = dict[str, Any]
+Row = Mapping[str, str | int | None]
 
 
 def small_views(run_dir: Path) -> dict[str, pa.Table]:
@@ -97,7 +96,7 @@ def small_views(run_dir: Path) -> dict[str, pa.Table]:
     run_id = recording.run_id
     rows = _rows(recording)
     views = {
-        name: pa.Table.from_pylist([{"run_id": run_id} | row for row in rows.get(name, ())], schema=schema)
+        name: pa.Table.from_pylist([{"run_id": run_id, **row} for row in rows.get(name, ())], schema=schema)
         for name, schema in SCHEMAS.items()
     }
     for name, table in _tables(recording).items():
@@ -111,9 +110,8 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
     named = {partition_order(name): None for name in recording.partitions(*VIEWS)}
     for topic, partition in sorted({**named, **dict.fromkeys(history.partitions())}):
         timeline = history.timeline(topic, partition)
-        place = {"topic": topic, "partition": partition}
         for name, row in _of_timeline(timeline):
-            rows[name].append(place | row)
+            rows[name].append({"topic": topic, "partition": partition, **row})
     txns = recording.table("txns")
     settings = (recording.manifest or {}).get("settings") or {}
     if txns.num_rows:
@@ -125,16 +123,14 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
 
 
 def _registrations(metadata: pa.Table) -> Iterator[Row]:
-    for row in metadata.to_pylist():
-        if row["record_type"] == "RegisterBrokerRecord":
-            body = msgspec.json.decode(row["body"])
-            yield {
-                "metadata_offset": row["metadata_offset"],
-                "at_ns": row["at_ns"],
-                "node": body["broker_id"],
-                "broker_epoch": body["broker_epoch"],
-                "incarnation": str(body.get("incarnation_id")),
-            }
+    for row in registrations(metadata):
+        yield {
+            "metadata_offset": row.metadata_offset,
+            "at_ns": row.at_ns,
+            "node": row.record.broker_id,
+            "broker_epoch": row.record.broker_epoch,
+            "incarnation": str(row.record.incarnation_id),  # unknown is a word, too: SQL compares no null
+        }
 
 
 def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
@@ -144,15 +140,15 @@ def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
     yield "endings", {"leader": own.leader, "since_epoch": own.since_epoch, "since_ns": own.since_ns}
     yield from (("hurt_disks", {"node": node, "from_offset": offset}) for node, offset in own.hurt)
     for position, entry in enumerate(timeline.entries):
-        yield "entries", {"position": position} | _entry(entry)
+        yield "entries", {"position": position, **_entry(entry)}
         state = entry.state
         roles = {"isr": state.isr, "elr": state.elr, "replica": state.replicas, "fenced": entry.fenced}
         for role, nodes in roles.items():
-            yield from (
-                ("members", {"position": position, "role": role, "node": node}) for node in dict.fromkeys(nodes)
-            )
+            for node in dict.fromkeys(nodes):
+                yield "members", {"position": position, "role": role, "node": node}
         for fact in entry.facts:
-            yield from (("entry_facts", {"position": position} | row) for row in _fact(fact))
+            for row in _fact(fact):
+                yield "entry_facts", {"position": position, **row}
 
 
 def _entry(entry: Entry) -> Row:
@@ -209,7 +205,7 @@ def _tables(recording: Recording) -> dict[str, pa.Table]:
             ["fault_index", "kind", "resolved_target", "injected_ns", "healed_ns"]
         ),
         "registered": stale_epochs.registered(metadata),
-        "control_requests": stale_epochs.answered(recording.table("requests")),
+        "control_requests": stale_epochs.control_requests(recording.table("requests")),
     }
 
 

@@ -17,10 +17,10 @@ import msgspec
 
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, classes
 from tribunal.checkers.calibration.case import Case
-from tribunal.checkers.calibration.rows import table_of
 from tribunal.checkers.judge.verdict import check
 from tribunal.results.copies import copied
 from tribunal.results.recording import DamagedRecording
+from tribunal.results.rows import table_of
 from tribunal.results.store import Recording, recording_hash
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
 

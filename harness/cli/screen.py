@@ -45,10 +45,13 @@ def _short(reason: str) -> str:
 
 
 def _coverage(verdict: RunVerdict) -> list[str]:
-    faults = verdict.test.get("faults") or []
-    bit, healed = sum(bool(fault["bit"]) for fault in faults), sum(bool(fault["healed"]) for fault in faults)
+    faults = verdict.test.faults
+    effective, healed = (
+        sum(fault.took_effect is True for fault in faults),
+        sum(fault.healed is True for fault in faults),
+    )
     judged = ", ".join(f"{count:,} {name}" for name, count in verdict.judged.items() if count)
-    lines = [f"coverage  faults {bit}/{len(faults)} effective, heals {healed}/{len(faults)}"] if faults else []
+    lines = [f"coverage  faults {effective}/{len(faults)} effective, heals {healed}/{len(faults)}"] if faults else []
     return [*lines, f"judged    {judged}"] if judged else lines
 
 

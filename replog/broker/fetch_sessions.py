@@ -1,8 +1,8 @@
 """Incremental fetch sessions: a fetch names only what changed, and so does its answer (KIP-227).
 
-The serving side keeps, per session, every partition as it was last asked for and what was told of it. A partition is *due*
+The serving side keeps, per session, every partition as it was last asked for and what was reported of it. A partition is *due*
 while the next answer may have to say something of it: there is data, an error, a raised high watermark, or a
-reader that is not settled. All others are not even looked at: an idle session costs nothing, however many partitions it has.
+reader that is not up to date. All others are not even looked at: an idle session costs nothing, however many partitions it has.
 Whoever hosts the partitions marks those that move (`SessionPartition.mark`).
 
 What a replica does not repeat it still claims: its position in an idle partition is as fresh as the session's last fetch. That
@@ -31,7 +31,7 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0  # a full fetch that would like a session
 FINAL_EPOCH: Final = -1  # a full fetch that wants none
 LAST_EPOCH: Final = 0x7FFFFFFF
-UNTOLD: Final = -1
+NOT_REPORTED: Final = -1
 UNKNOWN_HIGH_WATERMARK: Final = FetchPartition().high_watermark  # of askers that do not say what they know
 EVICTION_MS: Final = 120_000
 
@@ -39,45 +39,45 @@ Key = tuple[Hashable, int]  # topic id, or topic name in requests of old version
 
 
 class SessionPartition:
-    """A partition of a session: what was asked last, and what was told."""
+    """A partition of a session: what was asked last, and what was reported."""
 
-    __slots__ = ("hosted", "key", "session", "told_high_watermark", "told_log_start_offset", "wanted")
+    __slots__ = ("hosted", "key", "reported_high_watermark", "reported_log_start_offset", "session", "wanted")
 
     def __init__(self, session: "FetchSession", key: Key, wanted: FetchPartition) -> None:
         self.session = session
         self.key = key
         self.wanted = wanted
         self.hosted: Replica | None = None  # whoever hosts the partition keeps it here
-        self.told_high_watermark = UNTOLD
-        self.told_log_start_offset = UNTOLD
+        self.reported_high_watermark = NOT_REPORTED
+        self.reported_log_start_offset = NOT_REPORTED
 
     def ask(self, wanted: FetchPartition) -> None:
         """Take what is asked now."""
         self.wanted = wanted
         if wanted.high_watermark != UNKNOWN_HIGH_WATERMARK:
-            self.told_high_watermark = wanted.high_watermark
+            self.reported_high_watermark = wanted.high_watermark
         self.mark()
 
     def mark(self) -> None:
-        """Look at it when the next answer is made: it moved."""
+        """Include it when the next answer is made: the partition changed."""
         self.session.due[self] = None
 
     @property
     def known_high_watermark(self) -> int:
         """The high watermark that the reader knows, as far as we know."""
-        return max(self.wanted.high_watermark, self.told_high_watermark)
+        return max(self.wanted.high_watermark, self.reported_high_watermark)
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Tell whether an answer without records is worth saying."""
-        return high_watermark != self.told_high_watermark or log_start_offset != self.told_log_start_offset
+        """Return whether an answer without records says anything new."""
+        return high_watermark != self.reported_high_watermark or log_start_offset != self.reported_log_start_offset
 
-    def told(self, high_watermark: int, log_start_offset: int) -> None:
+    def report(self, high_watermark: int, log_start_offset: int) -> None:
         """Note what was said; after an error, -1 for both: then recovery is news."""
-        self.told_high_watermark = high_watermark
-        self.told_log_start_offset = log_start_offset
+        self.reported_high_watermark = high_watermark
+        self.reported_log_start_offset = log_start_offset
 
-    def settle(self) -> None:
-        """Leave it alone until it moves or is asked for."""
+    def unmark(self) -> None:
+        """Skip it until the partition changes or is asked for."""
         self.session.due.pop(self, None)
 
     def rotate(self) -> None:
@@ -89,7 +89,7 @@ class SessionPartition:
 
 
 class FetchSession:
-    """What one reader fetches. With id 0 it lives for one request."""
+    """What one reader fetches. With id 0 it is of one request only."""
 
     def __init__(self, session_id: int, *, replica: NodeId, uses_topic_ids: bool, now_ms: int) -> None:
         self.session_id = session_id
@@ -115,7 +115,7 @@ class FetchSession:
         """Remove a partition; None when it is not in the session."""
         known = self.partitions.pop(key, None)
         if known is not None:
-            known.settle()
+            known.unmark()
         return known
 
     def mark_all(self) -> None:
@@ -264,7 +264,7 @@ class SessionClient:
 
     @property
     def is_new(self) -> bool:
-        """Tell whether the next fetch has to name everything."""
+        """Return whether the next fetch has to name everything."""
         return self.epoch == INITIAL_EPOCH
 
     def begin_anew(self) -> None:

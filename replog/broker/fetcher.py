@@ -1,6 +1,6 @@
 """A follower's side of replication: where to fetch next, where to cut, what to do with errors (SPEC 3.3, 3.4).
 
-The log of a follower is a prefix of its leader's, or it is made one: the leader tells with (epoch, end offset) where
+The log of a follower is a prefix of its leader's, or it is made one: the leader reports with (epoch, end offset) where
 the histories part, and the follower cuts there. It cuts by epochs, never by its high watermark as long as it
 knows any epoch (KIP-101): a follower's high watermark lags by one round, and what lies between is committed.
 
@@ -73,7 +73,7 @@ def after_out_of_range(
 ) -> Truncation | Restart | None:
     """Return how to come back into the leader's range; None to keep the log and ask again.
 
-    source:  SPEC 3.3. A leader that is shorter than we are was elected uncleanly, or its epoch would have told us.
+    source:  SPEC 3.3. A leader that is shorter than we are was elected uncleanly, or its epoch would have shown it.
     """
     if leader_log_end_offset < log_end_offset:
         return Truncation(offset=leader_log_end_offset, done=True)
@@ -165,7 +165,7 @@ class FetchSource:
             self._changed[name] = None
 
     def is_due(self, now_ms: int) -> bool:
-        """Tell whether there is anything to ask for; those whose rest is over are asked for again."""
+        """Return whether there is anything to ask for; those whose rest is over are asked for again."""
         if self._resting:
             for state in [state for state in self._resting.values() if not state.stopped]:
                 if state.delayed_until_ms <= now_ms:
@@ -214,7 +214,7 @@ class FetchSource:
         return None if state is None or state.stated is None or state.key != key else state
 
     def is_current(self, name: TopicPartition, leader_epoch: LeaderEpoch) -> bool:
-        """Tell whether the partition is still followed in this epoch."""
+        """Return whether the partition is still followed in this epoch."""
         state = self.states.get(name)
         return state is not None and state.leader_epoch == leader_epoch
 
@@ -238,7 +238,7 @@ class FetchSource:
         return chosen
 
     def on_lost(self, now_ms: int) -> None:
-        """Leave all partitions alone for a while; nobody knows what the leader heard."""
+        """Leave all partitions alone for a while; it is unknown what reached the leader."""
         self.session.begin_anew()
         for name, state in self.states.items():
             if not state.stopped:

@@ -1,8 +1,8 @@
-"""Who a broker is to its cluster: its id, this life of its process, and the epoch under which the controller knows this life.
+"""Who a broker is to its cluster: its id, the incarnation of its process, and the broker epoch that the controller gave this incarnation.
 
-The broker epoch is what KIP-903 compares: it tells the life of a broker that may stand in an ISR from one that has lost its disk
+The broker epoch is what KIP-903 compares: it distinguishes the incarnation of a broker that may be in an ISR from one that has lost its disk
 since. It is kept here, once. Who registers writes it; who leads, proposes, fetches, hosts or answers reads it here, so that no
-two parts of a broker can speak for different lives.
+two parts of a broker can speak for different incarnations.
 """
 
 from uuid import UUID
@@ -22,5 +22,5 @@ class BrokerIdentity:
 
     @property
     def is_registered(self) -> bool:
-        """Tell whether the controller has ever known this life."""
+        """Return whether the controller has registered this incarnation."""
         return self.broker_epoch != NO_BROKER_EPOCH

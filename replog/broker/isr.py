@@ -1,7 +1,7 @@
 """What a leader knows of its followers, and how it changes the ISR (SPEC 3.2, 3.5, 3.6; KIP-903, KIP-966).
 
-`LeaderState` lives for one leader epoch of one partition. It is told of appends, replica fetches, ticks, answers
-of the controller and metadata, and says what follows: a raised high watermark, a proposal for the controller, a
+`LeaderState` is of one leader epoch of one partition. Its events are appends, replica fetches, ticks, answers
+of the controller and metadata; its effects are a raised high watermark, a proposal for the controller, a
 refusal for the peer. Only one proposal is in flight; between proposing and knowing the outcome every ISR that
 might be in force is respected, which is what `maximal_isr` is for.
 
@@ -96,13 +96,13 @@ class Advance(msgspec.Struct, frozen=True):
     high_watermark: int
 
 
-class Settle(msgspec.Struct, frozen=True):
+class CommitState(msgspec.Struct, frozen=True):
     """The committed ISR, partition epoch or recovery state changed."""
 
     state: PartitionState
 
 
-Effect = Refuse | Propose | Advance | Settle
+Effect = Refuse | Propose | Advance | CommitState
 
 
 class Contact:
@@ -136,7 +136,7 @@ class Follower:
         self.broker_epoch: BrokerEpoch | None = None
         self.contact: Contact | None = None
 
-    def heard_of(self, leader_log_end_offset: int) -> None:
+    def repeat_position(self, leader_log_end_offset: int) -> None:
         """Take what its session repeated for it, before the log grows: until then it was at the end."""
         if self.contact is not None and self.log_end_offset == leader_log_end_offset:
             self.fetched(self.log_end_offset, leader_log_end_offset, max(self.contact.last_ms, self.last_fetch_ms))
@@ -152,7 +152,7 @@ class Follower:
         self.last_fetch_leader_log_end_offset = leader_log_end_offset
 
     def is_caught_up(self, leader_log_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
-        """Tell whether it is at the end, or was less than the allowed lag ago."""
+        """Return whether it is at the end, or was less than the allowed lag ago."""
         return self.log_end_offset == leader_log_end_offset or now_ms - self.last_caught_up_ms <= lag_ms_max
 
 
@@ -171,7 +171,7 @@ class LeaderState:
         epoch_start_offset: int,
         lag_ms_max: int,
         now_ms: int,
-        settled_offset: int | None = None,
+        acknowledgeable_end_offset: int | None = None,
     ) -> None:
         assert high_watermark <= log_end_offset
         self.node_id = state.leader
@@ -180,7 +180,9 @@ class LeaderState:
         self.brokers = brokers
         self.min_insync_replicas = min_insync_replicas
         self.log_end_offset = log_end_offset
-        self.settled_offset = log_end_offset if settled_offset is None else settled_offset
+        self.acknowledgeable_end_offset = (
+            log_end_offset if acknowledgeable_end_offset is None else acknowledgeable_end_offset
+        )
         self.high_watermark = high_watermark
         self.epoch_start_offset = epoch_start_offset
         self.lag_ms_max = lag_ms_max
@@ -203,32 +205,36 @@ class LeaderState:
 
     @property
     def has_enough_replicas(self) -> bool:
-        """Tell whether acks=all may be appended: the committed ISR counts, not the hoped-for one (SPEC 3.7.1)."""
+        """Return whether acks=all may be appended: the committed ISR counts, not the hoped-for one (SPEC 3.7.1)."""
         return len(self.state.isr) >= self.min_isr
 
     def on_leadership(self, now_ms: int) -> Sequence[Effect]:
         """Begin: an ISR of one may advance at once, without any append (SPEC 3.1.3, KAFKA-9491)."""
         return self._advance(now_ms)
 
-    def on_append(self, log_end_offset: int, now_ms: int, settled_offset: int | None = None) -> Sequence[Effect]:
+    def on_append(
+        self, log_end_offset: int, now_ms: int, acknowledgeable_end_offset: int | None = None
+    ) -> Sequence[Effect]:
         """Take note of records appended locally.
 
-        settled_offset:  up to where this leader's own copy counts; less than the log end while a flush is due.
+        acknowledgeable_end_offset:  up to where this leader's own copy counts; less than the log end while a flush is due.
         """
         assert log_end_offset >= self.log_end_offset
         for follower in self.followers.values():
-            follower.heard_of(self.log_end_offset)
+            follower.repeat_position(self.log_end_offset)
         self.log_end_offset = log_end_offset
-        self.settled_offset = log_end_offset if settled_offset is None else settled_offset
+        self.acknowledgeable_end_offset = (
+            log_end_offset if acknowledgeable_end_offset is None else acknowledgeable_end_offset
+        )
         return self._advance(now_ms)
 
-    def on_flush(self, settled_offset: int, now_ms: int) -> Sequence[Effect]:
+    def on_flush(self, acknowledgeable_end_offset: int, now_ms: int) -> Sequence[Effect]:
         """Take note of records made durable, or of another demand for it."""
-        self.settled_offset = settled_offset
+        self.acknowledgeable_end_offset = acknowledgeable_end_offset
         return self._advance(now_ms)
 
-    def stranger_error(self, replica: NodeId, *, with_leader_epoch: bool) -> Error:
-        """Tell whether the replica belongs here; with an epoch the peer can find out whose metadata is old."""
+    def replica_error(self, replica: NodeId, *, with_leader_epoch: bool) -> Error:
+        """Return the error for a replica that is not assigned here; with an epoch the peer can find out whose metadata is old."""
         if replica in self.followers:
             return Error.NONE
         return Error.UNKNOWN_LEADER_EPOCH if with_leader_epoch else Error.NOT_LEADER_OR_FOLLOWER
@@ -243,7 +249,7 @@ class LeaderState:
         now_ms: int,
         contact: Contact | None = None,
     ) -> Sequence[Effect]:
-        """Take the fetch position of a replica that is no stranger; refuse its former lives.
+        """Take the fetch position of an assigned replica; refuse fetches of its earlier incarnations.
 
         contact:  of the session that will repeat this position without naming it.
         source: SPEC 3.2.2 to 3.2.4, 3.6.1; KIP-903, "Proposed Changes".
@@ -267,11 +273,11 @@ class LeaderState:
         """Take note that a session repeats the replica's position no more."""
         follower = self.followers.get(replica)
         if follower is not None:
-            follower.heard_of(self.log_end_offset)
+            follower.repeat_position(self.log_end_offset)
             follower.contact = None
 
-    def is_settled(self, replica: NodeId) -> bool:
-        """Tell whether another fetch from the log's end could change nothing."""
+    def is_up_to_date(self, replica: NodeId) -> bool:
+        """Return whether another fetch from the log's end could change nothing."""
         follower = self.followers.get(replica)
         return (
             follower is not None
@@ -298,7 +304,7 @@ class LeaderState:
         return effects
 
     def propose_recovered(self) -> Sequence[Effect]:
-        """Tell the controller that recovery from an unclean election is done (KIP-704, SPEC 3.10.3)."""
+        """Propose to the controller that recovery from an unclean election is done (KIP-704, SPEC 3.10.3)."""
         if self.pending is not None or self.state.recovery is LeaderRecoveryState.RECOVERED:
             return []
         return [self._propose(self.state.isr, LeaderRecoveryState.RECOVERED, maximal_isr=self.state.isr)]
@@ -306,7 +312,7 @@ class LeaderState:
     def on_alter_partition_answer(
         self, proposal: Proposal, answer: AlterPartitionAnswer, now_ms: int
     ) -> Sequence[Effect]:
-        """Settle the proposal in flight, or keep waiting, by the kind of answer (SPEC 3.6.5)."""
+        """Close the proposal in flight, or keep waiting, by the kind of answer (SPEC 3.6.5)."""
         if proposal is not self.pending:
             return []  # 3.6.6: metadata overtook it
         if answer.top_level or (
@@ -314,7 +320,7 @@ class LeaderState:
         ):
             return [Propose(proposal, RETRY_AFTER_MS)]
         if answer.error in REVERTING:
-            # KIP-903: back to the last ISR surely committed; a dead newcomer would hold the watermark for ever (M26).
+            # KIP-903: back to the last ISR surely committed; a replica that died while joining would hold the high watermark back for ever (M26).
             self.pending = None
             self.maximal_isr = self.state.isr
             return self._advance(now_ms)
@@ -328,10 +334,10 @@ class LeaderState:
             partition_epoch=answer.partition_epoch,
             recovery=self._answered_recovery(answer),
         )
-        return self._settle(committed, now_ms)
+        return self._commit_state(committed, now_ms)
 
     def on_metadata(self, state: PartitionState, now_ms: int) -> Sequence[Effect]:
-        """Take over committed metadata of the same leader epoch; older news is dropped (SPEC 3.1.2, 3.1.4)."""
+        """Take over committed metadata of the same leader epoch; an older state is ignored (SPEC 3.1.2, 3.1.4)."""
         assert state.leader_epoch == self.state.leader_epoch
         assert state.leader == self.node_id
         if state.partition_epoch < self.state.partition_epoch:
@@ -339,10 +345,10 @@ class LeaderState:
         self._assign(state, now_ms)
         if state.partition_epoch == self.state.partition_epoch and self.pending is not None:
             # An AlterPartition answer was ahead of the log and the next proposal already rests on it: forgetting
-            # that one now would let the watermark pass a newcomer the controller may be accepting (M08).
+            # that one now would let the high watermark pass a replica that the controller may be accepting (M08).
             self.state = state
             return []
-        return self._settle(state, now_ms)
+        return self._commit_state(state, now_ms)
 
     def on_min_insync_replicas(self, min_insync_replicas: int, now_ms: int) -> Sequence[Effect]:
         """Take a changed topic setting."""
@@ -359,7 +365,7 @@ class LeaderState:
 
     def flush_outcome(self, last_offset: int) -> Error | None:
         """Return how a waiting acks=1 append ended: it waits for this leader's own disk, if for anything."""
-        return Error.NONE if self.settled_offset > last_offset else None
+        return Error.NONE if self.acknowledgeable_end_offset > last_offset else None
 
     def _answered_recovery(self, answer: AlterPartitionAnswer) -> LeaderRecoveryState:
         # KIP-704: the field may end our recovery, it never starts one (SPEC 3.10.5).
@@ -377,12 +383,12 @@ class LeaderState:
     def _others(self, state: PartitionState) -> list[NodeId]:
         return [replica for replica in state.replicas if replica != self.node_id]
 
-    def _settle(self, state: PartitionState, now_ms: int) -> Sequence[Effect]:
+    def _commit_state(self, state: PartitionState, now_ms: int) -> Sequence[Effect]:
         self.state = state
         self.pending = None
         self.maximal_isr = state.isr
         # KAFKA-13091: an idle partition has no append or fetch that would raise the watermark after a shrink.
-        return [Settle(state), *self._advance(now_ms)]
+        return [CommitState(state), *self._advance(now_ms)]
 
     def _propose(
         self, isr: tuple[NodeId, ...], recovery: LeaderRecoveryState, *, maximal_isr: tuple[NodeId, ...]
@@ -421,7 +427,7 @@ class LeaderState:
         return [self._propose(expanded, self.state.recovery, maximal_isr=expanded)]
 
     def _is_eligible(self, replica: NodeId, follower: Follower) -> bool:
-        """Tell whether the controller would accept the replica in an ISR (KIP-841, KIP-903)."""
+        """Return whether the controller would accept the replica in an ISR (KIP-841, KIP-903)."""
         known = self.brokers.get(replica)
         if known is None or known.fenced or known.shutting_down or follower.broker_epoch is None:
             return False
@@ -434,7 +440,7 @@ class LeaderState:
     def _advance(self, now_ms: int) -> list[Effect]:
         advanced = watermark.high_watermark(
             current=self.high_watermark,
-            leader_log_end_offset=min(self.log_end_offset, self.settled_offset),
+            leader_log_end_offset=min(self.log_end_offset, self.acknowledgeable_end_offset),
             follower_log_end_offsets={replica: follower.log_end_offset for replica, follower in self.followers.items()},
             isr=self.state.isr,
             maximal_isr=self.maximal_isr,

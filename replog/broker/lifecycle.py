@@ -1,6 +1,6 @@
-"""A broker's life with its controller: registration, heartbeats, controlled shutdown (SPEC 2.3, 3.1.7, 3.11).
+"""A broker's lifecycle with its controller: registration, heartbeats, controlled shutdown (SPEC 2.3, 3.1.7, 3.11).
 
-One process is one incarnation. It registers and gets a broker epoch, tells its metadata position with every
+One process is one incarnation. It registers and gets a broker epoch, reports its metadata position with every
 heartbeat, asks to stay fenced until it has caught up with the metadata, and asks to leave before it stops. A
 session lost while alive costs nothing but the fence: epoch and incarnation stay (3.11.6). Only a controller that no
 longer knows the broker makes it register again.
@@ -20,7 +20,7 @@ from replog.types import BrokerEpoch
 
 
 class Phase(Enum):
-    """Where the broker is in its life."""
+    """Where the broker is in its lifecycle."""
 
     REGISTERING = auto()
     CATCHING_UP = auto()  # registered; asks to stay fenced
@@ -36,7 +36,7 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
     previous_broker_epoch: BrokerEpoch
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class SendHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """Send BrokerHeartbeat to the active controller."""
 
     broker_epoch: BrokerEpoch
@@ -47,7 +47,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """The controller gave this life its epoch: replication may begin."""
+    """The controller gave this incarnation its broker epoch: replication may begin."""
 
     broker_epoch: BrokerEpoch
     previous_broker_epoch: BrokerEpoch
@@ -73,7 +73,7 @@ class Give(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-Effect = Register | Beat | Registered | Fenced | Unfenced | Stop | Give
+Effect = Register | SendHeartbeat | Registered | Fenced | Unfenced | Stop | Give
 
 
 class Lifecycle:
@@ -99,7 +99,7 @@ class Lifecycle:
         self.is_fenced = True
         self.metadata_offset = -1
         self.offline_directories: tuple[UUID, ...] = ()
-        self._told_directories: tuple[UUID, ...] = ()
+        self._reported_directories: tuple[UUID, ...] = ()
         self.registration_deadline_ms = now_ms + registration_timeout_ms
         self.shutdown_deadline_ms: int | None = None
         self.in_flight = False
@@ -118,7 +118,7 @@ class Lifecycle:
         self.next_ms = self.shutdown_deadline_ms
         if self.phase is Phase.REGISTERING:
             return [Register(incarnation=self.identity.incarnation, previous_broker_epoch=self.previous_broker_epoch)]
-        return [self._beat()]
+        return [self._send_heartbeat()]
 
     def on_registration_answer(self, error: Error, broker_epoch: BrokerEpoch, now_ms: int) -> Sequence[Effect]:
         """Begin to beat with the new epoch, or try again until time is up.
@@ -153,11 +153,11 @@ class Lifecycle:
         if self.phase is Phase.LEAVING:
             if should_shut_down:
                 return self._stop(agreed=True)
-            # The controller moves leaderships in batches and answers when asked: ask faster than in normal life.
+            # The controller moves leaderships in batches and answers when asked: ask faster than at other times.
             self._wake(now_ms + min(self.retry_ms, self.heartbeat_interval_ms))
             return []
-        is_told = self._told_directories == self.offline_directories
-        self._wake(now_ms + self.heartbeat_interval_ms if is_told else now_ms)
+        is_reported = self._reported_directories == self.offline_directories
+        self._wake(now_ms + self.heartbeat_interval_ms if is_reported else now_ms)
         if self.phase is Phase.CATCHING_UP:
             if is_caught_up:
                 self.phase = Phase.READY
@@ -176,14 +176,14 @@ class Lifecycle:
         return []
 
     def on_metadata(self, metadata_offset: int, now_ms: int) -> None:
-        """Note the last applied metadata offset; reaching our own registration is told at once."""
+        """Note the last applied metadata offset; reaching our own registration is reported at once."""
         has_caught_up = self.metadata_offset < self.identity.broker_epoch <= metadata_offset
         self.metadata_offset = metadata_offset
         if self.phase is Phase.CATCHING_UP and has_caught_up and not self.in_flight:
             self._wake(now_ms)
 
     def on_directory_failed(self, directory_id: UUID, now_ms: int) -> None:
-        """Tell the controller at once, and with every heartbeat: it moves the leaderships that lay there (KIP-858)."""
+        """Report them to the controller at once, and with every heartbeat: it moves the leaderships that lay there (KIP-858)."""
         self.offline_directories = (*self.offline_directories, directory_id)
         if self.phase in (Phase.CATCHING_UP, Phase.READY):
             self._wake(now_ms)
@@ -199,9 +199,9 @@ class Lifecycle:
         self._wake(now_ms if not self.in_flight else self.shutdown_deadline_ms)
         return []
 
-    def _beat(self) -> Beat:
-        self._told_directories = self.offline_directories
-        return Beat(
+    def _send_heartbeat(self) -> SendHeartbeat:
+        self._reported_directories = self.offline_directories
+        return SendHeartbeat(
             broker_epoch=self.identity.broker_epoch,
             metadata_offset=self.metadata_offset,
             want_fence=self.phase is Phase.CATCHING_UP,
@@ -213,7 +213,7 @@ class Lifecycle:
         if self.phase is Phase.LEAVING:
             return self._stop(agreed=False)
         self.phase = Phase.REGISTERING
-        # Still the same process with all its data: what it names as its previous life is the one just ended.
+        # Still the same process with all its data: what it names as its previous broker epoch is the one just ended.
         self.previous_broker_epoch = self.identity.broker_epoch
         self.registration_deadline_ms = now_ms + 60_000
         self.next_ms = now_ms

@@ -3,7 +3,7 @@
 Records are replayed into an image in offset order. Which partitions to look at afterwards is read off the
 records, so the work is proportional to the change. An atomic group of records shows only at its end.
 
-Before the broker's own registration is visible nothing is acted upon: the log of former times would make this replica
+Before the broker's own registration is visible nothing is acted upon: the log of earlier times would make this replica
 leader of epochs long past, and its epoch cache would forget what it knows.
 """
 
@@ -38,7 +38,7 @@ class Change(msgspec.Struct, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing of interest changed."""
+        """Return whether nothing of interest changed."""
         return not self.partitions and self.topics == {} and not self.brokers
 
 

@@ -19,13 +19,13 @@ from replog.broker.identity import BrokerIdentity
 from replog.broker.isr import (
     Advance,
     BrokerView,
+    CommitState,
     Contact,
     Follower,
     LeaderState,
     PartitionState,
     Propose,
     Refuse,
-    Settle,
 )
 from replog.broker.recovery_state import abort_markers
 from replog.broker.verification import Guard, Verifications, is_transactional
@@ -80,7 +80,7 @@ class FetchAnswer(msgspec.Struct, frozen=True):
     diverging:  (epoch, end offset), excludes records.
     is_news:    there is something to say although no records came: a follower learns a raised high watermark
                 in one round trip instead of after its full wait.
-    is_settled: this reader is at the end of what it may see: nothing changes for it before the partition moves.
+    is_up_to_date: this reader is at the end of what it may see: nothing changes for it before the partition moves.
     """
 
     error: Error
@@ -91,7 +91,7 @@ class FetchAnswer(msgspec.Struct, frozen=True):
     diverging: tuple[int, int] | None = None
     aborted: list[AbortedTransaction] | None = None
     is_news: bool = False
-    is_settled: bool = False
+    is_up_to_date: bool = False
 
 
 class OffsetAnswer(NamedTuple):
@@ -148,12 +148,12 @@ class Partition:
 
     @property
     def state(self) -> PartitionState | None:
-        """The committed state last heard of, from metadata or from an AlterPartition answer."""
+        """The latest committed state known, from metadata or from an AlterPartition answer."""
         return self.leadership.state if self.leadership is not None else self._state
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch this replica lives in, -1 before any metadata."""
+        """The current leader epoch, -1 before any metadata."""
         return self._state.leader_epoch if self._state is not None else NO_LEADER_EPOCH
 
     @property
@@ -168,7 +168,7 @@ class Partition:
 
     @property
     def is_recovering(self) -> bool:
-        """Tell whether requests are to be refused until the unclean election is dealt with (KIP-704)."""
+        """Return whether requests are to be refused until the unclean election is dealt with (KIP-704)."""
         state = self.state
         return self.refuses_while_recovering and state is not None and state.recovery is LeaderRecoveryState.RECOVERING
 
@@ -227,7 +227,7 @@ class Partition:
             epoch_start_offset=epoch_start_offset,
             lag_ms_max=self.lag_ms_max,
             now_ms=now_ms,
-            settled_offset=self.log.settled_offset,
+            acknowledgeable_end_offset=self.log.acknowledgeable_end_offset,
         )
         return [
             Unfollow(),
@@ -267,7 +267,7 @@ class Partition:
     def go_offline(self, problem: OSError) -> Error:
         """Serve nothing more: what this process still holds of the log may not be what its disk holds.
 
-        returns:  what to tell whoever asked; without a host that could act, the error itself is raised.
+        returns:  what to answer; without a host that could act, the error itself is raised.
         """
         if self.disk_failed is None:
             raise problem
@@ -288,7 +288,7 @@ class Partition:
         return Error.UNKNOWN_LEADER_EPOCH
 
     def leader_error(self, current_leader_epoch: int) -> Error:
-        """Tell whether this replica may answer for the partition (SPEC 3.2, first three tests)."""
+        """Return whether this replica may answer for the partition (SPEC 3.2, first three tests)."""
         if self.is_offline:
             return Error.KAFKA_STORAGE_ERROR
         error = self.epoch_error(current_leader_epoch)
@@ -299,7 +299,7 @@ class Partition:
         return Error.NONE
 
     def reader_error(self, current_leader_epoch: int, *, leader_only: bool) -> Error:
-        """Tell whether this replica may serve a consumer; followers may, within KIP-392 (SPEC 3.9.5)."""
+        """Return whether this replica may serve a consumer; followers may, within KIP-392 (SPEC 3.9.5)."""
         if leader_only or self.leadership is not None:
             return self.leader_error(current_leader_epoch)
         if self.is_offline:
@@ -312,7 +312,7 @@ class Partition:
     # --- produce -------------------------------------------------------------------------
 
     def append_error(self, acks: int) -> Error:
-        """Tell whether a produce may be appended now; nothing is written otherwise (SPEC 3.7.1)."""
+        """Return whether a produce may be appended now; nothing is written otherwise (SPEC 3.7.1)."""
         if acks not in (-1, 0, 1):
             return Error.INVALID_REQUIRED_ACKS
         error = self.leader_error(NO_LEADER_EPOCH)
@@ -352,11 +352,15 @@ class Partition:
             return appended, []
         self._end_verification(records, origin)
         log = self.log
-        return appended, list(self.leadership.on_append(log.log_end_offset, now_ms, log.settled_offset))
+        return appended, list(self.leadership.on_append(log.log_end_offset, now_ms, log.acknowledgeable_end_offset))
 
     def on_flushed(self, now_ms: int) -> list[Effect]:
         """Look again at what is durable, or has to be: records wait for the leader's own disk as for a follower."""
-        return [] if self.leadership is None else list(self.leadership.on_flush(self.log.settled_offset, now_ms))
+        return (
+            []
+            if self.leadership is None
+            else list(self.leadership.on_flush(self.log.acknowledgeable_end_offset, now_ms))
+        )
 
     def unverified(self, records: Buffer) -> tuple[BatchHeader, Guard] | None:
         """Return the batch that would begin a transaction here, if its coordinator has to be asked first (SPEC 4.2.8).
@@ -367,7 +371,7 @@ class Partition:
         return None if header is None else (header, self.verifications.begin(header.producer_id))
 
     def needs_verification(self, producer_id: int, producer_epoch: int) -> bool:
-        """Tell whether a write of this producer would begin a transaction here."""
+        """Return whether a write of this producer would begin a transaction here."""
         producer = self.log.producers.get(producer_id)
         is_known = producer is not None and producer.epoch == producer_epoch
         return self.verifies_transactions and not (is_known and self.log.producers.has_open_transaction(producer_id))
@@ -415,7 +419,7 @@ class Partition:
             return FetchAnswer(error), []
         assert self.leadership is not None
         with_leader_epoch = current_leader_epoch != NO_LEADER_EPOCH
-        error = self.leadership.stranger_error(replica, with_leader_epoch=with_leader_epoch)
+        error = self.leadership.replica_error(replica, with_leader_epoch=with_leader_epoch)
         if error is not Error.NONE:
             return FetchAnswer(error), []
         error, diverging = self._position_check(fetch_offset, last_fetched_epoch)
@@ -439,8 +443,8 @@ class Partition:
         if error is not Error.NONE:
             return FetchAnswer(error), effects
         is_news = known_high_watermark < self.high_watermark
-        is_settled = fetch_offset == self.log.log_end_offset and self.leadership.is_settled(replica)
-        return self._answer(Error.NONE, records=records, is_news=is_news, is_settled=is_settled), effects
+        is_up_to_date = fetch_offset == self.log.log_end_offset and self.leadership.is_up_to_date(replica)
+        return self._answer(Error.NONE, records=records, is_news=is_news, is_up_to_date=is_up_to_date), effects
 
     def on_forgotten(self, replica: NodeId) -> None:
         """Take note that a replica's session repeats its position here no more."""
@@ -483,7 +487,7 @@ class Partition:
             return self._answer(error, diverging=diverging)
         limit = self.last_stable_offset if isolation == READ_COMMITTED else self.high_watermark
         if fetch_offset >= limit:
-            return self._answer(Error.NONE, is_settled=True)
+            return self._answer(Error.NONE, is_up_to_date=True)
         # KAFKA-9807, KAFKA-9835: the limit is taken once; no record beyond it leaves, even within a batch (M35).
         error, records = self._read(fetch_offset, max_bytes, limit, at_least_one=at_least_one)
         if error is not Error.NONE:
@@ -522,7 +526,7 @@ class Partition:
         diverging: tuple[int, int] | None = None,
         aborted: list[AbortedTransaction] | None = None,
         is_news: bool = False,
-        is_settled: bool = False,
+        is_up_to_date: bool = False,
     ) -> FetchAnswer:
         high_watermark = self.high_watermark
         return FetchAnswer(
@@ -534,7 +538,7 @@ class Partition:
             diverging=diverging,
             aborted=aborted,
             is_news=is_news,
-            is_settled=is_settled,
+            is_up_to_date=is_up_to_date,
         )
 
     def bytes_kept_back(self, offset: int, end_offset: int) -> int | None:
@@ -681,6 +685,7 @@ class Partition:
 
 __all__ = [
     "Advance",
+    "CommitState",
     "Effect",
     "EpochAnswer",
     "FetchAnswer",
@@ -690,7 +695,6 @@ __all__ = [
     "Partition",
     "Propose",
     "Refuse",
-    "Settle",
     "StepDown",
     "Truncated",
     "Unfollow",

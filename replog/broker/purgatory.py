@@ -99,8 +99,8 @@ class DelayedProduce:
         self.respond = respond
         self.waiting = sum(result.error is None for result in results)
 
-    def settle(self, result: ProduceResult, error: Error) -> bool:
-        """Give one partition its outcome; tell whether that completed the request."""
+    def complete_partition(self, result: ProduceResult, error: Error) -> bool:
+        """Give one partition its outcome; return whether that completed the request."""
         if result.error is not None:
             return False
         result.error = error
@@ -111,7 +111,7 @@ class DelayedProduce:
         """Give up: the records stay in the log and may still become visible (SPEC 3.7.3)."""
         for result in self.results:
             if result.error is None:
-                self.settle(result, Error.REQUEST_TIMED_OUT)
+                self.complete_partition(result, Error.REQUEST_TIMED_OUT)
 
 
 class ProduceQueue:
@@ -126,7 +126,7 @@ class ProduceQueue:
         self.arrivals += 1
         heapq.heappush(self.heap, (result.required_offset, self.arrivals, op, result))
 
-    def settle(self, outcome: Callable[[int], Error | None]) -> list[DelayedProduce]:
+    def complete_ready(self, outcome: Callable[[int], Error | None]) -> list[DelayedProduce]:
         """Give an outcome to all that have one now; return requests this completed, in order."""
         complete: list[DelayedProduce] = []
         while self.heap:
@@ -134,10 +134,10 @@ class ProduceQueue:
             if error is None:
                 break
             _, _, op, result = heapq.heappop(self.heap)
-            if op.settle(result, error):
+            if op.complete_partition(result, error):
                 complete.append(op)
         return complete
 
     def fail(self, error: Error) -> list[DelayedProduce]:
         """End all waits alike; leadership is gone."""
-        return self.settle(lambda _: error)
+        return self.complete_ready(lambda _: error)

@@ -15,7 +15,7 @@ ATTRIBUTES_AT: Final = 22  # low byte of a batch's attributes
 
 
 def is_transactional(batch: Buffer) -> bool:
-    """Tell whether the first batch claims to be part of a transaction."""
+    """Return whether the first batch claims to be part of a transaction."""
     return len(batch) > ATTRIBUTES_AT and bool(batch[ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
@@ -35,7 +35,7 @@ class Verifications:
         return guard
 
     def holds(self, producer_id: int, guard: Guard | None) -> bool:
-        """Tell whether nothing has come between."""
+        """Return whether nothing has come between."""
         return guard is not None and self._guards.get(producer_id) == guard
 
     def end(self, producer_id: int) -> None:

@@ -34,7 +34,10 @@ class GroupsConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 45000
     consumer_heartbeat_interval_ms: Annotated[
-        int, kafka("group.consumer.heartbeat.interval.ms", "How often members are told to send a heartbeat (KIP-848).")
+        int,
+        kafka(
+            "group.consumer.heartbeat.interval.ms", "The interval at which members have to send heartbeats (KIP-848)."
+        ),
     ] = 5000
     consumer_member_count_max: Annotated[
         int, kafka("group.consumer.max.size", "The largest number of members of a group of the new protocol (KIP-848).")

@@ -28,7 +28,7 @@ class HooksConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     control_page: Annotated[
-        str, ours("tribunal.control.page", "A file that tells a node how its clock and its disk are to misbehave.")
+        str, ours("tribunal.control.page", "A file from which a node reads faults of its clock and its disk.")
     ] = ""
     metrics_port: Annotated[
         int,

@@ -12,7 +12,10 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     listeners: Annotated[str, kafka("listeners", "The one address that this node binds: `host:port`.")]
     advertised_listeners: Annotated[
-        str, kafka("advertised.listeners", "The address that others are told to use; that of `listeners` when empty.")
+        str,
+        kafka(
+            "advertised.listeners", "The address that clients and brokers connect to; that of `listeners` when empty."
+        ),
     ] = ""
     controller_listeners: Annotated[
         str, ours("controller.listeners", "Where the controller of a node with both roles listens; required there.")
@@ -62,6 +65,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
     replica_selector_class: Annotated[
         Literal["", "org.apache.kafka.common.replica.RackAwareReplicaSelector"],
         kafka(
-            "replica.selector.class", "Which replica a consumer is told to read from: the leader, or one of its rack."
+            "replica.selector.class",
+            "Which replica consumers are directed to read from: the leader, or one of its rack.",
         ),
     ] = ""

@@ -14,7 +14,10 @@ class ZooKeeperConfig(msgspec.Struct, frozen=True, kw_only=True):
         str, kafka("zookeeper.connect", "The ensemble: `host:port,host:port/chroot`. Required in ZooKeeper mode.")
     ] = ""
     session_timeout_ms: Annotated[
-        int, kafka("zookeeper.session.timeout.ms", "A broker that ZooKeeper has not heard from for this long has left.")
+        int,
+        kafka(
+            "zookeeper.session.timeout.ms", "A broker whose heartbeats do not reach ZooKeeper for this long has left."
+        ),
     ] = 18000
     connection_timeout_ms: Annotated[
         int,

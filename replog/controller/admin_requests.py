@@ -2,14 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 from replog.controller import elect_leaders as el
 from replog.controller import fencing, reassignment, topics
+from replog.controller.authorization import BY_NODES, Asker, Operation, of_cluster
+from replog.controller.authorization import topic as topic_resource
+from replog.controller.controller_api import ControllerApi, Decided, Decider, by_image
 from replog.controller.election import Election
 from replog.controller.policy import Strategy
 from replog.controller.recoveries import Recoveries
+from replog.controller.served_api import Parts, ServedApi, without_message
 from replog.controller.turn import Turn
 from replog.controller.unclean_recovery import PARTITIONS_PER_REQUEST_MAX
 from replog.errors import Error
@@ -246,3 +252,120 @@ def on_update_features(turn: Turn, body: uf.UpdateFeaturesRequest) -> uf.UpdateF
             for name, (error, message, _) in outcomes
         ],
     )
+
+
+# --- who may ask, and how all of it is refused -----------------------------------------------------------
+
+
+def _configs_shown(ask: Asker, _: ct.CreateTopicsRequest, answer: ct.CreateTopicsResponse) -> ct.CreateTopicsResponse:
+    """Show how a new topic is configured only to who may know (KIP-525)."""
+    replace = msgspec.structs.replace
+    error = Error.TOPIC_AUTHORIZATION_FAILED
+    return replace(
+        answer,
+        topics=[
+            one
+            if one.error_code or ask.may(Operation.DESCRIBE_CONFIGS, topic_resource(one.name))
+            else replace(one, topic_config_error_code=error, num_partitions=-1, replication_factor=-1, configs=[])
+            for one in answer.topics
+        ],
+    )
+
+
+def _refused_topics(body: ct.CreateTopicsRequest, error: Error) -> ct.CreateTopicsResponse:
+    results = [ct.CreatableTopicResult(name=one.name, error_code=error, error_message=None) for one in body.topics]
+    return ct.CreateTopicsResponse(topics=results)
+
+
+def _refused_deletions(body: dt.DeleteTopicsRequest, error: Error) -> dt.DeleteTopicsResponse:
+    by_name = [dt.DeletableTopicResult(name=name, error_code=error) for name in body.topic_names]
+    by_either = [dt.DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=error) for one in body.topics]
+    return dt.DeleteTopicsResponse(responses=by_name + by_either)
+
+
+def _refused_partitions(body: cp.CreatePartitionsRequest, error: Error) -> cp.CreatePartitionsResponse:
+    results = [cp.CreatePartitionsTopicResult(name=one.name, error_code=error) for one in body.topics]
+    return cp.CreatePartitionsResponse(results=results)
+
+
+def _refused_elections(body: elm.ElectLeadersRequest, error: Error) -> elm.ElectLeadersResponse:
+    """Say it at the top and of each partition: version 0 has no top."""
+    results = [
+        elm.ReplicaElectionResult(
+            topic=one.topic,
+            partition_result=[
+                elm.PartitionResult(partition_id=index, error_code=error, error_message=None)
+                for index in one.partitions
+            ],
+        )
+        for one in body.topic_partitions or []
+    ]
+    return elm.ElectLeadersResponse(error_code=error, replica_election_results=results)
+
+
+def _unregister_broker(decider: Decider, turn: Turn, body: ub.UnregisterBrokerRequest) -> ub.UnregisterBrokerResponse:
+    decider.sessions.drop(NodeId(body.broker_id))
+    decider.recoveries.on_fenced(NodeId(body.broker_id))
+    return on_unregister_broker(turn, body)
+
+
+_MAY_ALTER: Final = (of_cluster(Operation.ALTER),)
+CREATE_TOPICS: Final = ControllerApi(
+    ServedApi(
+        ct.EXCHANGE,
+        parts=Parts(("topics",), "topics", Operation.CREATE, of_cluster=Operation.CREATE),
+        shown=_configs_shown,
+        refuse=_refused_topics,
+    ),
+    decide=lambda decider, turn, body: on_create_topics(turn, body, decider.new_topic_id, decider.random),
+)
+DELETE_TOPICS: Final = ControllerApi(
+    ServedApi(
+        dt.EXCHANGE,
+        parts=Parts(("topics", "topic_names"), "responses", Operation.DELETE),
+        refuse=_refused_deletions,
+    ),
+    decide=by_image(on_delete_topics),
+)
+CREATE_PARTITIONS: Final = ControllerApi(
+    ServedApi(cp.EXCHANGE, parts=Parts(("topics",), "results", Operation.ALTER), refuse=_refused_partitions),
+    decide=lambda decider, turn, body: on_create_partitions(turn, body, decider.random),
+)
+ELECT_LEADERS: Final = ControllerApi(
+    ServedApi(elm.EXCHANGE, questions=_MAY_ALTER, refuse=_refused_elections), decide=by_image(on_elect_leaders)
+)
+ELECT_DESIGNATED_LEADERS: Final = ControllerApi(
+    ServedApi(edl.EXCHANGE, questions=BY_NODES),  # KIP-966: "ACL: CLUSTER_ACTION"; ElectLeaders stays as released
+    decide=lambda decider, turn, body: on_elect_designated_leaders(turn, decider.recoveries, body),
+)
+ALTER_PARTITION_REASSIGNMENTS: Final = ControllerApi(
+    ServedApi(apr.EXCHANGE, questions=_MAY_ALTER, refuse=without_message(apr.EXCHANGE)),
+    decide=by_image(on_alter_partition_reassignments),
+)
+LIST_PARTITION_REASSIGNMENTS: Final = ControllerApi(
+    ServedApi(
+        lpr.EXCHANGE,
+        questions=(of_cluster(Operation.DESCRIBE),),
+        refuse=without_message(lpr.EXCHANGE),
+        changes_nothing=True,
+    ),
+    decide=by_image(on_list_partition_reassignments),
+)
+UNREGISTER_BROKER: Final = ControllerApi(
+    ServedApi(ub.EXCHANGE, questions=_MAY_ALTER, refuse=without_message(ub.EXCHANGE)), decide=_unregister_broker
+)
+UPDATE_FEATURES: Final = ControllerApi(
+    ServedApi(uf.EXCHANGE, questions=_MAY_ALTER, refuse=without_message(uf.EXCHANGE)),
+    decide=by_image(on_update_features),
+)
+APIS: Final[tuple[Decided, ...]] = (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    CREATE_PARTITIONS,
+    ELECT_LEADERS,
+    ELECT_DESIGNATED_LEADERS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
+    UNREGISTER_BROKER,
+    UPDATE_FEATURES,
+)

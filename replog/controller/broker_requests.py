@@ -8,14 +8,24 @@ from typing import Final
 
 from replog.controller import directories, fencing
 from replog.controller.alter_partition import Altered, alter_partition
+from replog.controller.authorization import BY_NODES
+from replog.controller.controller_api import ControllerApi, Decided, Decider, by_image
 from replog.controller.heartbeat import Beat, BrokerState, Session, Sessions, broker_state, next_state
 from replog.controller.registration import Shutdown, register
+from replog.controller.served_api import ServedApi
 from replog.controller.turn import Turn
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import Image
 from replog.metadata.state import CONTROLLERS_LEVEL, DIRECTORIES_LEVEL, Broker
 from replog.types import NodeId, TopicIdPartition
+from replog.wire.messages import (
+    allocate_producer_ids,
+    assign_replicas_to_dirs,
+    broker_heartbeat,
+    broker_registration,
+    controller_registration,
+)
 from replog.wire.messages import alter_partition as ap
 from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from replog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -240,3 +250,39 @@ def on_allocate_producer_ids(turn: Turn, body: AllocateProducerIdsRequest) -> Al
     )
     turn.append([record])
     return AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_IDS_PER_BLOCK)
+
+
+def _registration(decider: Decider, turn: Turn, body: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    decider.recoveries.on_fenced(NodeId(body.broker_id))
+    return on_registration(turn, decider.sessions, body)
+
+
+def _heartbeat(decider: Decider, turn: Turn, body: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    answer = on_heartbeat(turn, decider.sessions, body, turn.received_ms)
+    if answer.is_fenced:
+        decider.recoveries.on_fenced(NodeId(body.broker_id))
+    return answer
+
+
+BROKER_REGISTRATION: Final = ControllerApi(
+    ServedApi(broker_registration.EXCHANGE, questions=BY_NODES), decide=_registration
+)
+BROKER_HEARTBEAT: Final = ControllerApi(ServedApi(broker_heartbeat.EXCHANGE, questions=BY_NODES), decide=_heartbeat)
+CONTROLLER_REGISTRATION: Final = ControllerApi(
+    ServedApi(controller_registration.EXCHANGE, questions=BY_NODES), decide=by_image(on_controller_registration)
+)
+ASSIGN_REPLICAS_TO_DIRS: Final = ControllerApi(
+    ServedApi(assign_replicas_to_dirs.EXCHANGE, questions=BY_NODES), decide=by_image(on_assign_replicas_to_dirs)
+)
+ALTER_PARTITION: Final = ControllerApi(ServedApi(ap.EXCHANGE, questions=BY_NODES), decide=by_image(on_alter_partition))
+ALLOCATE_PRODUCER_IDS: Final = ControllerApi(
+    ServedApi(allocate_producer_ids.EXCHANGE, questions=BY_NODES), decide=by_image(on_allocate_producer_ids)
+)
+APIS: Final[tuple[Decided, ...]] = (
+    BROKER_REGISTRATION,
+    BROKER_HEARTBEAT,
+    CONTROLLER_REGISTRATION,
+    ASSIGN_REPLICAS_TO_DIRS,
+    ALTER_PARTITION,
+    ALLOCATE_PRODUCER_IDS,
+)

@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
+from replog.controller.authorization import Operation as Acl
 from replog.controller.configs import Operation, Refused, altered_value, definitions, describe, resource_refusal
+from replog.controller.controller_api import ControllerApi, Decided, by_image
 from replog.controller.election import Wish
 from replog.controller.fencing import changes
 from replog.controller.policy import MIN_ISR, UNCLEAN_ENABLE
+from replog.controller.served_api import Parts, ServedApi
 from replog.controller.turn import Turn
 from replog.errors import Error
 from replog.metadata import records as r
@@ -19,9 +22,11 @@ from replog.wire.messages import describe_configs as dc
 from replog.wire.messages import incremental_alter_configs as iac
 
 DUPLICATE: Final = Refused(Error.INVALID_REQUEST, "Duplicate resource.")  # Kafka's words: none of them is changed
+CHANGED: Final = (Error.NONE, None)
 
 _Resource = tuple[int, str]
 _Edit = tuple[str, int, str | None]  # name, operation, value
+_Altered = TypeVar("_Altered", ac.AlterConfigsResourceResponse, iac.AlterConfigsResourceResponse)
 
 
 def on_describe_configs(
@@ -41,14 +46,7 @@ def on_incremental_alter_configs(
         key = (resource.resource_type, resource.resource_name)
         edits = [(config.name, config.config_operation, config.value) for config in resource.configs]
         refused = DUPLICATE if named[key] > 1 else _alter(turn, key, edits, validate_only=body.validate_only)
-        responses.append(
-            iac.AlterConfigsResourceResponse(
-                error_code=refused.error if refused else Error.NONE,
-                error_message=refused.message if refused else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
+        responses.append(_altered(iac.AlterConfigsResourceResponse, resource, *(refused or CHANGED)))
     return iac.IncrementalAlterConfigsResponse(responses=responses)
 
 
@@ -64,14 +62,7 @@ def on_alter_configs(turn: Turn, body: ac.AlterConfigsRequest) -> ac.AlterConfig
             (name, Operation.DELETE, None) for name in sorted(turn.image.configs.get(key, {})) if name not in named
         ]
         refused = DUPLICATE if resources[key] > 1 else _alter(turn, key, edits, validate_only=body.validate_only)
-        responses.append(
-            ac.AlterConfigsResourceResponse(
-                error_code=refused.error if refused else Error.NONE,
-                error_message=refused.message if refused else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
+        responses.append(_altered(ac.AlterConfigsResourceResponse, resource, *(refused or CHANGED)))
     return ac.AlterConfigsResponse(responses=responses)
 
 
@@ -143,3 +134,52 @@ def _of(turn: Turn, resource: _Resource, keys: list[TopicIdPartition]) -> list[T
         return keys
     topic = turn.image.topics_by_name[resource[1]]
     return [key for key in keys if key.topic_id == topic.topic_id]
+
+
+def _altered(
+    of: type[_Altered],
+    resource: ac.AlterConfigsResource | iac.AlterConfigsResource,
+    error: Error,
+    message: str | None = None,
+) -> _Altered:
+    return of(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _refused_description(body: dc.DescribeConfigsRequest, error: Error) -> dc.DescribeConfigsResponse:
+    results = [
+        dc.DescribeConfigsResult(error_code=error, resource_type=one.resource_type, resource_name=one.resource_name)
+        for one in body.resources
+    ]
+    return dc.DescribeConfigsResponse(results=results)
+
+
+def _refused_changes(body: iac.IncrementalAlterConfigsRequest, error: Error) -> iac.IncrementalAlterConfigsResponse:
+    return iac.IncrementalAlterConfigsResponse(
+        responses=[_altered(iac.AlterConfigsResourceResponse, one, error) for one in body.resources]
+    )
+
+
+def _refused_replacement(body: ac.AlterConfigsRequest, error: Error) -> ac.AlterConfigsResponse:
+    return ac.AlterConfigsResponse(
+        responses=[_altered(ac.AlterConfigsResourceResponse, one, error) for one in body.resources]
+    )
+
+
+DESCRIBE_CONFIGS: Final = ControllerApi(
+    ServedApi(dc.EXCHANGE, parts=Parts(("resources",), "results", Acl.DESCRIBE_CONFIGS), refuse=_refused_description),
+    decide=lambda decider, turn, body: on_describe_configs(turn, body, decider.static_configs),
+)
+INCREMENTAL_ALTER_CONFIGS: Final = ControllerApi(
+    ServedApi(iac.EXCHANGE, parts=Parts(("resources",), "responses", Acl.ALTER_CONFIGS), refuse=_refused_changes),
+    decide=by_image(on_incremental_alter_configs),
+)
+ALTER_CONFIGS: Final = ControllerApi(
+    ServedApi(ac.EXCHANGE, parts=Parts(("resources",), "responses", Acl.ALTER_CONFIGS), refuse=_refused_replacement),
+    decide=by_image(on_alter_configs),
+)
+APIS: Final[tuple[Decided, ...]] = (DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS)

@@ -6,10 +6,8 @@ what was never committed. Sessions and recoveries are soft state: a new reign st
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
-
-import msgspec
 
 from replog.controller import admin_requests as admin
 from replog.controller import broker_requests as broker
@@ -25,14 +23,7 @@ from replog.metadata import features
 from replog.metadata import records as r
 from replog.metadata.image import Image
 from replog.metadata.record_versions import METADATA_VERSION
-from replog.types import NO_NODE, NodeId
-from replog.wire import exchanges
-from replog.wire.exchanges import Exchange, Q, R
-from replog.wire.messages import (
-    broker_heartbeat,
-    broker_registration,
-    unregister_broker,
-)
+from replog.types import NO_NODE
 
 if TYPE_CHECKING:
     from random import Random
@@ -52,9 +43,9 @@ class Controller:
         self.sessions = Sessions(settings.session_timeout_ms)
         self.recoveries = Recoveries()
         self.is_active = False
-        self._static_configs = static_configs
-        self._new_topic_id = new_topic_id
-        self._random = random  # for placements only
+        self.static_configs = static_configs
+        self.new_topic_id = new_topic_id
+        self.random = random  # for placements only
         self._finished_before = 0  # recoveries, in former reigns
         self._committed_offset = -1
         self._next_balance_ms = 0
@@ -133,18 +124,14 @@ class Controller:
         turn = self._turn(now_ms, next_offset)
         match event:
             case Request():
-                turn.reply(event.token, _HANDLERS[type(event.body)](self, turn, event))
+                turn.received_ms = event.received_ms
+                turn.reply(event.token, APIS[type(event.body)].answer(self, turn, event.body))
             case LogInfoAnswered():
                 self.recoveries.on_answer(turn, event)
             case Tick():
                 self._on_tick(turn)
         self.recoveries.review(turn)
         return self._effects(turn)
-
-    @staticmethod
-    def handles(body_type: type[msgspec.Struct]) -> bool:
-        """Tell whether requests of this type are for the controller."""
-        return body_type in _HANDLERS
 
     def next_deadline_ms(self, now_ms: int) -> int:
         """Return when the next `Tick` is due."""
@@ -214,71 +201,7 @@ class Controller:
         fit = turn.image.fit(partition, turn.image.is_active)
         return partition.leader != NO_NODE and preferred in partition.isr and fit(preferred)
 
-    def _on_registration(
-        self, turn: Turn, body: broker_registration.BrokerRegistrationRequest
-    ) -> broker_registration.BrokerRegistrationResponse:
-        self.recoveries.on_fenced(NodeId(body.broker_id))
-        return broker.on_registration(turn, self.sessions, body)
 
-    def _on_heartbeat(self, turn: Turn, event: Request) -> msgspec.Struct:
-        body = event.body
-        assert isinstance(body, broker_heartbeat.BrokerHeartbeatRequest)
-        answer = broker.on_heartbeat(turn, self.sessions, body, event.received_ms)
-        if answer.is_fenced:
-            self.recoveries.on_fenced(NodeId(body.broker_id))
-        return answer
-
-    def _on_unregister_broker(
-        self, turn: Turn, body: unregister_broker.UnregisterBrokerRequest
-    ) -> unregister_broker.UnregisterBrokerResponse:
-        self.sessions.drop(NodeId(body.broker_id))
-        self.recoveries.on_fenced(NodeId(body.broker_id))
-        return admin.on_unregister_broker(turn, body)
-
-
-_Handler = Callable[[Controller, Turn, Request], msgspec.Struct]
-
-
-def _plain(exchange: Exchange[Q, R], function: Callable[[Turn, Q], R]) -> dict[type[msgspec.Struct], _Handler]:
-    """Return an entry for what concerns the image only."""
-    return {exchange.request: lambda _, turn, event: function(turn, cast(Q, event.body))}
-
-
-def _decides(
-    exchange: Exchange[Q, R], method: Callable[[Controller, Turn, Q], R]
-) -> dict[type[msgspec.Struct], _Handler]:
-    """Return an entry for what concerns more of the controller."""
-    return {exchange.request: lambda self, turn, event: method(self, turn, cast(Q, event.body))}
-
-
-_HANDLERS: dict[type[msgspec.Struct], _Handler] = {
-    **_decides(exchanges.BROKER_REGISTRATION, Controller._on_registration),
-    broker_heartbeat.REQUEST: Controller._on_heartbeat,
-    **_plain(exchanges.ALTER_PARTITION, broker.on_alter_partition),
-    **_plain(exchanges.ALLOCATE_PRODUCER_IDS, broker.on_allocate_producer_ids),
-    **_plain(exchanges.ASSIGN_REPLICAS_TO_DIRS, broker.on_assign_replicas_to_dirs),
-    **_plain(exchanges.CONTROLLER_REGISTRATION, broker.on_controller_registration),
-    **_decides(
-        exchanges.CREATE_TOPICS,
-        lambda self, turn, body: admin.on_create_topics(turn, body, self._new_topic_id, self._random),
-    ),
-    **_decides(
-        exchanges.CREATE_PARTITIONS, lambda self, turn, body: admin.on_create_partitions(turn, body, self._random)
-    ),
-    **_plain(exchanges.DELETE_TOPICS, admin.on_delete_topics),
-    **_plain(exchanges.ELECT_LEADERS, admin.on_elect_leaders),
-    **_decides(
-        exchanges.ELECT_DESIGNATED_LEADERS,
-        lambda self, turn, body: admin.on_elect_designated_leaders(turn, self.recoveries, body),
-    ),
-    **_plain(exchanges.ALTER_PARTITION_REASSIGNMENTS, admin.on_alter_partition_reassignments),
-    **_plain(exchanges.LIST_PARTITION_REASSIGNMENTS, admin.on_list_partition_reassignments),
-    **_decides(exchanges.UNREGISTER_BROKER, Controller._on_unregister_broker),
-    **_plain(exchanges.UPDATE_FEATURES, admin.on_update_features),
-    **_decides(
-        exchanges.DESCRIBE_CONFIGS,
-        lambda self, turn, body: config.on_describe_configs(turn, body, self._static_configs),
-    ),
-    **_plain(exchanges.INCREMENTAL_ALTER_CONFIGS, config.on_incremental_alter_configs),
-    **_plain(exchanges.ALTER_CONFIGS, config.on_alter_configs),
-}
+APIS: Final = {
+    one.any_served.exchange.request: one for one in (*broker.APIS, *admin.APIS, *config.APIS)
+}  # what the active controller decides, by the request's type

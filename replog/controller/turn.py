@@ -21,6 +21,7 @@ class Turn:
         self.policy = policy
         self.image: Image = policy.image
         self.now_ms = now_ms
+        self.received_ms = now_ms  # of a request that waited: when it came
         self.first_offset = next_offset
         self.records: list[r.MetadataRecord] = []
         self._after: list[Effect] = []

@@ -1,4 +1,4 @@
-"""One classic consumer group: who is in it, which generation it lives in, who was given what (SPEC 4.3).
+"""One classic consumer group: its members, its generation, their assignments (SPEC 4.3).
 
 A rebalance has two rounds. First every member joins; when all have, or the time for it is over, a new generation
 begins, its leader learns who is in it and computes the assignment. Then every member syncs: the leader's assignment is
@@ -7,7 +7,7 @@ of the coordinator: members keep what they own and join again.
 
 States and moves between them are those of Apache Kafka's GroupCoordinator. Members that wait for an answer do not expire;
 a member that never made it into a generation has five minutes. Static members (KIP-345) keep their place under
-their instance id: who comes with it takes over, and the former holder is fenced.
+their instance id: who comes with it takes over, and the earlier member is fenced.
 """
 
 from collections.abc import Callable, Iterable
@@ -199,14 +199,14 @@ class ClassicGroup:
         # stored names the new member id, or a later coordinator would fence the wrong one.
         answer = self._joined(member, skips=request.version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT)
         if self.leader == member_id and not answer.skip_assignment:
-            # It would compute an assignment that nobody asked for: let it believe that its former self leads.
+            # It would compute an assignment that nobody asked for: let it take its earlier member id for the leader.
             answer = msgspec.structs.replace(answer, leader=former_id, members=[])
         self._arm_session(member, now)
         ticket = MemberReplaced(self.group_id, member_id, request.token, answer)
         self._effects.append(Write(entries=[group_entry(self, self.assignments())], ticket=ticket))
 
     def _replace(self, former_id: str, member_id: str) -> Member:
-        """Let a static member's place be held under a new member id; fence the former holder."""
+        """Let a static member's place be held under a new member id; fence the earlier member id."""
         member = self.members[former_id]
         assert member.instance_id is not None
         self._answer_waiting(member, Error.FENCED_INSTANCE_ID)
@@ -314,7 +314,7 @@ class ClassicGroup:
             self._arm_session(member, now)
 
     def _elect_leader(self) -> bool:
-        """Let someone lead who is here; tell whether there is anyone."""
+        """Let someone lead who is here; return whether there is anyone."""
         leader = self.members.get(self.leader or "")
         if leader is not None and leader.joining is not None:
             return True
@@ -324,7 +324,7 @@ class ClassicGroup:
         return joined is not None
 
     def _joined(self, member: Member, *, skips: bool = False) -> JoinGroupResponse:
-        """Return the answer of this generation to a member; its leader hears who else is in it."""
+        """Return the answer of this generation to a member; the group's leader gets the list of members."""
         is_leader = member.member_id == self.leader
         assert self.protocol is not None
         members = [
@@ -414,7 +414,7 @@ class ClassicGroup:
     # --- staying and leaving -----------------------------------------------------------------
 
     def heartbeat(self, body: HeartbeatRequest, now: Now) -> Error:
-        """Prolong a member's session; tell it when to join again."""
+        """Prolong a member's session; the error says when to join again."""
         error = self.member_error(body.member_id, body.group_instance_id)
         if error is Error.NONE and body.generation_id != self.generation:
             error = Error.ILLEGAL_GENERATION
@@ -426,7 +426,7 @@ class ClassicGroup:
     def commit_error(
         self, member_id: str, instance_id: str | None, generation: int, now: Now, *, is_transactional: bool
     ) -> Error:
-        """Tell whether these offsets may be committed (M84: not from an older generation)."""
+        """Return whether these offsets may be committed (M84: not from an older generation)."""
         if self.state is GroupState.DEAD:
             return Error.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and not self.members:
@@ -517,7 +517,7 @@ class ClassicGroup:
     # --- what all of it needs ----------------------------------------------------------------
 
     def member_error(self, member_id: str, instance_id: str | None) -> Error:
-        """Tell whether this is a member, under the member id that its instance id now has."""
+        """Return whether this is a member, under the member id that its instance id now has."""
         if self.state is GroupState.DEAD:
             return Error.COORDINATOR_NOT_AVAILABLE
         if instance_id is not None:
@@ -533,7 +533,7 @@ class ClassicGroup:
         return {member_id: member.assignment for member_id, member in self.members.items()}
 
     def die(self, error: Error) -> None:
-        """End: the group was deleted, or is coordinated elsewhere; whoever waits is told."""
+        """End: the group was deleted, or is coordinated elsewhere; whoever waits is answered."""
         for member in self.members.values():
             self._answer_waiting(member, error)
             self.timers.cancel(("session", self.group_id, member.member_id))
@@ -548,7 +548,7 @@ class ClassicGroup:
         self.state = GroupState.STABLE if is_stable else GroupState.EMPTY
 
     def begin_sessions(self, now: Now) -> None:
-        """Give every loaded member a whole session: what the last coordinator heard is not stored."""
+        """Give every loaded member a whole session: the last heartbeats are not stored."""
         for member in self.members.values():
             self._arm_session(member, now)
 

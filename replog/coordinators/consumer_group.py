@@ -47,7 +47,7 @@ class ConsumerGroupState(StrEnum):
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """What a member holds now.
 
-    revoking:  what it was told to give up and has not confirmed yet; still its own.
+    revoking:  what it has to revoke and has not confirmed yet; still its own.
     """
 
     epoch: int = 0
@@ -83,7 +83,7 @@ class ConsumerGroup:
         """Take a record over; return the one that would undo it."""
         match key:
             case r.ConsumerGroupMetadataKey():
-                return key, self._apply_group(value)  # type: ignore[arg-type]  # the key tells the value's type
+                return key, self._apply_group(value)  # type: ignore[arg-type]  # the key's type is the value's
             case r.ConsumerGroupTargetAssignmentMetadataKey():
                 return key, self._apply_assignment_epoch(value)  # type: ignore[arg-type]
             case r.ConsumerGroupMemberMetadataKey():
@@ -169,7 +169,7 @@ class ConsumerGroup:
         return {name: None for member_id in self.members for name in self.topics_of(member_id)}
 
     def is_used(self, pattern: str) -> bool:
-        """Tell whether any member subscribes by this pattern."""
+        """Return whether any member subscribes by this pattern."""
         return any(member.subscribed_topic_regex == pattern for member in self.members.values())
 
 

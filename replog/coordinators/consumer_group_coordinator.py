@@ -1,8 +1,8 @@
-"""The coordinator of consumer groups of the new protocol (KIP-848): one request, the heartbeat, says and answers all.
+"""The coordinator of consumer groups of the new protocol (KIP-848): one request, the heartbeat, is used for everything.
 
 A heartbeat changes its group by records. They are applied at once, so that the next heartbeat finds what this one
 decided, and its answer waits until they are committed; an answer that needed no record waits for the records before it.
-A write that is refused is taken back. So what a member is told is in the log, and the next coordinator knows it.
+A write that is refused is taken back. So what a member was answered is in the log, and the next coordinator knows it.
 
 Whether a group is of this protocol or of the classic one is decided by who comes first; an empty group changes over. A
 group with members of both is not offered (`group.consumer.migration.policy=disabled` of the released software).
@@ -136,7 +136,7 @@ class Turn:
             self.put(key, None if target is None else target_value(target))
 
     def describe(self, member_id: str, value: r.ConsumerGroupMemberMetadataValue | None) -> bool:
-        """Change what a member says of itself; tell whether that was needed."""
+        """Change what a member says of itself; return whether that was needed."""
         key = r.ConsumerGroupMemberMetadataKey(group_id=self.group.group_id, member_id=member_id)
         if value == self.group.members.get(member_id):
             return False
@@ -185,7 +185,7 @@ class ConsumerGroupCoordinator:
     # --- loading -----------------------------------------------------------------------------
 
     def replay(self, key: Buffer, value: Buffer | None) -> bool:
-        """Take a record of the log over; tell whether it was one of this protocol."""
+        """Take a record of the log over; return whether it was one of this protocol."""
         for kind in KEYS:
             found = r.decode_key(kind, key)
             if found is not None:
@@ -322,7 +322,7 @@ class ConsumerGroupCoordinator:
         return self._finish(turn, Reply(request.token, self._answer(group, member_id, before, request)))
 
     def _replace(self, turn: Turn, member_id: str, instance_id: str) -> None:
-        """Let a static member that is back have the place of its former self."""
+        """Let a static member that is back have the place of its earlier member id."""
         group = turn.group
         former = group.static_members.get(instance_id)
         if former is None or former == member_id:
@@ -339,7 +339,7 @@ class ConsumerGroupCoordinator:
     def _subscribe(
         self, turn: Turn, member_id: str, request: Request[cgh.ConsumerGroupHeartbeatRequest], now: Now
     ) -> bool:
-        """Take over what the member says of itself; tell whether it wants other topics than before."""
+        """Take over what the member says of itself; return whether it wants other topics than before."""
         body = request.body
         known = turn.group.members.get(member_id)
         base = known or r.ConsumerGroupMemberMetadataValue(
@@ -493,7 +493,7 @@ class ConsumerGroupCoordinator:
         turn.bump()
 
     def on_timers(self, due: Iterable[Timer]) -> list[Effect]:
-        """Part with members that were not heard of, or that do not give up what they have to, group by group."""
+        """Remove members whose session or rebalance timed out, group by group."""
         late: dict[str, dict[str, None]] = {}
         for kind, group_id, member_id in due:
             group = self.groups.get(group_id)
@@ -545,7 +545,7 @@ class ConsumerGroupCoordinator:
         return own + self._held.pop((ticket.group_id, ticket.number), [])
 
     def on_not_written(self, ticket: GroupChanged, error: Error, now: Now) -> list[Effect]:
-        """Take it back: nobody was told of it, and nothing came after it."""
+        """Take it back: nobody was answered, and nothing came after it."""
         group = self.groups.get(ticket.group_id)
         if group is None:
             return []
@@ -565,7 +565,7 @@ class ConsumerGroupCoordinator:
     def commit_error(
         self, group_id: str, member_id: str, epoch: int, *, is_transactional: bool, names_members: bool
     ) -> Error:
-        """Tell whether a member of this epoch may commit offsets; `names_members`: the version has member epochs."""
+        """Return whether a member of this epoch may commit offsets; `names_members`: the version has member epochs."""
         group = self.groups[group_id]
         if group.is_ending:
             return Error.COORDINATOR_NOT_AVAILABLE
@@ -580,7 +580,7 @@ class ConsumerGroupCoordinator:
         return Error.NONE if epoch == group.place(member_id).epoch else Error.STALE_MEMBER_EPOCH
 
     def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> Error:
-        """Tell whether a member of this epoch may read offsets; who names nobody may."""
+        """Return whether a member of this epoch may read offsets; who names nobody may."""
         group = self.groups.get(group_id)
         if group is None or (not member_id and epoch < 0):
             return Error.NONE
@@ -654,7 +654,7 @@ class ConsumerGroupCoordinator:
 
 
 def is_in_use(group: ConsumerGroup | None) -> bool:
-    """Tell whether a group has members."""
+    """Return whether a group has members."""
     return group is not None and group.state is not ConsumerGroupState.EMPTY
 
 

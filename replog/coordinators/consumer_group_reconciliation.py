@@ -21,7 +21,7 @@ def reconciled(
     """Return a member's next place, the same one when there is nothing to do.
 
     owned:    what the member says it has; None when it did not say.
-    is_free:  tells whether nobody else holds a partition.
+    is_free:  whether nobody else owns a partition.
     """
     match place.state:
         case MemberState.STABLE if place.epoch == target_epoch:

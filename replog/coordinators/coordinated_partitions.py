@@ -7,7 +7,7 @@ from replog.errors import Error
 Core = TypeVar("Core")
 
 
-class Seat(Generic[Core]):
+class CoordinatedPartition(Generic[Core]):
     """A partition led here; its core answers once the log has been read."""
 
     def __init__(self, partition: int, leader_epoch: int, core: Core) -> None:
@@ -17,27 +17,27 @@ class Seat(Generic[Core]):
         self.is_loaded = False
 
 
-class Seats(Generic[Core]):
-    """The seats of one topic, by partition."""
+class CoordinatedPartitions(Generic[Core]):
+    """The coordinated partitions of one topic."""
 
     def __init__(self) -> None:
-        self.taken: dict[int, Seat[Core]] = {}
+        self.by_partition: dict[int, CoordinatedPartition[Core]] = {}
 
-    def take(self, seat: Seat[Core]) -> None:
-        """Coordinate this partition; an earlier leader epoch's seat is gone."""
-        self.taken[seat.partition] = seat
+    def take(self, coordinated: CoordinatedPartition[Core]) -> None:
+        """Coordinate this partition; an earlier leader epoch's entry is replaced."""
+        self.by_partition[coordinated.partition] = coordinated
 
-    def leave(self, partition: int) -> Seat[Core] | None:
+    def leave(self, partition: int) -> CoordinatedPartition[Core] | None:
         """Coordinate it no more."""
-        return self.taken.pop(partition, None)
+        return self.by_partition.pop(partition, None)
 
-    def find(self, partition: int) -> Seat[Core] | Error:
+    def find(self, partition: int) -> CoordinatedPartition[Core] | Error:
         """Return who coordinates a partition here, or the error that sends a client on."""
-        seat = self.taken.get(partition)
-        if seat is None:
+        coordinated = self.by_partition.get(partition)
+        if coordinated is None:
             return Error.NOT_COORDINATOR
-        return seat if seat.is_loaded else Error.COORDINATOR_LOAD_IN_PROGRESS
+        return coordinated if coordinated.is_loaded else Error.COORDINATOR_LOAD_IN_PROGRESS
 
-    def loaded(self) -> list[Seat[Core]]:
-        """Return the seats that answer, by partition."""
-        return [seat for _, seat in sorted(self.taken.items()) if seat.is_loaded]
+    def loaded(self) -> list[CoordinatedPartition[Core]]:
+        """Return those that answer, in the order of their numbers."""
+        return [coordinated for _, coordinated in sorted(self.by_partition.items()) if coordinated.is_loaded]

@@ -32,7 +32,7 @@ def end(known: Transaction, *, committed: bool, now_ms: int) -> Transaction | Er
 
 
 def is_retry(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Tell whether the producer asks again for what raised its epoch, because it never heard the answer."""
+    """Return whether the producer asks again for what raised its epoch, because the answer was lost."""
     if known.protocol < PROTOCOL_2:
         return False
     if producer_id == known.producer_id:

@@ -38,7 +38,7 @@ AnyRequest = Request[msgspec.Struct]
 
 
 def asks(request: AnyRequest, of: type[Body]) -> TypeGuard[Request[Body]]:
-    """Tell whether a request is of this type."""
+    """Return whether a request is of this type."""
     return isinstance(request.body, of)
 
 
@@ -64,7 +64,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """Append these records as one batch, acks=all; tell the outcome with the ticket."""
+    """Append these records as one batch, acks=all; the outcome comes with the ticket."""
 
     entries: list[Entry]
     ticket: msgspec.Struct
@@ -72,7 +72,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendMarkers(msgspec.Struct, frozen=True, kw_only=True):
-    """Write end markers to these partitions until each has one; then tell by `MarkersWritten`."""
+    """Write end markers to these partitions until each has one; then comes `MarkersWritten`."""
 
     transactional_id: str
     producer_id: int

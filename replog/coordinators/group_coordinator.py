@@ -90,7 +90,7 @@ class Topics(KnownTopics, Protocol):
     """What the committed metadata says of topics."""
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Tell whether there is such a partition."""
+        """Return whether there is such a partition."""
 
 
 class OffsetsStored(msgspec.Struct, frozen=True):
@@ -265,7 +265,7 @@ class GroupCoordinator:
                 assert_never(ticket)
 
     def on_not_written(self, refused: NotWritten, now: Now) -> list[Effect]:
-        """Tell whoever asked; nothing has changed."""
+        """Answer whoever asked; nothing has changed."""
         ticket: Ticket = refused.ticket  # type: ignore[assignment]  # we made it
         error = client_error(refused.error)
         match ticket:
@@ -538,7 +538,7 @@ class GroupCoordinator:
         return [(partition, _fetched(offsets, partition, require_stable=require_stable)) for partition in asked]
 
     def fetch_error(self, group_id: str, member_id: str | None, member_epoch: int) -> Error:
-        """Tell whether who asks for offsets may have them (OffsetFetch version 9)."""
+        """Return whether who asks for offsets may have them (OffsetFetch version 9)."""
         return self.consumer.fetch_error(group_id, member_id, member_epoch)
 
     # --- forgetting offsets ------------------------------------------------------------------

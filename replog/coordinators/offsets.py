@@ -3,7 +3,7 @@
 An offset counts when its record is committed, and a later record wins, whatever offset it names. Offsets of an open
 transaction are held back by producer id; its end marker makes them count, in the order of their own records, or
 drops them. From the moment that such a record is offered to the log until its transaction ends the partition is
-unstable: who asks for stable offsets only is told to wait (KIP-447).
+unstable: who asks for stable offsets only has to retry (KIP-447).
 """
 
 from collections.abc import Iterable
@@ -71,7 +71,7 @@ class GroupOffsets:
                 self.commit(partition, offset)
 
     def is_stable(self, partition: TopicPartition) -> bool:
-        """Tell whether no transaction is about to change this partition's offset."""
+        """Return whether no transaction is about to change this partition's offset."""
         return not (
             any(partition in held for held in self._pending.values())
             or any(partition in offered for offered in self._offered.values())
@@ -79,7 +79,7 @@ class GroupOffsets:
 
     @property
     def has_pending(self) -> bool:
-        """Tell whether any transaction is about to change something."""
+        """Return whether any transaction is about to change something."""
         return bool(self._pending or self._offered)
 
     def expired(self, wall_ms: int, *, retention_ms: int, not_before_ms: int) -> list[TopicPartition]:

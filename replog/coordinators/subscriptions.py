@@ -16,7 +16,7 @@ NEWEST_VERSION: Final = 3  # a later one has the same beginning
 
 
 def subscribed_topics(group: "ClassicGroup | None") -> dict[str, None] | None:
-    """Return the topics in use, None when that cannot be told and all have to be taken for it."""
+    """Return the topics in use, None when that is unknown and all have to be taken for it."""
     if group is None or not group.members:
         return {}
     if group.protocol_type != CONSUMER or group.protocol is None:

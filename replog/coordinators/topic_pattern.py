@@ -2,7 +2,7 @@
 
 Over transactional ids, too (ListTransactions). A pattern comes from a client and must not be able to hang a coordinator,
 so there is no backtracking: the parsed expression becomes a set of positions that all move on at once, as in RE2, the
-syntax of which clients are told to use. What needs backtracking (references to groups, looking around) is refused, as
+syntax that clients are documented to use. What needs backtracking (references to groups, looking around) is refused, as
 are patterns that unfold to too much. Python's parser is used for the syntax; RE2's rarer classes (`[[:alpha:]]`, Unicode
 properties) are refused or unknown to it.
 """
@@ -50,7 +50,7 @@ class TopicPattern:
         self._add(Step("end"))
 
     def matches(self, name: str) -> bool:
-        """Tell whether the pattern describes this whole name."""
+        """Return whether the pattern describes this whole name."""
         here = self._closure([0], at_start=True, at_end=not name)
         for index, character in enumerate(name):
             moved = [

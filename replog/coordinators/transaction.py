@@ -57,7 +57,7 @@ BEFORE: Final[dict[State, tuple[State, ...]]] = {
     State.EMPTY: (State.EMPTY, *COMPLETE),
     State.ONGOING: (State.ONGOING, State.EMPTY, *COMPLETE),
     State.PREPARE_COMMIT: (State.ONGOING,),
-    # KIP-890: a producer may abort what the coordinator has not heard of yet, to get the next epoch.
+    # KIP-890: a producer may abort what the coordinator does not know of yet, to get the next epoch.
     State.PREPARE_ABORT: (State.ONGOING, State.PREPARE_EPOCH_FENCE, State.EMPTY, *COMPLETE),
     State.COMPLETE_COMMIT: (State.PREPARE_COMMIT,),
     State.COMPLETE_ABORT: (State.PREPARE_ABORT,),
@@ -84,12 +84,12 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Tell whether a new producer id is needed before the next epoch."""
+        """Return whether a new producer id is needed before the next epoch."""
         return self.producer_epoch >= EPOCH_EXHAUSTED
 
     @property
     def will_commit(self) -> bool:
-        """Tell which way it was decided."""
+        """Return which way it was decided."""
         assert self.state in (*PREPARED, *COMPLETE), self.state
         return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
@@ -100,7 +100,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, state=state, last_update_ms=now_ms)
 
     def initialized(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> "Transaction":
-        """Return it ready for a producer's next life, in this epoch."""
+        """Return it ready for the producer's next incarnation, in this epoch."""
         return replace(
             self._to(State.EMPTY, now_ms),
             producer_epoch=epoch,
@@ -211,7 +211,7 @@ def _key(transactional_id: str) -> bytes:
 def decode(key: Buffer, value: Buffer | None) -> tuple[str, Transaction | None] | None:
     """Return id and newest state (None: forgotten) of a record; None for records of other kinds.
 
-    The last epoch before the present one is not stored: a retry across a fail-over is told that it is fenced.
+    The last epoch before the present one is not stored: a retry across a fail-over is answered that it is fenced.
     """
     read = decode_key(TransactionLogKey, key)
     if read is None:

@@ -2,7 +2,7 @@
 
 Every step is a record first: while one is on its way to being committed the id takes no other step
 (CONCURRENT_TRANSACTIONS). Only when the decision is committed do end markers go out, and they go out again after a
-fail-over, because a loaded decision looks the same as one just made (M78). The producer hears of the decision, not of the
+fail-over, because a loaded decision looks the same as one just made (M78). The producer is answered with the decision, not of the
 markers: until those are written its next transaction has to wait.
 """
 
@@ -218,7 +218,7 @@ class TransactionCoordinator:
         if isinstance(outcome, Error):
             return [Reply(request.token, InitProducerIdResponse(error_code=_init_error(outcome, request.version)))]
         if outcome.state is State.PREPARE_ABORT:
-            # The former producer's transaction has to end first; whoever asks comes again.
+            # The earlier producer's transaction has to end first; the client retries.
             answer = InitProducerIdResponse(error_code=Error.CONCURRENT_TRANSACTIONS)
         else:
             answer = InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
@@ -492,14 +492,14 @@ def added(
 
 
 def _may_recover(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Tell whether a producer that names itself may go on under this id (KIP-360)."""
+    """Return whether a producer that names itself may go on under this id (KIP-360)."""
     if producer_id == known.producer_id:
         return True
     return producer_id == known.previous_producer_id and producer_epoch >= EPOCH_EXHAUSTED
 
 
 def _is_early(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Tell whether a producer comes with the id that it was given with the decision, before that is carried out."""
+    """Return whether a producer comes with the id that it was given with the decision, before that is carried out."""
     return (
         known.state in PREPARED
         and known.next_producer_id != NO_PRODUCER_ID

@@ -124,17 +124,17 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_transactional(self) -> bool:
-        """Tell whether the batch belongs to a transaction (data or marker)."""
+        """Return whether the batch belongs to a transaction (data or marker)."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Tell whether the batch is a marker for brokers rather than data for consumers."""
+        """Return whether the batch is a marker for brokers rather than data for consumers."""
         return bool(self.attributes & CONTROL)
 
     @property
     def is_log_append_time(self) -> bool:
-        """Tell whether `max_timestamp_ms` is the time of the append, for every record."""
+        """Return whether `max_timestamp_ms` is the time of the append, for every record."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
 
@@ -167,7 +167,7 @@ class EndTransaction(NamedTuple):
 def header_at(buffer: Buffer, position: int, origin: str = "", buffer_start: int = 0) -> BatchHeader:
     """Return the header that starts at `position`; the batch may reach beyond the buffer.
 
-    buffer_start:  where the buffer begins in its file; the header's position is told in the file.
+    buffer_start:  where the buffer begins in its file; the header's position is given in the file.
     Raises `CorruptBatch` when fewer than 61 bytes are left or what stands there cannot be a batch.
     """
     if len(buffer) - position < HEADER_BYTES:
@@ -197,7 +197,7 @@ def batches(buffer: Buffer, origin: str = "", position: int = 0) -> Iterator[Bat
 
 
 def has_valid_crc(view: memoryview, header: BatchHeader) -> bool:
-    """Tell whether the batch's bytes are those that were written."""
+    """Return whether the batch's bytes are those that were written."""
     checksum: int = crc32c(view[header.position + CRC_START : header.end])
     return checksum == header.crc
 

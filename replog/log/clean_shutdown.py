@@ -1,9 +1,9 @@
-"""The file that says a log directory was closed in order, and by which life of the broker (KIP-966, SPEC 3.11).
+"""The file that says a log directory was closed in order, and by which incarnation of the broker (KIP-966, SPEC 3.11).
 
 `.kafka_cleanshutdown` holds `{"version":0,"brokerEpoch":E}`. It exists only between a clean stop and the next
 start: a start reads it and removes it, durably, before it opens a log (KAFKA-10471), so that a crash while
 loading counts as unclean. Its presence spares the directory the recovery of its logs; its epoch, if all
-directories agree, tells the controller which life ended cleanly.
+directories agree, reports to the controller which incarnation ended cleanly.
 """
 
 import json
@@ -24,7 +24,7 @@ VERSION: Final = 0
 class Startup(msgspec.Struct, frozen=True):
     """What the last stop left.
 
-    previous_broker_epoch:  for the registration; -1 unless every directory was closed by the same life.
+    previous_broker_epoch:  for the registration; -1 unless every directory was closed by the same incarnation.
     needs_recovery:         by directory, whether its logs have to be scanned.
     failures:               directories that cannot be used; they are in none of the others.
     """
@@ -68,7 +68,7 @@ def shutdown(disk: Disk, directories: Iterable[LogDirectory], epoch: BrokerEpoch
     """Close the logs, write the checkpoints, and then the clean-shutdown file of each directory.
 
     directories:  only those whose logs were all opened: one that was not may need recovery still (KAFKA-15375).
-    epoch:        the one of this life's registration, -1 if it never registered.
+    epoch:        the one of this incarnation's registration, -1 if it never registered.
     returns:      the directories that failed; they get no file and will be recovered.
     """
     failures: dict[str, OSError] = {}

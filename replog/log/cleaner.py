@@ -113,7 +113,7 @@ class Cleaner:
         return sum(segment.size for segment in dirty) >= self.log.settings.cleanable_share_min * total
 
     def _is_void(self, segment: Segment) -> bool:
-        """Tell whether the segment was deleted meanwhile, or the offsets seen mean something else now."""
+        """Return whether the segment was deleted meanwhile, or the offsets seen mean something else now."""
         return self._truncation_count != self.log.truncation_count or segment not in self.log.segments
 
     def _is_time(self, header: BatchHeader) -> bool:

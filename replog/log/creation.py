@@ -18,7 +18,7 @@ PARTITION_METADATA_FILE: Final = "partition.metadata"
 def files_of_new_log(topic_id: UUID, *, leader_epoch: int | None) -> dict[str, bytes]:
     """Return the files of an empty log by name.
 
-    leader_epoch:  of the reign that begins here; None where this replica follows.
+    leader_epoch:  that begins here; None where this replica follows.
     """
     files = {file_name(0, LOG_SUFFIX): b"", PARTITION_METADATA_FILE: partition_metadata(topic_id)}
     if leader_epoch is not None:

@@ -1,4 +1,4 @@
-"""The leader epoch cache: at which offset each leader's reign began (KIP-101, KIP-279, SPEC 3.8).
+"""The leader epoch cache: at which offset each leader epoch began (KIP-101, KIP-279, SPEC 3.8).
 
 A pure value: the log decides when it must be durable. Entries rise strictly in epoch and in start offset. An
 entry may exist before any record of its epoch does: a new leader notes where it starts (KAFKA-7415,
@@ -53,7 +53,7 @@ class EpochCache:
         return self._starts[-1] if self._starts else -1
 
     def assign(self, epoch: int, start: int) -> bool:
-        """Note that `epoch` begins at `start`; tell whether anything changed (then it must be made durable)."""
+        """Note that `epoch` begins at `start`; return whether anything changed (then it must be made durable)."""
         assert epoch >= 0
         assert start >= 0
         if self._epochs and epoch == self._epochs[-1] and start >= self._starts[-1]:
@@ -85,7 +85,7 @@ class EpochCache:
         return self._epochs[index - 1] if index else -1
 
     def truncate_from_end(self, offset: int) -> bool:
-        """Drop epochs that start at or behind `offset`; tell whether anything changed."""
+        """Drop epochs that start at or behind `offset`; return whether anything changed."""
         index = bisect_left(self._starts, offset)
         changed = index < len(self._starts)
         del self._epochs[index:]
@@ -93,7 +93,7 @@ class EpochCache:
         return changed
 
     def truncate_from_start(self, offset: int) -> bool:
-        """Drop epochs that end at or before `offset`; the first one left starts there. Tell whether it changed."""
+        """Drop epochs that end at or before `offset`; the first one left starts there. Return whether it changed."""
         index = bisect_right(self._starts, offset) - 1
         if index < 0 or (index == 0 and self._starts[0] == offset):
             return False

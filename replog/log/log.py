@@ -113,7 +113,7 @@ class Log:
         self.expects_gaps = disk.exists(f"{directory}/{CLEANER_FILE}")  # it is, or was copied from, a compacted log
         self._refused_gap: tuple[int, str] | None = None
         self.truncation_count = 0  # what was known of offsets before one may be wrong after it
-        self._latest_ms = -1  # the latest time that anybody told us
+        self._latest_ms = -1  # the latest time that any caller passed in
 
     @staticmethod
     def open(
@@ -304,7 +304,7 @@ class Log:
         )
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Note, durably, that a leader's reign begins at the log end (SPEC 3.1.3: before any append)."""
+        """Note, durably, that a leader epoch begins at the log end (SPEC 3.1.3: before any append)."""
         assert leader_epoch >= self.epochs.latest, f"{leader_epoch} after {self.epochs.latest}"
         if self.epochs.assign(leader_epoch, self.log_end_offset):
             self._save_epochs()
@@ -336,7 +336,7 @@ class Log:
         return b""
 
     def lies_segments_behind(self, offset: int, end_offset: int) -> bool:
-        """Tell whether a read from `offset` ends with its segment, before `end_offset`."""
+        """Return whether a read from `offset` ends with its segment, before `end_offset`."""
         return self._segment_index(offset) < self._segment_index(end_offset)
 
     def bytes_up_to(self, offset: int, end_offset: int) -> int:
@@ -475,7 +475,7 @@ class Log:
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         interval = self.settings.index_interval_bytes
         segment = Segment(self.disk, self.directory, base_offset, index_interval_bytes=interval, now_ms=now_ms)
-        # The name must not be lost while later ones stay: recovery could not tell the hole.
+        # The name must not be lost while later ones stay: recovery could not detect the gap.
         self.disk.sync_directory(self.directory)
         return segment
 
@@ -547,11 +547,11 @@ class Log:
 
     @property
     def must_flush(self) -> bool:
-        """Tell whether more records are not durable than `flush.messages` allows."""
+        """Return whether more records are not durable than `flush.messages` allows."""
         return self.log_end_offset - self.flushed_offset >= self.settings.flush_messages
 
     @property
-    def settled_offset(self) -> int:
+    def acknowledgeable_end_offset(self) -> int:
         """Return up to where records may be acknowledged by what the flush settings ask of this replica."""
         return self.flushed_offset if self.must_flush else self.log_end_offset
 
@@ -598,7 +598,7 @@ class Log:
         active = self.segments[-1]
         if not active.has_durable_indexes:
             active.write_indexes()
-        # A snapshot can't tell which ended transactions were not replicated yet: then let the start replay.
+        # A snapshot does not say which ended transactions were not replicated yet: then let the start replay.
         if not self.producers.ended_before(self.log_end_offset):
             self._write_snapshot(durable=True)
         self.close_files()
@@ -664,7 +664,7 @@ class Log:
                 fields = dict(line.split(": ", 1) for line in self.disk.read_file(path).decode().splitlines())
                 self.topic_id = UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
             except (ValueError, KeyError) as problem:
-                raise OSError(f"{path} is damaged: {problem}") from problem  # whose log this is, nobody can tell
+                raise OSError(f"{path} is damaged: {problem}") from problem  # it is unknown whose log this is
 
 
 def _base_offset(segment: Segment) -> int:

@@ -1,7 +1,7 @@
 """A log that moves to another directory of its broker (KIP-113): copied beside its use, then the copy becomes the log.
 
 The copy is made as a follower makes one, whole batches with their offsets and epochs, in a folder of its own name
-(`-future`). When it holds what the log holds, it is synced and renamed to what the log is called, and only then the former
+(`-future`). When it holds what the log holds, it is synced and renamed to what the log is called, and only then the old
 folder is put out of the way (`-delete`). A crash between the two leaves two folders of one name that hold the same; whoever
 opens them takes the one that goes further (`goes_further`). Producers and epochs need no copying: they are the log's own.
 
@@ -59,13 +59,13 @@ class LogCopy:
 
     @property
     def is_void(self) -> bool:
-        """Tell whether the log was cut, or what comes next in it is gone: then a new copy is needed."""
+        """Return whether the log was cut, or what comes next in it is gone: then a new copy is needed."""
         was_cut = self.source.truncation_count != self._truncation_count
         return was_cut or self.source.log_start_offset > self.log.log_end_offset
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether the copy holds all that the log holds now."""
+        """Return whether the copy holds all that the log holds now."""
         return not self.is_void and self.log.log_end_offset == self.source.log_end_offset
 
     def next_batches(self) -> bytes:
@@ -85,7 +85,7 @@ class LogCopy:
         self.log.append_as_follower(content, now_ms=now_ms)
 
     def become_the_log(self, now_ms: int) -> Log:
-        """Return the log in its new place, durable; the former one is still where it was (`put_away`)."""
+        """Return the log in its new place, durable; the old one is still where it was (`put_away`)."""
         assert self.is_complete
         source, end_offset = self.source, self.source.log_end_offset
         self.log.close()
@@ -121,5 +121,5 @@ def put_away(disk: Disk, log: Log) -> str:
 
 
 def goes_further(log: Log, other: Log) -> bool:
-    """Tell which of two logs of one partition, in two directories, is the one that was used last."""
+    """Return which of two logs of one partition, in two directories, is the one that was used last."""
     return (log.last_epoch, log.log_end_offset) > (other.last_epoch, other.log_end_offset)

@@ -252,7 +252,7 @@ class ProducerStates:
         ]
 
     def has_open_transaction(self, producer_id: int) -> bool:
-        """Tell whether a producer's transaction is open here (KIP-890: otherwise ask the coordinator first)."""
+        """Return whether a producer's transaction is open here (KIP-890: otherwise ask the coordinator first)."""
         return producer_id in self._open
 
     def ended_before(self, offset: int) -> list[tuple[int, int]]:
@@ -263,7 +263,7 @@ class ProducerStates:
         """Take over what the state before a truncation knew and a snapshot cannot."""
         self._unreplicated = sorted({*entries, *self._unreplicated}, key=lambda entry: entry[1])
 
-    # Life time.
+    # Lifetime.
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
         """Forget producers that were silent for too long and have nothing open; return their ids."""

@@ -9,7 +9,7 @@ that shut down uncleanly, and KIP-966 lets nobody trust it before it has caught 
 
 What is scanned is what the system's cache holds, and that need not be on the disk. When a disk refuses to write a page, the
 fsync fails once; then the page counts as clean, every later fsync says yes, and reading still gives what was never
-written ("fsyncgate", 2018). The life that saw the error has ended with its directory, without trying again; but this life
+written ("fsyncgate", 2018). The process that saw the error has ended with its directory, without trying again; but this process
 would find whole batches, flush them without effect, and promise them. So everything above the recovery point is written
 again: the same bytes, which no tear can hurt, and which the next flush really writes. It costs little beside the scan.
 """
@@ -98,7 +98,7 @@ class Recovery:
         for segment in segments:
             segment.file.write_again(segment.position_of(recovery_point) if recovery_point > segment.base_offset else 0)
         if not any(segment.size for segment in segments):
-            # A life that ended between the making of this log and the sync of its name left a name that may vanish.
+            # A process that ended between the making of this log and the sync of its name left a name that may vanish.
             self.disk.sync_directory(self.directory)
             self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
 
@@ -194,7 +194,7 @@ def make_durable_directory(disk: Disk, path: str) -> None:
 
 
 def assign(epochs: EpochCache, header: BatchHeader) -> bool:
-    """Note a stored batch's epoch; tell whether it is a new one."""
+    """Note a stored batch's epoch; return whether it is a new one."""
     return (
         header.leader_epoch >= 0
         and header.leader_epoch != epochs.latest

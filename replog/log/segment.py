@@ -121,7 +121,7 @@ class Segment:
         existing = [path for path in map(self.path, INDEX_SUFFIXES) if self.disk.exists(path)]
         for path in existing:
             self.disk.remove(path)
-        # An earlier life may have removed them and died before its sync: only a new segment has none to forget.
+        # An earlier process may have removed them and died before its sync: only a new segment has none to forget.
         if existing or self.size:
             self.disk.sync_directory(self.directory)
         self.has_durable_indexes = False

@@ -39,7 +39,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flushes_early(self) -> bool:
-        """Tell whether replication alone is not trusted to keep records."""
+        """Return whether replication alone is not trusted to keep records."""
         return self.flush_messages != NEVER or self.flush_ms != NEVER
 
     @classmethod

@@ -61,7 +61,7 @@ def admitted(view: memoryview, settings: LogSettings, *, origin: Origin, now_ms:
 
 
 def is_old_format(view: memoryview) -> bool:
-    """Tell whether this is a message set of magic 0 or 1: refused, but not damaged."""
+    """Return whether this is a message set of magic 0 or 1: refused, but not damaged."""
     return len(view) > 16 and view[16] < MAGIC
 
 

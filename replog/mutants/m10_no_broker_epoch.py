@@ -13,7 +13,7 @@ SCENARIO = "stale-epoch-join"
 
 
 def install() -> None:
-    """Look at who a proposed member is, not at which of its lives was meant."""
+    """Look at who a proposed member is, not at which of its incarnations was meant."""
 
     def _may_be_in_isr(image: Image, partition: Partition, broker_id: NodeId, broker_epoch: int) -> bool:
         return image.is_active(broker_id)

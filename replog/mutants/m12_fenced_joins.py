@@ -13,7 +13,7 @@ SCENARIO = "fenced-follower"
 
 
 def install() -> None:
-    """Look at the life only, on both sides."""
+    """Look at the broker epoch only, on both sides."""
 
     def _may_be_in_isr(image: Image, partition: Partition, broker_id: NodeId, broker_epoch: int) -> bool:
         return broker_epoch in (NO_BROKER_EPOCH, image.broker_epoch(broker_id))

@@ -1,4 +1,4 @@
-"""M34: a new leader tells its own late high watermark as the latest offset.
+"""M34: a new leader answers with its own late high watermark as the latest offset.
 
 Evidence: the latest offset goes back between two calls. KIP-207, KAFKA-2334.
 """

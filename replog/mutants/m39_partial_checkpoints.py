@@ -1,4 +1,4 @@
-"""M39: the first LeaderAndIsr of a process counts as complete, whatever life it was meant for.
+"""M39: the first LeaderAndIsr of a process counts as complete, whatever registration it was meant for.
 
 Evidence: what it does not name loses its high-watermark checkpoint, and its log is put aside. KAFKA-7235, KAFKA-8333.
 """

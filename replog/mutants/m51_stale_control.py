@@ -1,4 +1,4 @@
-"""M51: a broker carries out control requests of its former life.
+"""M51: a broker carries out control requests to its earlier registration.
 
 Evidence: a StopReplica with a smaller broker epoch than the registered one is answered with NONE. KIP-380, KAFKA-7235.
 """

@@ -1,6 +1,6 @@
 """M52: the controller compares ids, not epochs: a broker that bounced between two looks is overlooked.
 
-Evidence: a living broker is never told what it hosts; it neither leads nor follows. KIP-380.
+Evidence: a live broker never learns what it hosts; it neither leads nor follows. KIP-380.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""M53: the controller carries out a ControlledShutdown of a broker's former life.
+"""M53: the controller carries out a ControlledShutdown of a broker's earlier registration.
 
 Evidence: leaders leave a healthy broker, its followers stop, and it is in no ISR any more. KIP-380.
 """
@@ -9,7 +9,7 @@ SCENARIO = "zookeeper-late-leave"
 
 
 def install() -> None:
-    """Take every life of a broker for the present one."""
+    """Take every registration of a broker for the present one."""
 
     def _is_over(self: ZooKeeperController, broker_epoch: int, registered: int) -> bool:
         return False

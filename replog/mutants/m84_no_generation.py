@@ -1,6 +1,6 @@
 """M84: offsets are committed whatever generation they come from.
 
-Evidence: after a rebalance the former owner of a partition commits, too; the committed offset goes back.
+Evidence: after a rebalance the earlier owner of a partition commits, too; the committed offset goes back.
 """
 
 from replog.coordinators.classic_group import ClassicGroup

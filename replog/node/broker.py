@@ -26,9 +26,8 @@ from replog.node.quorum.member import QuorumNode, SnapshotReader
 from replog.node.quorum.metadata_log import open_metadata_log
 from replog.ports import World
 from replog.types import BrokerEpoch, NodeId, QuorumEpoch
-from replog.wire import exchanges
 from replog.wire.apis import BROKER_APIS
-from replog.wire.exchanges import Exchange, Q
+from replog.wire.exchange import Exchange, Q
 from replog.wire.messages import broker_heartbeat as hb
 from replog.wire.messages import broker_registration as reg
 from replog.wire.records.metadata import decode_metadata_record
@@ -140,8 +139,8 @@ class Broker:
         match effect:
             case life.Register():
                 await self._register(effect)
-            case life.Beat():
-                await self._beat(effect)
+            case life.SendHeartbeat():
+                await self._send_heartbeat(effect)
             case life.Registered():
                 self._registered(effect)
             case life.Unfenced():
@@ -166,7 +165,7 @@ class Broker:
             log_dirs=self.plane.directories.online_ids,
             previous_broker_epoch=effect.previous_broker_epoch,
         )
-        answer = await self._ask(exchanges.BROKER_REGISTRATION, body)
+        answer = await self._ask(reg.EXCHANGE, body)
         if answer is None:
             effects = self.lifecycle.on_no_answer(self.world.clock.now_ms())
         else:
@@ -178,7 +177,7 @@ class Broker:
         for following in effects:
             await self._perform(following)
 
-    async def _beat(self, effect: life.Beat) -> None:
+    async def _send_heartbeat(self, effect: life.SendHeartbeat) -> None:
         assert self.lifecycle is not None
         if not effect.want_fence:
             await self._serve()
@@ -190,7 +189,7 @@ class Broker:
             want_shut_down=effect.want_shutdown,
             offline_log_dirs=list(effect.offline_directories),
         )
-        answer = await self._ask(exchanges.BROKER_HEARTBEAT, body)
+        answer = await self._ask(hb.EXCHANGE, body)
         if answer is None:
             effects = self.lifecycle.on_no_answer(self.world.clock.now_ms())
         else:

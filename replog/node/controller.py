@@ -15,6 +15,7 @@ import msgspec
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint, NodeConfig, endpoint
+from replog.controller import controller
 from replog.controller.authorization import May, allow_all
 from replog.controller.controller import Controller
 from replog.controller.describe import describe_controllers
@@ -31,16 +32,18 @@ from replog.controller.events import (
     Tick,
 )
 from replog.controller.policy import RECOVERY_STRATEGY, UNCLEAN_ENABLE, Settings, Strategy
+from replog.controller.served_api import ServedApi, Unasked
 from replog.errors import Error
 from replog.log.log import Log
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.metadata.record_versions import NEWEST, RecordWriter
 from replog.node.api.authorizer import Authorizer
-from replog.node.api.refusals import refusal
 from replog.node.metrics import MetricsServer, exposition
 from replog.node.net.broker_links import OwnRequest
 from replog.node.net.controller_link import ControllerLink
-from replog.node.net.server import AnyRequest, Server, ServerLimits
+from replog.node.net.handlers import AnswersApi, HandledApi, Handlers
+from replog.node.net.server import AnyRequest, Server, ServerLimits, ServerRequest
+from replog.node.quorum import member
 from replog.node.quorum.controller_registration import ControllerRegistration
 from replog.node.quorum.member import QuorumListener, QuorumNode, SnapshotReader
 from replog.node.quorum.metadata_log import open_metadata_log
@@ -49,8 +52,8 @@ from replog.ports import World
 from replog.quorum.voter_changes import ChangeRequest, voter_change_refused
 from replog.types import ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS, Api
-from replog.wire.messages import alter_partition, api_versions, controller_registration
-from replog.wire.messages.describe_cluster import DescribeClusterRequest
+from replog.wire.messages import alter_partition, api_versions, controller_registration, describe_cluster
+from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.records.metadata import decode_metadata_record
 from replog.wire.translate import current_alter_partition, old_alter_partition
 
@@ -78,6 +81,10 @@ class ControllerNode:
             settings_of(config), config.texts, world.entropy.uuid, world.entropy.random("replica placement")
         )
         self.authorizer = Authorizer(may, lambda: self.controller.image)
+        self.handlers = Handlers()  # those of the quorum come with it
+        self.handlers.serve(APIS, self)
+        for decided in controller.APIS.values():
+            self.handlers.on(decided.any_served, self._decide_if_active)
         self.tasks = Tasks()
         self.server = Server(world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config), features=self._features)
         self.metrics = MetricsServer(world, lambda: exposition(self.controller))
@@ -104,6 +111,7 @@ class ControllerNode:
         """Open the metadata log and take the seat in the quorum, without a word yet."""
         self._log = open_metadata_log(self.world, self.config)
         self.quorum = QuorumNode(self.world, self.config, self._log, self)
+        self.handlers.serve(member.APIS, self.quorum)
         return self.quorum
 
     async def start(self) -> None:
@@ -233,25 +241,31 @@ class ControllerNode:
             asyncio.get_running_loop().call_exception_handler(context)
 
     def _handle(self, request: AnyRequest) -> None:
-        assert self.quorum is not None
-        if not self.authorizer.admits(request):
-            return
-        body = request.body
-        fixed = self.controller.is_active and not self.controller.image.features.get(KRAFT_VERSION)
-        if fixed and isinstance(body, ChangeRequest):
-            words = f"Voters are those of the configuration until {KRAFT_VERSION} is 1."
-            request.reply(voter_change_refused(body, Error.UNSUPPORTED_VERSION, words))
-            return
-        if self.quorum.handle(request):
-            return
-        if isinstance(body, DescribeClusterRequest):
-            request.reply(describe_controllers(body, self.config.cluster_id, self.quorum.voters, self.quorum.leader[0]))
-        elif not self.controller.handles(type(body)):
+        handled = self.handlers.by_api.get(request.api)
+        if handled is None:
             request.close(f"{request.api.name} is not answered by controllers")
-        elif not (self.quorum.is_leading and self.controller.is_active):
-            self._refuse(request)
-        else:
+            return
+        if not self.authorizer.admits(request, handled.served):
+            return
+        fixed = self.controller.is_active and not self.controller.image.features.get(KRAFT_VERSION)
+        if fixed and isinstance(request.body, ChangeRequest):
+            words = f"Voters are those of the configuration until {KRAFT_VERSION} is 1."
+            request.reply(voter_change_refused(request.body, Error.UNSUPPORTED_VERSION, words))
+            return
+        handled.handle(request)
+
+    def describe_cluster(self, request: ServerRequest[DescribeClusterRequest, DescribeClusterResponse]) -> None:
+        """DescribeCluster: who the controllers are."""
+        assert self.quorum is not None
+        leader, _, _ = self.quorum.leader
+        request.reply(describe_controllers(request.body, self.config.cluster_id, self.quorum.voters, leader))
+
+    def _decide_if_active(self, request: AnyRequest) -> None:
+        assert self.quorum is not None
+        if self.quorum.is_leading and self.controller.is_active:
             self._decide(request)
+        else:
+            self._refuse(request)
 
     def _register_here(
         self, body: controller_registration.ControllerRegistrationRequest
@@ -287,7 +301,8 @@ class ControllerNode:
     def _refuse(self, request: Undecided) -> None:
         if request.is_answered:
             return
-        request.reply(refusal(request.api, request.body, Error.NOT_CONTROLLER))
+        served = controller.APIS[type(request.body)].any_served
+        request.reply(served.refused(request.body, Error.NOT_CONTROLLER))
 
     # --- events and their effects ----------------------------------------------------------------------
 
@@ -386,6 +401,12 @@ class ControllerNode:
                 if level > 0
             ],
         )
+
+
+DESCRIBE_CLUSTER: Final = HandledApi(
+    ServedApi(describe_cluster.EXCHANGE, unasked=Unasked.EVERYBODYS), ControllerNode.describe_cluster
+)
+APIS: Final[tuple[AnswersApi[ControllerNode], ...]] = (DESCRIBE_CLUSTER,)
 
 
 def listener_of(config: NodeConfig) -> Endpoint:

@@ -18,6 +18,7 @@ from replog.broker.metadata import BrokerMetadata
 from replog.config import Endpoint, NodeConfig
 from replog.controller.authorization import May
 from replog.log.settings import LogSettings
+from replog.node.api import cluster, fetch, groups, log_directories, offsets, produce, transactions
 from replog.node.api.cluster import ClusterApi
 from replog.node.api.fetch import FetchApi
 from replog.node.api.forwarding import Forwarding
@@ -26,6 +27,7 @@ from replog.node.api.log_directories import DirectoryApi
 from replog.node.api.offsets import OffsetsApi
 from replog.node.api.produce import ProduceApi
 from replog.node.api.transactions import TransactionApi
+from replog.node.coordinators import internal_topics, markers
 from replog.node.coordinators.markers import MarkerApi
 from replog.node.coordinators.service import CoordinatorService
 from replog.node.directories.assignments import LOOK_MS
@@ -44,7 +46,6 @@ from replog.node.replication.replicas import ReplicaPorts, Replicas
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.types import NodeId
-from replog.wire import exchanges
 from replog.wire.apis import Api
 from replog.wire.layout import VersionRange
 
@@ -188,67 +189,41 @@ class DataPlane:
     # --- requests ------------------------------------------------------------------------
 
     def _handlers(self) -> Handlers:
-        fetch = FetchApi(self.replicas, self.config, lambda: self.server.unsent_bytes, self.authorizer)
-        offsets = OffsetsApi(self.replicas, self.tasks, self.identity)
-        directories = DirectoryApi(self.replicas, self.directories, self.moves)
-        handlers = Handlers()
-        Forwarding(self.world, self.link, self.tasks).answer(handlers)
-        handlers.on(exchanges.PRODUCE, ProduceApi(self.replicas, self.coordinators.verifier).handle)
-        handlers.on(exchanges.FETCH, fetch.handle)
-        handlers.on(exchanges.LIST_OFFSETS, offsets.list_offsets)
-        handlers.on(exchanges.OFFSET_FOR_LEADER_EPOCH, offsets.end_of_epochs)
-        handlers.on(exchanges.DELETE_RECORDS, offsets.delete_records)
-        handlers.on(exchanges.GET_REPLICA_LOG_INFO, offsets.log_info)
-        handlers.on(exchanges.METADATA, self.cluster.metadata)
-        handlers.on(exchanges.DESCRIBE_CLUSTER, self.cluster.describe_cluster)
-        handlers.on(exchanges.DESCRIBE_TOPIC_PARTITIONS, self.cluster.describe_topic_partitions)
-        handlers.on(exchanges.DESCRIBE_CONFIGS, self.cluster.describe_configs)
-        handlers.on(exchanges.ALTER_REPLICA_LOG_DIRS, directories.alter)
-        handlers.on(exchanges.DESCRIBE_LOG_DIRS, directories.describe)
-        self._coordinators_handlers(handlers)
-        return handlers
-
-    def _coordinators_handlers(self, handlers: Handlers) -> None:
-        coordinators = self.coordinators
-        groups = GroupApi(coordinators.groups, coordinators.verifier, lambda: coordinators.permits_consumer_groups)
-        transactions = TransactionApi(
+        """Return who answers what: each module's `APIS` says which."""
+        replicas, coordinators = self.replicas, self.coordinators
+        consumer_groups = GroupApi(
+            coordinators.groups, coordinators.verifier, lambda: coordinators.permits_consumer_groups
+        )
+        producers = TransactionApi(
             coordinators.transactions, coordinators.groups, coordinators.producer_ids, self.tasks
         )
-        markers = MarkerApi(self.replicas, coordinators.groups)
-        coordinators.links.answer_ourselves(exchanges.WRITE_TXN_MARKERS, markers.write)
-        coordinators.links.answer_ourselves(exchanges.ADD_PARTITIONS_TO_TXN, transactions.add_partitions)
-        handlers.on(exchanges.FIND_COORDINATOR, coordinators.internal_topics.find_coordinator)
-        handlers.on(exchanges.JOIN_GROUP, groups.join)
-        handlers.on(exchanges.SYNC_GROUP, groups.sync)
-        handlers.on(exchanges.HEARTBEAT, groups.heartbeat)
-        handlers.on(exchanges.LEAVE_GROUP, groups.leave)
-        handlers.on(exchanges.OFFSET_COMMIT, groups.commit)
-        handlers.on(exchanges.OFFSET_FETCH, groups.fetch)
-        handlers.on(exchanges.OFFSET_DELETE, groups.delete_offsets)
-        handlers.on(exchanges.LIST_GROUPS, groups.list_groups)
-        handlers.on(exchanges.DESCRIBE_GROUPS, groups.describe)
-        handlers.on(exchanges.DELETE_GROUPS, groups.delete)
-        handlers.on(exchanges.CONSUMER_GROUP_HEARTBEAT, groups.consumer_heartbeat)
-        handlers.on(exchanges.CONSUMER_GROUP_DESCRIBE, groups.describe_consumer_groups)
-        handlers.on(exchanges.INIT_PRODUCER_ID, transactions.init)
-        handlers.on(exchanges.ADD_PARTITIONS_TO_TXN, transactions.add_partitions)
-        handlers.on(exchanges.ADD_OFFSETS_TO_TXN, transactions.add_offsets)
-        handlers.on(exchanges.END_TXN, transactions.end)
-        handlers.on(exchanges.TXN_OFFSET_COMMIT, groups.commit_in_transaction)
-        handlers.on(exchanges.WRITE_TXN_MARKERS, markers.write)
-        handlers.on(exchanges.LIST_TRANSACTIONS, transactions.list_transactions)
-        handlers.on(exchanges.DESCRIBE_TRANSACTIONS, transactions.describe_transactions)
-        handlers.on(exchanges.DESCRIBE_PRODUCERS, transactions.describe_producers)
+        end_markers = MarkerApi(replicas, coordinators.groups)
+        handlers = Handlers()
+        handlers.serve(produce.APIS, ProduceApi(replicas, coordinators.verifier))
+        handlers.serve(fetch.APIS, FetchApi(replicas, self.config, lambda: self.server.unsent_bytes, self.authorizer))
+        handlers.serve(offsets.APIS, OffsetsApi(replicas, self.tasks, self.identity))
+        handlers.serve(cluster.APIS, self.cluster)
+        handlers.serve(log_directories.APIS, DirectoryApi(replicas, self.directories, self.moves))
+        handlers.serve(internal_topics.APIS, coordinators.internal_topics)
+        handlers.serve(groups.APIS, consumer_groups)
+        handlers.serve(transactions.APIS, producers)
+        handlers.serve(markers.APIS, end_markers)
+        Forwarding(self.world, self.link, self.tasks).answer(handlers)
+        coordinators.links.answer_ourselves(markers.WRITE_TXN_MARKERS.served.exchange, end_markers.write)
+        coordinators.links.answer_ourselves(
+            transactions.ADD_PARTITIONS_TO_TXN.served.exchange, producers.add_partitions
+        )
+        return handlers
 
     def handle(self, request: AnyRequest) -> None:
         """Let the handler of its API answer a request."""
-        handler = self.handlers.by_api.get(request.api)
-        if handler is None:
+        handled = self.handlers.by_api.get(request.api)
+        if handled is None:
             request.close(f"{request.api.name} is not answered by brokers")
             return
         try:
-            if self.authorizer.is_open or self.authorizer.admits(request):
-                handler(request)
+            if self.authorizer.is_open or self.authorizer.admits(request, handled.served):
+                handled.handle(request)
         except OSError as problem:
             # asyncio takes an OSError within a protocol for a lost connection and goes on; after one from the disk
             # no log can be trusted.

@@ -44,7 +44,7 @@ def top_error(own_cluster_id: str, request: Addressed) -> Error:
 
 
 def has_legal_log_end(request: VoteRequest) -> bool:
-    """Tell whether the candidate's claim about its log can be true.
+    """Return whether the candidate's claim about its log can be true.
 
     A candidate has raised its epoch above its log's; a prospective one has not (SPEC 1.5.3).
     """
@@ -89,7 +89,7 @@ class Election:
         return self._vote(Error.NONE, granted=granted)
 
     def _would_grant(self, request: VoteRequest) -> bool:
-        """Tell whether this member says yes in its present role (SPEC 1.5.8)."""
+        """Return whether this member says yes in its present role (SPEC 1.5.8)."""
         state = self._state
         covers = state.log.is_covered_by(request.last_epoch, request.last_offset)
         match state.role:
@@ -164,10 +164,10 @@ class Election:
         self._state.adopt(epoch, leader_id, endpoint, now_ms)
         return Error.NONE
 
-    # --- hearing answers
+    # --- answers of other nodes
 
-    def is_settled(self, peer: NodeId, answer: Answer, now_ms: int) -> bool:
-        """Deal with what any answer may say about epochs and leaders; True when nothing is left to count (SPEC 1.6)."""
+    def handle_epoch_and_leader(self, peer: NodeId, answer: Answer, now_ms: int) -> bool:
+        """Apply what every answer says of epoch and leader; return True when nothing else is left to count (SPEC 1.6)."""
         state = self._state
         if answer.top_error is not Error.NONE or answer.error is Error.INVALID_REQUEST:
             self._on_refusal(peer, answer, now_ms)
@@ -191,7 +191,7 @@ class Election:
         return False
 
     def _adopted(self, answer: Answer, now_ms: int) -> bool:
-        """Take in the answer's epoch and leader; tell whether that changed this node's role."""
+        """Take in the answer's epoch and leader; return whether that changed this node's role."""
         role = self._state.role
         self._state.adopt(answer.epoch, answer.leader_id, answer.endpoint, now_ms)
         return self._state.role is not role
@@ -204,7 +204,7 @@ class Election:
 
     def on_vote_answer(self, peer: NodeId, answer: VoteAnswer, now_ms: int) -> None:
         """Count a vote."""
-        if self.is_settled(peer, answer, now_ms):
+        if self.handle_epoch_and_leader(peer, answer, now_ms):
             return
         role = self._state.role
         if isinstance(role, Prospective | Candidate):
@@ -212,7 +212,7 @@ class Election:
 
     def on_begin_answer(self, peer: NodeId, answer: BeginQuorumEpochAnswer, now_ms: int) -> None:
         """Note that a voter knows its leader."""
-        if self.is_settled(peer, answer, now_ms):
+        if self.handle_epoch_and_leader(peer, answer, now_ms):
             return
         role = self._state.role
         if isinstance(role, Leader) and peer in role.progress:
@@ -220,7 +220,7 @@ class Election:
 
     def on_end_answer(self, peer: NodeId, answer: EndQuorumEpochAnswer, now_ms: int) -> None:
         """Note that a voter knows of our going."""
-        if self.is_settled(peer, answer, now_ms):
+        if self.handle_epoch_and_leader(peer, answer, now_ms):
             return
         role = self._state.role
         if isinstance(role, ResignedLeader):

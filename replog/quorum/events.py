@@ -1,7 +1,7 @@
 """What happens to a quorum member, and what it wants done about it.
 
 Every event carries `now_ms`: the core has no clock. Effects are carried out strictly in order; that order is what
-makes a vote durable before anyone hears of it (SPEC 1.1.2).
+makes a vote durable before it is sent (SPEC 1.1.2).
 """
 
 from enum import Enum

@@ -69,7 +69,7 @@ class LogShape:
         return next((voters for at, voters in reversed(self.voters) if at < offset), None)
 
     def is_covered_by(self, last_epoch: int, last_offset: int) -> bool:
-        """Tell whether a log that ends there is at least as up to date as this one (SPEC 1.5.7)."""
+        """Return whether a log that ends there is at least as up to date as this one (SPEC 1.5.7)."""
         return (last_epoch, last_offset) >= (self.last_epoch, self.end_offset)
 
     def end_offset_for(self, epoch: int) -> OffsetAndEpoch:
@@ -92,7 +92,7 @@ class LogShape:
         return max((known.epoch for known in self.snapshots if known.offset <= offset), default=0)
 
     def position_of(self, fetch_offset: int, last_fetched_epoch: int) -> "Position":
-        """Tell where a follower stands that has fetched up to an offset in an epoch (SPEC 1.10.2)."""
+        """Return where a follower stands that has fetched up to an offset in an epoch (SPEC 1.10.2)."""
         if self._needs_snapshot(fetch_offset, last_fetched_epoch):
             return Position(snapshot=self.latest_snapshot)
         if fetch_offset == 0 and self.start_offset == 0:
@@ -175,5 +175,5 @@ class Position:
 
     @property
     def is_valid(self) -> bool:
-        """Tell whether the follower's log is a prefix of the leader's."""
+        """Return whether the follower's log is a prefix of the leader's."""
         return self.diverging is None and self.snapshot is None

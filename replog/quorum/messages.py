@@ -15,7 +15,7 @@ from replog.quorum.voters import ReplicaKey
 from replog.types import NO_NODE, NO_OFFSET, NodeId
 
 UNKNOWN_HIGH_WATERMARK = -1
-UNSUPPORTED_HIGH_WATERMARK = (1 << 63) - 1  # Fetch before v18 cannot tell what the follower knows
+UNSUPPORTED_HIGH_WATERMARK = (1 << 63) - 1  # Fetch before v18 does not carry what the follower knows
 
 
 class OffsetAndEpoch(msgspec.Struct, frozen=True, order=True):
@@ -26,7 +26,7 @@ class OffsetAndEpoch(msgspec.Struct, frozen=True, order=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """Anything one node tells another."""
+    """Anything that one node sends to another."""
 
 
 class VoteRequest(Message, frozen=True, kw_only=True):

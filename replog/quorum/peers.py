@@ -21,11 +21,11 @@ class Peers:
         self._failures: dict[NodeId, int] = {}
 
     def is_ready(self, peer: NodeId, now_ms: int) -> bool:
-        """Tell whether a request may go to the peer now."""
+        """Return whether a request may go to the peer now."""
         return peer not in self._in_flight and not self.is_backing_off(peer, now_ms)
 
     def is_backing_off(self, peer: NodeId, now_ms: int) -> bool:
-        """Tell whether the peer failed a moment ago."""
+        """Return whether the peer failed a moment ago."""
         return now_ms < self._backoff_until_ms.get(peer, now_ms)
 
     @property

@@ -75,7 +75,7 @@ class QuorumState:
         self.epoch = QuorumEpoch(0)
         self.voted: ReplicaKey | None = None
         self.role: Role = Unattached(leader_id=NO_NODE, election_deadline_ms=0)
-        # What the node applies: unlike a leader's own count it never goes back within a life (I3, docs/invariants.md).
+        # What the node applies: unlike a leader's own count it never goes back within one process (I3, docs/invariants.md).
         # A snapshot holds committed state only.
         self.high_watermark = max([log.start_offset, *(snapshot.offset for snapshot in log.snapshots)])
         self.shutting_down = False
@@ -105,7 +105,7 @@ class QuorumState:
     def bootstrap(self) -> tuple[NodeId, ...]:
         """Where to look for the leader: the configured voters, and those whom only the log names, but this node.
 
-        All who are configured may have been removed; then nobody of them hears of the leader, nor tells of it.
+        All who are configured may have been removed; then none of them learns of the leader or can name it.
         """
         named = (voter for voter in self.voters.ids if self.endpoint_of(voter) is not None)
         known = dict.fromkeys((*self._configured_voters.ids, *named))
@@ -159,7 +159,7 @@ class QuorumState:
         self._learned_endpoints[node_id] = endpoint
 
     def election_deadline_ms(self, now_ms: int) -> int:
-        """Draw when patience ends: one to two election timeouts from now."""
+        """Draw the election deadline: one to two election timeouts from now."""
         timeout_ms = self.settings.election_timeout_ms
         return now_ms + timeout_ms + self._draw(timeout_ms)
 
@@ -239,7 +239,7 @@ class QuorumState:
                 self.become_follower(self.epoch, leader_id, now_ms)
 
     def _adopt_own_past(self, epoch: int, now_ms: int) -> None:
-        # Only a node whose disk was wiped hears of an epoch that it led itself and does not know.
+        # Only a node whose disk was wiped learns of an epoch that it led itself and does not know.
         if epoch > self.epoch:
             self.become_unattached(QuorumEpoch(epoch), now_ms)
         else:
@@ -371,5 +371,5 @@ class QuorumState:
         )
 
     def announced_endpoint(self, node_id: NodeId) -> Endpoint | None:
-        """Return what to tell others about how to reach a node."""
+        """Return the endpoint of a node that is sent to others."""
         return self.endpoint_of(node_id)

@@ -56,7 +56,7 @@ class Replication:
         return base_offset
 
     def on_fetch_request(self, token: int, request: FetchRequest, now_ms: int) -> None:
-        """Answer a fetch, or keep it until there is something to tell (SPEC 1.10.1 to 1.10.4)."""
+        """Answer a fetch, or keep it until there is something to send (SPEC 1.10.1 to 1.10.4)."""
         state = self._state
         refused = self._refused_fetch(request)
         if refused is not None:
@@ -70,7 +70,7 @@ class Replication:
             self._answer(token, self._fetch_answer(role, diverging=position.diverging, snapshot=position.snapshot))
             return
         self._note_fetch(role, request, now_ms)
-        if self._has_news(role, request) or request.max_wait_ms == 0:
+        if self._can_answer_now(role, request) or request.max_wait_ms == 0:
             self._answer(token, self._with_records(role, request))
         else:
             role.parked[token] = Parked(token=token, request=request, deadline_ms=now_ms + request.max_wait_ms)
@@ -116,7 +116,7 @@ class Replication:
         return role.remember_observer(replica)
 
     def _satisfy_check_quorum(self, role: Leader, replica: ReplicaKey, now_ms: int) -> None:
-        """Restart the timer when a majority has been heard since it was last restarted (SPEC 1.8.5)."""
+        """Restart the timer when a majority has fetched since it was last restarted (SPEC 1.8.5)."""
         state = self._state
         if replica.node_id == state.me.node_id:
             return
@@ -126,7 +126,7 @@ class Replication:
             role.check_quorum_deadline_ms = now_ms + state.settings.check_quorum_timeout_ms
 
     def _learn_directory(self, role: Leader, replica: ReplicaKey) -> None:
-        """Write a voter's directory into the voter set when it is first heard of.
+        """Write a voter's directory into the voter set when it is first known.
 
         The configured set knows ids only. Once a set with directories is in the log, a voter that comes back with
         another one is not the voter of the set: it does not count, and its vote is not asked for (KIP-853; KIP-996,
@@ -163,7 +163,7 @@ class Replication:
             state.high_watermark = high_watermark
             state.outbox.append(Committed(high_watermark=high_watermark))
 
-    def _has_news(self, role: Leader, request: FetchRequest) -> bool:
+    def _can_answer_now(self, role: Leader, request: FetchRequest) -> bool:
         if request.fetch_offset < self._state.log.end_offset:
             return True
         known = UNKNOWN_HIGH_WATERMARK if role.high_watermark is None else role.high_watermark
@@ -205,7 +205,7 @@ class Replication:
         due = [
             parked
             for parked in role.parked.values()
-            if parked.deadline_ms <= now_ms or self._has_news(role, parked.request)
+            if parked.deadline_ms <= now_ms or self._can_answer_now(role, parked.request)
         ]
         for parked in due:
             del role.parked[parked.token]
@@ -247,7 +247,7 @@ class Replication:
     def on_fetch_answer(self, peer: NodeId, answer: FetchAnswer, now_ms: int) -> None:
         """Take in what the leader sent; anything else is for the election."""
         state = self._state
-        if self._election.is_settled(peer, answer, now_ms):
+        if self._election.handle_epoch_and_leader(peer, answer, now_ms):
             return
         role = state.role
         if not isinstance(role, Follower) or peer != role.leader_id:
@@ -263,9 +263,9 @@ class Replication:
             state.peers.failed(peer, now_ms)
             return
         state.peers.succeeded(peer)
-        self._leader_lives(role, now_ms)
+        self._extend_fetch_timeout(role, now_ms)
 
-    def _leader_lives(self, role: Follower, now_ms: int) -> None:
+    def _extend_fetch_timeout(self, role: Follower, now_ms: int) -> None:
         role.has_fetched = True
         role.asks_anyone = False
         role.fetch_deadline_ms = now_ms + self._state.settings.fetch_timeout_ms
@@ -298,7 +298,7 @@ class Replication:
         state = self._state
         end_offset = state.log.truncation_point(diverging)
         if end_offset >= state.log.end_offset:
-            state.note(f"told to diverge at {diverging}, but the log ends at {state.log.end}")
+            state.note(f"the leader diverges at {diverging}, but the log ends at {state.log.end}")
             return False
         if end_offset < state.high_watermark:
             # KAFKA-12460: committed records never go.
@@ -314,7 +314,7 @@ class Replication:
 
     def _start_download(self, role: Follower, snapshot: OffsetAndEpoch) -> bool:
         if snapshot.offset < self._state.high_watermark or snapshot.offset < 0 or snapshot.epoch < 0:
-            self._state.note(f"told to fetch snapshot {snapshot} below what is committed here")
+            self._state.note(f"the leader offers snapshot {snapshot} below what is committed here")
             return False
         role.download = Download(snapshot)
         return True
@@ -323,12 +323,12 @@ class Replication:
         """Store a piece; with the last one the snapshot takes the log's place (SPEC 1.11)."""
         state = self._state
         if answer.error in (Error.SNAPSHOT_NOT_FOUND, Error.POSITION_OUT_OF_RANGE) and answer.epoch == state.epoch:
-            # The leader has a newer one by now: the next fetch tells which.
+            # The leader has a newer one by now: the next fetch answer names it.
             if isinstance(state.role, Follower):
                 state.role.download = None
             state.peers.failed(peer, now_ms)
             return
-        if self._election.is_settled(peer, answer, now_ms):
+        if self._election.handle_epoch_and_leader(peer, answer, now_ms):
             return
         role = state.role
         download = role.download if isinstance(role, Follower) and peer == role.leader_id else None
@@ -337,7 +337,7 @@ class Replication:
             return
         assert isinstance(role, Follower)
         state.peers.succeeded(peer)
-        self._leader_lives(role, now_ms)
+        self._extend_fetch_timeout(role, now_ms)
         self._store_chunk(role, download, answer)
 
     def _store_chunk(self, role: Follower, download: Download, answer: FetchSnapshotAnswer) -> None:

@@ -1,6 +1,6 @@
 """The six roles of a member and what each of them keeps in mind (SPEC 1.2).
 
-Values with deadlines, no behaviour beyond their own bookkeeping: transitions are in `state.py`. A role object lives
+Values with deadlines, no behaviour beyond their own bookkeeping: transitions are in `state.py`. A role object exists
 exactly as long as the role; so an answer that belongs to an earlier round finds nobody to count it.
 """
 
@@ -27,7 +27,9 @@ class Follower:
     def __init__(self, *, leader_id: NodeId, fetch_deadline_ms: int) -> None:
         self.leader_id = leader_id
         self.fetch_deadline_ms = fetch_deadline_ms
-        self.has_fetched = False  # from this leader, within the fetch timeout: then its life is not in doubt (KIP-996)
+        self.has_fetched = (
+            False  # from this leader, within the fetch timeout: then the leader is not in doubt (KIP-996)
+        )
         self.asks_anyone = False  # an observer whose leader fell silent
         self.download: Download | None = None
 
@@ -56,7 +58,7 @@ class Ballot:
 
     @property
     def unanswered(self) -> list[NodeId]:
-        """Voters that have not been heard."""
+        """Voters that have not answered."""
         return [voter for voter in self._voters.ids if voter not in self.granted and voter not in self.refused]
 
     def waive(self) -> None:
@@ -117,7 +119,7 @@ class Progress(msgspec.Struct):
 
 
 class Parked(msgspec.Struct, frozen=True, kw_only=True):
-    """A fetch that waits for something to tell."""
+    """A fetch that waits for something to send."""
 
     token: int
     request: FetchRequest

@@ -183,7 +183,7 @@ def from_wire(version: int, body: msgspec.Struct) -> Request:
 
 
 def names_metadata(body: fetch.FetchRequest) -> bool:
-    """Tell whether a fetch is after the metadata log."""
+    """Return whether a fetch is after the metadata log."""
     return any(topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID for topic in body.topics)
 
 

@@ -20,7 +20,11 @@ ChangeRequest = add.AddRaftVoterRequest | remove.RemoveRaftVoterRequest | update
 
 def change_from_wire(body: ChangeRequest) -> VoterChangeRequest:
     """Return what a request asks for."""
-    kind = {add.REQUEST: VoterChange.ADD, remove.REQUEST: VoterChange.REMOVE, update.REQUEST: VoterChange.UPDATE}
+    kind = {
+        add.AddRaftVoterRequest: VoterChange.ADD,
+        remove.RemoveRaftVoterRequest: VoterChange.REMOVE,
+        update.UpdateRaftVoterRequest: VoterChange.UPDATE,
+    }
     listeners = getattr(body, "listeners", [])
     return VoterChangeRequest(
         change=kind[type(body)],

@@ -21,7 +21,7 @@ class ReplicaKey(NamedTuple):
     directory_id: UUID = ZERO_UUID
 
     def names(self, other: "ReplicaKey") -> bool:
-        """Tell whether this key, taken as a demand, is met by a replica: an unknown directory demands nothing."""
+        """Return whether this key, taken as a demand, is met by a replica: an unknown directory demands nothing."""
         return self.node_id == other.node_id and self.directory_id in (ZERO_UUID, other.directory_id)
 
 
@@ -45,7 +45,7 @@ class VoterSet(msgspec.Struct, frozen=True):
         return next((member for member in self.members if member.node_id == node_id), None)
 
     def contains(self, replica: ReplicaKey) -> bool:
-        """Tell whether a replica is a member: same id, and same directory where the set knows one."""
+        """Return whether a replica is a member: same id, and same directory where the set knows one."""
         member = self.find(replica.node_id)
         return member is not None and member.names(replica)
 

@@ -242,14 +242,14 @@ KNOWN_APIS: Final = frozenset({*BROKER_APIS, *CONTROLLER_APIS, *ZOOKEEPER_BROKER
 @cache
 def request_type(api: Api) -> type[msgspec.Struct]:
     """Return an API's request type."""
-    found: type[msgspec.Struct] = _module(api).REQUEST
+    found: type[msgspec.Struct] = _module(api).EXCHANGE.request
     return found
 
 
 @cache
 def response_type(api: Api) -> type[msgspec.Struct]:
     """Return an API's response type."""
-    found: type[msgspec.Struct] = _module(api).RESPONSE
+    found: type[msgspec.Struct] = _module(api).EXCHANGE.response
     return found
 
 

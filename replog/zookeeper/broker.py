@@ -1,9 +1,9 @@
 """A broker's part in control requests: which count, what each changes here, what is answered (KIP-380, KIP-704; SPEC 3.12).
 
-LeaderAndIsr moves hosted partitions between roles, StopReplica ends them, UpdateMetadata is what clients are told; the last
+LeaderAndIsr moves hosted partitions between roles, StopReplica ends them, UpdateMetadata is what clients are answered with; the last
 becomes records in the image that a broker of KRaft mode has too, so that everything that reads it is the same.
 
-A request of a former life is refused whole and leaves no trace. The first LeaderAndIsr of this life names all partitions
+A request to an earlier registration is refused whole and leaves no trace. The first LeaderAndIsr of a registration names all partitions
 the broker hosts; only from then on may what it does not name be forgotten, high-watermark checkpoints included.
 """
 
@@ -101,16 +101,18 @@ class ControlledBroker:
         self.controller_epoch = -1
         self.controller_id: NodeId = NodeId(-1)
         self.has_metadata = False
-        self._complete = NO_BROKER_EPOCH  # the latest life of which all that it hosts has been named
-        self._complete_reign = -1  # the latest controller epoch in which it has been
-        self._told_all = KnownEpochs(NO_BROKER_EPOCH, -1)  # the latest life and reign that were told all metadata
+        self._complete_broker_epoch = (
+            NO_BROKER_EPOCH  # the latest registration of which all hosted partitions have been named
+        )
+        self._complete_controller_epoch = -1  # the latest controller epoch in which they have been
+        self._fully_informed_in = KnownEpochs(NO_BROKER_EPOCH, -1)  # the latest epochs that all metadata came in
         self._hosted = hosted
         self._hosted_id = hosted_id
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether all that this life hosts has been named."""
-        return self.identity.is_registered and self._complete >= self.identity.broker_epoch
+        """Return whether all partitions that this registration hosts have been named."""
+        return self.identity.is_registered and self._complete_broker_epoch >= self.identity.broker_epoch
 
     @property
     def known_epochs(self) -> KnownEpochs:
@@ -118,9 +120,9 @@ class ControlledBroker:
         return KnownEpochs(self.identity.broker_epoch, self.controller_epoch)
 
     def registered(self, broker_epoch: BrokerEpoch) -> None:
-        """Begin a life in ZooKeeper, the first or a later one of this process."""
+        """Take a new registration in ZooKeeper, the first or a later one of this process."""
         self.identity.broker_epoch = broker_epoch
-        self.topic_ids.clear()  # topics may have been deleted since the last life
+        self.topic_ids.clear()  # topics may have been deleted since the last registration
 
     def handle(self, request: ControlRequestBody) -> list[Effect]:
         """Take one control request; return what has to be done about it, in order."""
@@ -144,39 +146,39 @@ class ControlledBroker:
         effects: list[Effect] = []
         errors: list[tuple[str, UUID, int, Error]] = []
         named: list[TopicPartition] = []
-        for topic, topic_id, told in _leader_and_isr_states(request):
-            name = TopicPartition(topic, told.partition_index)
+        for topic, topic_id, partition_state in _leader_and_isr_states(request):
+            name = TopicPartition(topic, partition_state.partition_index)
             named.append(name)
             known_id, renaming = self._topic_id(topic, topic_id)
             effects += renaming
-            error, assigned = self._assigned(TopicIdPartition(known_id, name.partition), name, told)
+            error, assigned = self._assigned(TopicIdPartition(known_id, name.partition), name, partition_state)
             effects += assigned
-            errors.append((topic, known_id, told.partition_index, error))
+            errors.append((topic, known_id, partition_state.partition_index, error))
         if self._names_all(request):
-            self._complete = max(self._complete, BrokerEpoch(request.broker_epoch))
-            self._complete_reign = request.controller_epoch
+            self._complete_broker_epoch = max(self._complete_broker_epoch, BrokerEpoch(request.broker_epoch))
+            self._complete_controller_epoch = request.controller_epoch
             effects.append(KeepOnly(tuple(named)))
         effects.append(Answer(_leader_and_isr_answer(errors)))
         return effects
 
     def _names_all(self, request: li.LeaderAndIsrRequest) -> bool:
-        """Tell whether the request surely names all that is hosted (SPEC 3.12.8): without an epoch nobody knows.
+        """Return whether the request surely names all that is hosted (SPEC 3.12.8): without an epoch nobody knows.
 
-        It may come before we hear of our new life ourselves (3.12.3); the next one is then no longer the first. So does
-        the first of a new controller, which says so: the former one may have ended before it took from us what a
+        It may come before the answer to our own registration (3.12.3); the next one is then no longer the first. So does
+        the first of a new controller, which says so: the earlier one may have ended before it took from us what a
         reassignment moved away. Another copy of it may be late, and no longer name all.
         """
-        if request.broker_epoch > self._complete:
+        if request.broker_epoch > self._complete_broker_epoch:
             return True
-        return request.type == FULL and request.controller_epoch > self._complete_reign
+        return request.type == FULL and request.controller_epoch > self._complete_controller_epoch
 
     def _assigned(
-        self, key: TopicIdPartition, name: TopicPartition, told: li.LeaderAndIsrPartitionState
+        self, key: TopicIdPartition, name: TopicPartition, partition_state: li.LeaderAndIsrPartitionState
     ) -> tuple[Error, list[Effect]]:
         """Compare with the leader epoch that is lived in (SPEC 3.12.7)."""
-        if self.node_id not in told.replicas:
+        if self.node_id not in partition_state.replicas:
             return Error.UNKNOWN_TOPIC_OR_PARTITION, []
-        state = _state(told)
+        state = _state(partition_state)
         known = self._hosted(name)
         if known is not None and not self._is_of_former_topic(key, name):
             if state.leader_epoch < known.leader_epoch:
@@ -187,15 +189,15 @@ class ControlledBroker:
         return Error.NONE, [Assign(key, name, state)]
 
     def _is_of_former_topic(self, key: TopicIdPartition, name: TopicPartition) -> bool:
-        """Tell whether what is hosted by this name is of a topic that is gone: then its leader epoch says nothing."""
+        """Return whether what is hosted by this name is of a topic that is gone: then its leader epoch says nothing."""
         hosted, made = self._hosted_id(name), id_of_name(name.topic)
         return hosted not in (None, made, key.topic_id) and key.topic_id != made
 
-    def _topic_id(self, topic: str, told: UUID) -> tuple[UUID, list[Effect]]:
+    def _topic_id(self, topic: str, named: UUID) -> tuple[UUID, list[Effect]]:
         """Return the id to call a topic by: requests before 2.8 name none, then one is made of the name."""
         known = self.metadata.image.topics_by_name.get(topic)
         made = id_of_name(topic)
-        true = self.topic_ids.get(topic) if told == ZERO_UUID else told
+        true = self.topic_ids.get(topic) if named == ZERO_UUID else named
         if true is None:
             return (known.topic_id if known else made), []
         return true, [Rename(topic, true)] if true != made and known is not None and known.topic_id == made else []
@@ -213,8 +215,10 @@ class ControlledBroker:
             else:
                 error = Error.NONE
                 effects.append(GiveUp(name, delete))
-            told = sr.StopReplicaPartitionError(topic_name=name.topic, partition_index=name.partition, error_code=error)
-            errors.append(told)
+            partition_error = sr.StopReplicaPartitionError(
+                topic_name=name.topic, partition_index=name.partition, error_code=error
+            )
+            errors.append(partition_error)
         effects.append(Answer(sr.StopReplicaResponse(partition_errors=errors)))
         return effects
 
@@ -223,12 +227,12 @@ class ControlledBroker:
     def _on_update_metadata(self, request: um.UpdateMetadataRequest) -> list[Effect]:
         effects: list[Effect] = []
         records: list[r.MetadataRecord] = list(self._broker_records(request))
-        doomed: dict[str, None] = {}
+        deleted: dict[str, None] = {}
         image = self.metadata.image
         new: dict[str, UUID] = {}
-        for topic, topic_id, told in _metadata_states(request):
-            if told.leader == DELETED:
-                doomed[topic] = None
+        for topic, topic_id, partition_state in _metadata_states(request):
+            if partition_state.leader == DELETED:
+                deleted[topic] = None
                 continue
             known_id, renaming = self._topic_id(topic, topic_id)
             effects += renaming
@@ -238,12 +242,12 @@ class ControlledBroker:
                 if known is not None:
                     records.append(r.RemoveTopicRecord(topic_id=known.topic_id))
                 records.append(r.TopicRecord(name=topic, topic_id=known_id))
-                records += settings  # they come from ZooKeeper, and went with the former id
+                records += settings  # they come from ZooKeeper, and went with the earlier id
             new[topic] = known_id
-            records.append(_partition_record(known_id, told))
-        if self._tells_all(request):
-            doomed |= {topic: None for topic in image.topics_by_name if topic not in new}
-        for topic in doomed:
+            records.append(_partition_record(known_id, partition_state))
+        if self._is_full_update(request):
+            deleted |= {topic: None for topic in image.topics_by_name if topic not in new}
+        for topic in deleted:
             known = image.topics_by_name.get(topic)
             if known is not None:
                 records.append(r.RemoveTopicRecord(topic_id=known.topic_id))
@@ -251,14 +255,14 @@ class ControlledBroker:
         self.has_metadata = True
         return [*effects, Answer(um.UpdateMetadataResponse())]
 
-    def _tells_all(self, request: um.UpdateMetadataRequest) -> bool:
-        """Tell whether this is the first of a life or a reign: what it does not name was deleted while nobody told us."""
-        told = self._told_all
-        self._told_all = KnownEpochs(
-            max(told.broker_epoch, BrokerEpoch(request.broker_epoch)),
-            max(told.controller_epoch, request.controller_epoch),
+    def _is_full_update(self, request: um.UpdateMetadataRequest) -> bool:
+        """Return whether this is the first in a broker or controller epoch: what it does not name was deleted meanwhile."""
+        before = self._fully_informed_in
+        self._fully_informed_in = KnownEpochs(
+            max(before.broker_epoch, BrokerEpoch(request.broker_epoch)),
+            max(before.controller_epoch, request.controller_epoch),
         )
-        return self._told_all != told
+        return self._fully_informed_in != before
 
     def _settings(self, topic: str) -> list[r.ConfigRecord]:
         values = self.metadata.image.configs.get((TOPIC_RESOURCE, topic), {})
@@ -288,18 +292,18 @@ def topics_without_id(request: ControlRequestBody) -> list[str]:
 
 
 def id_of_name(topic: str) -> UUID:
-    """Return the id that stands for a topic while its true one is not told: the same on every broker."""
+    """Return the id that stands for a topic while its true one is unknown: the same on every broker."""
     return UUID(bytes=hashlib.sha256(topic.encode()).digest()[:16], version=5)
 
 
-def _state(told: li.LeaderAndIsrPartitionState) -> PartitionState:
+def _state(sent: li.LeaderAndIsrPartitionState) -> PartitionState:
     return PartitionState(
-        leader=NodeId(told.leader),
-        leader_epoch=LeaderEpoch(told.leader_epoch),
-        partition_epoch=PartitionEpoch(told.partition_epoch),
-        replicas=tuple(NodeId(node) for node in told.replicas),
-        isr=tuple(NodeId(node) for node in told.isr),
-        recovery=LeaderRecoveryState(told.leader_recovery_state),
+        leader=NodeId(sent.leader),
+        leader_epoch=LeaderEpoch(sent.leader_epoch),
+        partition_epoch=PartitionEpoch(sent.partition_epoch),
+        replicas=tuple(NodeId(node) for node in sent.replicas),
+        isr=tuple(NodeId(node) for node in sent.isr),
+        recovery=LeaderRecoveryState(sent.leader_recovery_state),
     )
 
 
@@ -339,9 +343,9 @@ def _leader_and_isr_answer(errors: list[tuple[str, UUID, int, Error]]) -> li.Lea
     grouped: dict[UUID, list[li.LeaderAndIsrPartitionError]] = {}
     flat = []
     for topic, topic_id, index, error in errors:
-        told = li.LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=error)
-        flat.append(told)
-        grouped.setdefault(topic_id, []).append(told)
+        partition_error = li.LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=error)
+        flat.append(partition_error)
+        grouped.setdefault(topic_id, []).append(partition_error)
     return li.LeaderAndIsrResponse(
         partition_errors=flat,
         topics=[
@@ -350,20 +354,20 @@ def _leader_and_isr_answer(errors: list[tuple[str, UUID, int, Error]]) -> li.Lea
     )
 
 
-def _partition_record(topic_id: UUID, told: um.UpdateMetadataPartitionState) -> r.PartitionRecord:
+def _partition_record(topic_id: UUID, sent: um.UpdateMetadataPartitionState) -> r.PartitionRecord:
     return r.PartitionRecord(
-        partition_id=told.partition_index,
+        partition_id=sent.partition_index,
         topic_id=topic_id,
-        replicas=told.replicas,
-        isr=told.isr,
-        leader=told.leader,
-        leader_epoch=told.leader_epoch,
-        partition_epoch=told.zk_version,
+        replicas=sent.replicas,
+        isr=sent.isr,
+        leader=sent.leader,
+        leader_epoch=sent.leader_epoch,
+        partition_epoch=sent.zk_version,
     )
 
 
 def _registration(broker: um.UpdateMetadataBroker) -> r.RegisterBrokerRecord:
-    """Return a living broker as the image knows brokers; UpdateMetadata does not tell the epochs of others."""
+    """Return a live broker as the image knows brokers; UpdateMetadata does not carry the epochs of others."""
     points = [
         r.BrokerEndpoint(name=each.listener or LISTENER, host=each.host, port=each.port, security_protocol=0)
         for each in broker.endpoints

@@ -1,6 +1,6 @@
-"""The controller's look at who is registered: new, dead and bounced brokers, told apart by epoch (KIP-380).
+"""The controller's look at who is registered: new, dead and bounced brokers, distinguished by epoch (KIP-380).
 
-An id alone does not tell a broker from its former life: one that bounced between two looks would never be told what it
+An id alone does not distinguish a broker from its earlier registration: one that bounced between two looks would never be sent what it
 hosts (the fourth broken assumption of KIP-380's motivation).
 """
 
@@ -20,7 +20,7 @@ class Changes(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nobody did."""
+        """Return whether nobody did."""
         return not (self.new or self.dead or self.bounced)
 
 

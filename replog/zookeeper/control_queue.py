@@ -1,7 +1,7 @@
-"""The control requests for one life of one broker: in order, one at a time, until each is answered (KIP-380).
+"""The control requests for one registration of one broker: in order, one at a time, until each is answered (KIP-380).
 
 A request that gets no answer is sent again, also to a broker that has restarted meanwhile: only the broker epoch in it
-tells the broker that it was not meant. STALE_BROKER_EPOCH ends it: what the new life has to know comes when its start is
+shows the broker that it was not meant. STALE_BROKER_EPOCH ends it: the new registration gets its requests when its start is
 noticed, with its own epoch.
 """
 
@@ -21,7 +21,7 @@ class ControlRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControlQueue:
-    """What one life of one broker is still to be told."""
+    """The control requests that one registration of one broker has not answered yet."""
 
     def __init__(self, node: NodeId, broker_epoch: BrokerEpoch) -> None:
         self.node = node
@@ -38,7 +38,7 @@ class ControlQueue:
         return self._waiting[0] if self._waiting else None
 
     def on_answer(self, request: ControlRequest, error: Error) -> bool:
-        """Take an answer; tell whether the request was carried out."""
+        """Take an answer; return whether the request was carried out."""
         assert self._waiting[0] is request
         self._waiting.popleft()
         return error is Error.NONE

@@ -1,31 +1,32 @@
 """The controller of ZooKeeper mode: one event in, ordered effects out (KIP-380, KIP-704, SPEC 3.12).
 
 It decides from an image that it read once, when it was elected; from then on nobody else writes what it holds. Every
-write is fenced by the version of `/controller_epoch`, so a deposed controller's first write fails and ends its reign. What
+write is fenced by the version of `/controller_epoch`, so a deposed controller's first write fails and ends its term. What
 is written is said to the brokers afterwards: LeaderAndIsr to those who hold a partition, UpdateMetadata to all.
 
-Brokers are told apart by epoch. One that bounced is first treated as failed, with the others as they are, then as
-started: so it is told everything its new life hosts, and is nobody's choice in between.
+Brokers are distinguished by epoch. One that bounced is first treated as failed, with the others as they are, then as
+started: so it is sent everything that it hosts, and is not elected in between.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
 
 from replog.controller import admin_requests as admin
 from replog.controller import broker_requests, config_requests, fencing
+from replog.controller.authorization import BY_NODES
 from replog.controller.election import Election, Wish
 from replog.controller.events import Probe, Reply, Request, Tell
 from replog.controller.policy import Policy, Settings
+from replog.controller.served_api import AnyServedApi, ServedApi
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import Image
 from replog.metadata.state import TOPIC_RESOURCE, Broker, BrokerEndpoint, Partition
 from replog.types import NO_NODE, NodeId, TopicIdPartition, TopicPartition
-from replog.wire import exchanges
-from replog.wire.exchanges import Exchange, Q, R
+from replog.wire.exchange import Q, R
 from replog.wire.messages import (
     alter_partition,
     controlled_shutdown,
@@ -96,7 +97,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class OpenChannel(msgspec.Struct, frozen=True):
-    """Begin to talk to this life of a broker; what an earlier one was still to be told is void."""
+    """Open the channel to this registration of a broker; requests still queued for an earlier one are dropped."""
 
     broker: Broker
 
@@ -108,7 +109,7 @@ class CloseChannel(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """Tell a broker, after everything it was told before."""
+    """Send a control request to a broker, after all earlier ones."""
 
     node: NodeId
     request: ControlRequest
@@ -118,7 +119,7 @@ Effect = Write | OpenChannel | CloseChannel | Command | Reply | Tell | Probe
 
 
 class ZooKeeperController:
-    """One reign of one controller."""
+    """One controller epoch of one controller."""
 
     def __init__(
         self,
@@ -144,10 +145,10 @@ class ZooKeeperController:
         self._random = random
         self._next_balance_ms = 0
 
-    # --- a reign begins ----------------------------------------------------------------------
+    # --- a controller epoch begins ----------------------------------------------------------------------
 
     def activate(self, loaded: Loaded, now_ms: int) -> list[Effect]:
-        """Take over: see who is missing, elect where nobody leads, and tell every broker everything."""
+        """Take over: see who is missing, elect where no leader is, and send every broker everything."""
         self._next_balance_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
         self._restore(loaded)
         turn = self._turn(now_ms)
@@ -204,7 +205,7 @@ class ZooKeeperController:
         """Treat members as bounced that registered after their partition's state was written.
 
         No controller saw them go, and what they hold may be less than it was: in their old leader epoch they would give
-        offsets away twice. (KIP-380 tells lives apart in one controller's memory only; zxids tell them apart for good.)
+        offsets away twice. (KIP-380 distinguishes registrations in one controller's memory only; zxids do it for good.)
         """
         for key, partition in list(self.image.partitions()):
             topic = self.image.topics[key.topic_id]
@@ -318,10 +319,10 @@ class ZooKeeperController:
         turn = self._turn(now_ms)
         turn.append(fencing.leaving(self.policy, node, eligible_no_more=False))
         self._replay(r.UnregisterBrokerRecord(broker_id=node, broker_epoch=self.image.brokers[node].epoch))
-        return self._finish(turn, tells_brokers=True)
+        return self._finish(turn, sends_brokers=True)
 
     def _start_up(self, registered: Registered, now_ms: int) -> list[Effect]:
-        """Handle a broker's start (onBrokerStartup): it is told of everything, then may lead what nobody leads."""
+        """Handle a broker's start (onBrokerStartup): it is sent everything, then may lead what nobody leads."""
         broker = broker_of(registered)
         self._replay(r.registration_record(broker))
         turn = self._turn(now_ms)
@@ -329,36 +330,37 @@ class ZooKeeperController:
         effects = self._written(turn)
         effects.append(OpenChannel(broker))
         effects += self._everything_for(broker)
-        effects += self._commands(turn, tells_brokers=True, without=broker.broker_id)
+        effects += self._commands(turn, sends_brokers=True, without=broker.broker_id)
         return [*effects, *turn.effects_behind]
 
     def _everything_for(self, broker: Broker) -> list[Effect]:
-        """Return what a life of a broker has to know first: all metadata, and every partition it has a replica of."""
+        """Return what a registered broker is sent first: all metadata, and every partition it has a replica of."""
         alive = self._alive()
         states = self._named(key for key, _ in self.image.partitions())
         own = [named for named in states if broker.broker_id in named.partition.replicas]
-        # A former controller may not have told everybody that topics are being deleted.
+        # An earlier controller may not have informed every broker of the deletion of topics.
         deleted = self._partitions_of(self.deleting)
         effects: list[Effect] = [
             Command(broker.broker_id, self.requests.update_metadata(broker.epoch, states, deleted, alive)),
             Command(broker.broker_id, self.requests.leader_and_isr(broker.epoch, own, alive, is_full=True)),
         ]
-        doomed = [
+        deleted_here = [
             Stopped(topic, index, DELETED, delete=True)
             for topic, replicas in self.deleting.items()
             for index, node in replicas
             if node == broker.broker_id
         ]
-        if doomed:
-            effects += self._stop(broker, doomed)
+        if deleted_here:
+            effects += self._stop(broker, deleted_here)
         return effects
 
     # --- requests ----------------------------------------------------------------------------
 
     @staticmethod
-    def handles(body_type: type[msgspec.Struct]) -> bool:
-        """Tell whether requests of this type are for the controller."""
-        return body_type in _HANDLERS
+    def decides(body: msgspec.Struct) -> AnyServedApi | None:
+        """Return what is known of the API if requests like this one are for the controller."""
+        found = _DECIDED.get(type(body))
+        return None if found is None else found.served
 
     def _on_request(self, event: Request, now_ms: int, version: int) -> list[Effect]:
         turn = self._turn(now_ms)
@@ -368,7 +370,7 @@ class ZooKeeperController:
         if isinstance(body, alter_partition.AlterPartitionRequest):
             turn.by_leader = True
             body = current_alter_partition(body, version, self._topic_id)
-        answer = _HANDLERS[type(body)](self, turn, body)
+        answer = _DECIDED[type(body)].decide(self, turn, body)
         return [*self._finish(turn), Reply(event.token, answer)]
 
     def _topic_id(self, name: str) -> UUID:
@@ -378,7 +380,7 @@ class ZooKeeperController:
     def _on_controlled_shutdown(
         self, turn: ZooKeeperTurn, token: int, body: controlled_shutdown.ControlledShutdownRequest
     ) -> list[Effect]:
-        """Take leaderships off a broker that wants to stop, and stop its replicas; refuse its former life."""
+        """Take leaderships off a broker that wants to stop, and stop its replicas; refuse its earlier registration."""
         broker = self.image.brokers.get(NodeId(body.broker_id))
         if broker is None:
             return [Reply(token, _shutdown_answer(Error.BROKER_NOT_AVAILABLE))]
@@ -400,8 +402,8 @@ class ZooKeeperController:
         return effects
 
     def _is_over(self, broker_epoch: int, registered: int) -> bool:
-        """Tell whether a request is of a life that is known to be over (KIP-380)."""
-        return acceptance.is_former_life(broker_epoch, registered)
+        """Return whether a request is of a registration that is known to be over (KIP-380)."""
+        return acceptance.is_stale_incarnation(broker_epoch, registered)
 
     def _cannot_go(self, named: Named, node: NodeId) -> bool:
         return named.partition.leader == node and len(named.partition.replicas) > 1
@@ -424,8 +426,8 @@ class ZooKeeperController:
             asked.append(msgspec.structs.replace(topic, partitions=left))
         answer = broker_requests.on_alter_partition(turn, msgspec.structs.replace(body, topics=asked))
         topics = [
-            msgspec.structs.replace(told, partitions=[*told.partitions, *granted.get(told.topic_id, [])])
-            for told in answer.topics
+            msgspec.structs.replace(result, partitions=[*result.partitions, *granted.get(result.topic_id, [])])
+            for result in answer.topics
         ]
         return msgspec.structs.replace(answer, topics=topics)
 
@@ -453,7 +455,7 @@ class ZooKeeperController:
     def _on_create_partitions(
         self, turn: "ControllerTurn", body: create_partitions.CreatePartitionsRequest
     ) -> create_partitions.CreatePartitionsResponse:
-        """Grow topics, but none that is being deleted (as Kafka): nobody would be told of what goes with it."""
+        """Grow topics, but none that is being deleted (as Kafka): no broker would be informed of the new partitions."""
         left = [topic for topic in body.topics if topic.name not in self.deleting]
         answer = admin.on_create_partitions(turn, msgspec.structs.replace(body, topics=left), self._random)
         refused = [
@@ -480,12 +482,12 @@ class ZooKeeperController:
             return []
         turn = self._turn(now_ms)
         deleted = dict.fromkeys(deleted_by(event.request.body))
-        for told in event.response.partition_errors:
-            replicas = self.deleting.get(told.topic_name)
-            if (told.topic_name, told.partition_index) not in deleted:
+        for result in event.response.partition_errors:
+            replicas = self.deleting.get(result.topic_name)
+            if (result.topic_name, result.partition_index) not in deleted:
                 continue  # merely stopped, because its broker leaves
-            if replicas is not None and told.error_code is Error.NONE:
-                replicas.pop((told.partition_index, event.node), None)
+            if replicas is not None and result.error_code is Error.NONE:
+                replicas.pop((result.partition_index, event.node), None)
         self._end_deletions(turn)
         return self._finish(turn)
 
@@ -527,32 +529,32 @@ class ZooKeeperController:
         operations = turn.operations
         return [Write(operations)] if operations else []
 
-    def _finish(self, turn: "ZooKeeperTurn", *, tells_brokers: bool = False) -> list[Effect]:
+    def _finish(self, turn: "ZooKeeperTurn", *, sends_brokers: bool = False) -> list[Effect]:
         assert isinstance(turn, ControllerTurn)
         return [
             *self._written(turn),
-            *self._commands(turn, tells_brokers=tells_brokers, without=NO_NODE),
+            *self._commands(turn, sends_brokers=sends_brokers, without=NO_NODE),
             *turn.effects_behind,
         ]
 
-    def _commands(self, turn: "ControllerTurn", *, tells_brokers: bool, without: NodeId) -> list[Effect]:
+    def _commands(self, turn: "ControllerTurn", *, sends_brokers: bool, without: NodeId) -> list[Effect]:
         """Return what brokers have to know of an event, LeaderAndIsr before UpdateMetadata before StopReplica."""
         changed = self._named(key for key in turn.before if self.image.partition(*key) is not None)
         deleted = self._partitions_of(turn.deleted)
-        news = [named for named in changed if _is_news(turn, named)]
+        for_replicas = [named for named in changed if _replicas_must_know(turn, named)]
         effects: list[Effect] = []
         alive = self._alive()
         for broker in alive:
-            own = [named for named in news if broker.broker_id in named.partition.replicas]
+            own = [named for named in for_replicas if broker.broker_id in named.partition.replicas]
             if own and broker.broker_id != without:
                 body = self.requests.leader_and_isr(broker.epoch, own, alive, is_full=False)
                 effects.append(Command(broker.broker_id, body))
         for broker in alive:
-            if (changed or deleted or tells_brokers) and broker.broker_id != without:
+            if (changed or deleted or sends_brokers) and broker.broker_id != without:
                 body = self.requests.update_metadata(broker.epoch, changed, deleted, alive)
                 effects.append(Command(broker.broker_id, body))
         for broker in alive:
-            given_up = [*_left_by(turn, changed, broker.broker_id), *_doomed(deleted, broker.broker_id)]
+            given_up = [*_left_by(turn, changed, broker.broker_id), *_stopped_for_deletion(deleted, broker.broker_id)]
             if given_up:
                 effects += self._stop(broker, given_up)
         return effects
@@ -591,7 +593,7 @@ class ControllerTurn(ZooKeeperTurn):
 
     @property
     def effects_behind(self) -> list[Effect]:
-        """What is told once everything is written."""
+        """What is reported once everything is written."""
         return [effect for effect in self._after if isinstance(effect, Tell | Probe)]
 
 
@@ -637,8 +639,8 @@ def _partition_record(
     )
 
 
-def _is_news(turn: ZooKeeperTurn, named: Named) -> bool:
-    """Tell whether replicas have to be told: a new leader epoch, or another recovery state (KIP-704)."""
+def _replicas_must_know(turn: ZooKeeperTurn, named: Named) -> bool:
+    """Return whether a change goes to replicas: a new leader epoch, or another recovery state (KIP-704)."""
     before = turn.before[named.key]
     if before is None:
         return True
@@ -661,7 +663,7 @@ def _left_by(turn: ZooKeeperTurn, changed: Sequence[Named], node: NodeId) -> lis
     ]
 
 
-def _doomed(deleted: Sequence[Named], node: NodeId) -> list[Stopped]:
+def _stopped_for_deletion(deleted: Sequence[Named], node: NodeId) -> list[Stopped]:
     return [
         Stopped(named.topic, named.key.partition, DELETED, delete=True)
         for named in deleted
@@ -705,37 +707,45 @@ def _shutdown_answer(error: Error, left: Sequence[Named] = ()) -> controlled_shu
 _Handler = Callable[[ZooKeeperController, ControllerTurn, msgspec.Struct], msgspec.Struct]
 
 
+class _Decided(NamedTuple):
+    served: AnyServedApi
+    decide: _Handler
+
+
 def _decides(
-    exchange: Exchange[Q, R], handler: Callable[[ZooKeeperController, ControllerTurn, Q], R]
-) -> dict[type[msgspec.Struct], _Handler]:
-    return {exchange.request: cast(_Handler, handler)}
+    served: ServedApi[Q, R], decide: Callable[[ZooKeeperController, ControllerTurn, Q], R]
+) -> dict[type[msgspec.Struct], _Decided]:
+    return {served.exchange.request: _Decided(cast(AnyServedApi, served), cast(_Handler, decide))}
 
 
-_HANDLERS: Final[dict[type[msgspec.Struct], _Handler]] = {
+CONTROLLED_SHUTDOWN: Final = ServedApi(controlled_shutdown.EXCHANGE, questions=BY_NODES)
+_DECIDED: Final[dict[type[msgspec.Struct], _Decided]] = {
+    **_decides(CONTROLLED_SHUTDOWN, lambda _, __, ___: _shutdown_answer(Error.NONE)),  # decided by `_on_request` itself
+    **_decides(broker_requests.ALTER_PARTITION.served, lambda self, turn, body: self._on_alter_partition(turn, body)),
+    **_decides(admin.DELETE_TOPICS.served, lambda self, turn, body: self._on_delete_topics(turn, body)),
     **_decides(
-        exchanges.CONTROLLED_SHUTDOWN, lambda _, __, ___: _shutdown_answer(Error.NONE)
-    ),  # decided by `_on_request` itself
-    **_decides(exchanges.ALTER_PARTITION, lambda self, turn, body: self._on_alter_partition(turn, body)),
-    **_decides(exchanges.DELETE_TOPICS, lambda self, turn, body: self._on_delete_topics(turn, body)),
-    **_decides(
-        exchanges.ALLOCATE_PRODUCER_IDS, lambda _, turn, body: broker_requests.on_allocate_producer_ids(turn, body)
+        broker_requests.ALLOCATE_PRODUCER_IDS.served,
+        lambda _, turn, body: broker_requests.on_allocate_producer_ids(turn, body),
     ),
     **_decides(
-        exchanges.CREATE_TOPICS,
+        admin.CREATE_TOPICS.served,
         lambda self, turn, body: admin.on_create_topics(turn, body, self._new_topic_id, self._random),
     ),
-    **_decides(exchanges.CREATE_PARTITIONS, lambda self, turn, body: self._on_create_partitions(turn, body)),
-    **_decides(exchanges.ELECT_LEADERS, lambda _, turn, body: admin.on_elect_leaders(turn, body)),
+    **_decides(admin.CREATE_PARTITIONS.served, lambda self, turn, body: self._on_create_partitions(turn, body)),
+    **_decides(admin.ELECT_LEADERS.served, lambda _, turn, body: admin.on_elect_leaders(turn, body)),
     **_decides(
-        exchanges.ALTER_PARTITION_REASSIGNMENTS,
+        admin.ALTER_PARTITION_REASSIGNMENTS.served,
         lambda _, turn, body: admin.on_alter_partition_reassignments(turn, body),
     ),
     **_decides(
-        exchanges.LIST_PARTITION_REASSIGNMENTS, lambda _, turn, body: admin.on_list_partition_reassignments(turn, body)
+        admin.LIST_PARTITION_REASSIGNMENTS.served,
+        lambda _, turn, body: admin.on_list_partition_reassignments(turn, body),
     ),
-    **_decides(exchanges.ALTER_CONFIGS, lambda _, turn, body: config_requests.on_alter_configs(turn, body)),
     **_decides(
-        exchanges.INCREMENTAL_ALTER_CONFIGS,
+        config_requests.ALTER_CONFIGS.served, lambda _, turn, body: config_requests.on_alter_configs(turn, body)
+    ),
+    **_decides(
+        config_requests.INCREMENTAL_ALTER_CONFIGS.served,
         lambda _, turn, body: config_requests.on_incremental_alter_configs(turn, body),
     ),
 }

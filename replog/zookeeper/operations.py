@@ -72,7 +72,7 @@ class Watched(StrEnum):
 class SessionState(StrEnum):
     """What became of the session."""
 
-    CONNECTED = "connected"  # with the old session, or with a new one: its id tells
+    CONNECTED = "connected"  # with the old session, or with a new one: its id shows which
     SUSPENDED = "suspended"  # no server can be reached; the session may live on
     EXPIRED = "expired"  # its ephemeral znodes are gone; a new session is being made
 

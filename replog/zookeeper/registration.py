@@ -32,7 +32,7 @@ def broker_znode(endpoint: Endpoint, *, rack: str | None, incarnation: str, wall
 
 
 def transaction(node: NodeId, znode: msgspec.Struct) -> list[Operation]:
-    """Return the operations that register a broker and tell its epoch, atomically."""
+    """Return the operations that register a broker and return its epoch, atomically."""
     path, data = paths.broker(node), encoded(znode)
     return [Create(path=path, data=data, ephemeral=True), SetData(path=path, data=data, version=ANY_VERSION)]
 
@@ -48,9 +48,9 @@ class Found(Enum):
     """Whose registration is in the way."""
 
     OURS = "ours"  # an answer was lost: this session registered already
-    SOMEBODY = "somebody"  # a former life whose session has not ended yet, or another living broker
+    SOMEBODY = "somebody"  # an earlier process whose session has not ended yet, or another live broker
 
 
 def whose(stat: Stat, session_id: int) -> Found:
-    """Tell whose znode it is."""
+    """Return whose znode it is."""
     return Found.OURS if stat.ephemeral_owner == session_id else Found.SOMEBODY

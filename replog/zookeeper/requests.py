@@ -44,7 +44,7 @@ class Stopped(NamedTuple):
 
 
 class ControlRequests:
-    """Makes one controller's requests in one of its reigns."""
+    """Makes one controller's requests in one controller epoch."""
 
     def __init__(self, controller_id: NodeId, controller_epoch: int, protocol: ProtocolVersion) -> None:
         self.controller_id = controller_id
@@ -104,7 +104,7 @@ class ControlRequests:
     def update_metadata(
         self, broker_epoch: BrokerEpoch, states: Sequence[Named], deleted: Sequence[Named], brokers: Sequence[Broker]
     ) -> ControlRequest:
-        """Say what clients are to be told."""
+        """Return the UpdateMetadata request: what clients will be answered with."""
         version = self.protocol.of(Api.UPDATE_METADATA)
         grouped: dict[str, list[um.UpdateMetadataPartitionState]] = {}
         ids = {named.topic: named.key.topic_id for named in (*states, *deleted)}

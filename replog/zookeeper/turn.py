@@ -87,7 +87,7 @@ class ZooKeeperTurn(Turn):
 
         What is many operations may end midway: a topic that the next controller completes has them. So it does with
         partitions that are assigned and have no state yet; a replica that goes is out of the ISR before it is out of
-        the assignment, for a leader that is no replica would be told of nothing.
+        the assignment, for a leader that is no replica would get no LeaderAndIsr.
         """
         found = self._config_operations()
         for name, topic in self._new_topics.items():

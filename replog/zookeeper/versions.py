@@ -49,7 +49,7 @@ class ProtocolVersion(msgspec.Struct, frozen=True):
         return found
 
     def has(self, feature: tuple[int, int]) -> bool:
-        """Tell whether something that came with a version is spoken."""
+        """Return whether something that came with a version is spoken."""
         return (self.major, self.minor) >= feature
 
     @property

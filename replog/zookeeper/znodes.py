@@ -64,7 +64,7 @@ class TopicZnode(msgspec.Struct, frozen=True, kw_only=True):
 class BrokerZnode(msgspec.Struct, frozen=True, kw_only=True):
     """`/brokers/ids/<id>`: a living broker.
 
-    incarnation:  ours: which process it is, for those who tell a new process from a new session.
+    incarnation:  ours: which process it is, to distinguish a new process from a new session.
     """
 
     version: int = 5

@@ -7,7 +7,7 @@ a small file, and what it leaves out is said to be unsaid. A reader needs no tru
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -30,12 +30,12 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class FaultCount(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of fault over all runs: how often it was injected, provably bit, provably healed."""
+    """One kind of fault over all runs: how often it was injected, provably took effect, provably healed."""
 
     kind: str
     about: str
     injected: int
-    bit: int
+    took_effect: int
     healed: int
 
 
@@ -106,15 +106,15 @@ def clean_and_violating(runs: Sequence[RunRow]) -> tuple[int, int]:
 
 
 def _faults(verdicts: Sequence[RunVerdict], about: Mapping[str, str]) -> list[FaultCount]:
-    rows: list[dict[str, Any]] = [fault for verdict in verdicts for fault in verdict.test.get("faults") or []]
-    kinds = Counter(str(row["kind"]) for row in rows)
+    faults = [fault for verdict in verdicts for fault in verdict.test.faults]
+    kinds = Counter(fault.kind for fault in faults)
     return [
         FaultCount(
             kind=kind,
             about=about.get(kind.replace("_", "-"), ""),
             injected=count,
-            bit=sum(bool(row["bit"]) for row in rows if row["kind"] == kind),
-            healed=sum(bool(row["healed"]) for row in rows if row["kind"] == kind),
+            took_effect=sum(fault.took_effect is True for fault in faults if fault.kind == kind),
+            healed=sum(fault.healed is True for fault in faults if fault.kind == kind),
         )
         for kind, count in sorted(kinds.items())
     ]

@@ -133,14 +133,14 @@ def _faults(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     place = {target: y + 16 + ROW * position for position, target in enumerate(targets)}
     bars = []
     for row in injected:
-        kind = "fault" if row["bit"] else "fault noeffect"
+        kind = "fault" if row["took_effect"] else "fault noeffect"
         words = f"{row['kind']} {_target(row)}, {_span(row['injected_ns'], row['healed_ns'])}"
         title = (
             words
-            + (", had its effect" if row["bit"] else ", NO EFFECT")
+            + (", had its effect" if row["took_effect"] else ", NO EFFECT")
             + (", healed" if row["healed"] else ", NOT HEALED")
         )
-        label = row["kind"] if row["bit"] else f"{row['kind']}: no effect"
+        label = row["kind"] if row["took_effect"] else f"{row['kind']}: no effect"
         bars.append(axis.bar(row["injected_ns"], row["healed_ns"], place[_target(row)], kind, label, title))
     yield Track("Faults (hatched: no effect)", y, [(place[t], t) for t in targets], bars, [], [])
 

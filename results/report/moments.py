@@ -1,13 +1,13 @@
 """A partition's committed states over time."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.results.metadata import State
+from tribunal.results.metadata import PartitionChangeRecord, PartitionRecord, State, decoded
+from tribunal.results.rows import Metadata, typed
 from tribunal.results.store import Recording, partition_order
 
 
@@ -24,11 +24,13 @@ def changes_of(recording: Recording, name: str) -> Iterator[Change]:
     metadata = recording.table("metadata")
     own = pc.and_(pc.equal(metadata["topic"].cast(pa.string()), topic), pc.equal(metadata["partition"], partition))
     state: State | None = None
-    for row in metadata.filter(own).sort_by("metadata_offset").to_pylist():
-        body = msgspec.json.decode(row["body"], type=dict[str, Any])
-        if row["record_type"] == "PartitionRecord":
-            state = State.created_by(body)
-        elif row["record_type"] == "PartitionChangeRecord" and state is not None:
-            state = state.changed_by(body)
+    for row in typed(metadata.filter(own).sort_by("metadata_offset"), Metadata):
+        match decoded(row.record_type, row.body):
+            case PartitionRecord() as created:
+                state = State.created_by(created)
+            case PartitionChangeRecord() as change if state is not None:
+                state = state.changed_by(change)
+            case _:
+                pass  # other records leave the state as it is
         if state is not None:
-            yield Change(row["at_ns"] or 0, state)
+            yield Change(row.at_ns or 0, state)

@@ -424,7 +424,7 @@ def _fault_steps(recording: Recording, start: int, end: int) -> Iterator[Step]:
             continue
         target = str(row["resolved_target"] or row["planned_target"] or "?")
         node = target.rpartition(" ")[2]
-        effect = "" if row["bit"] else ", without effect"
+        effect = "" if row["took_effect"] else ", without effect"
         until = "not healed" if healed is None else f"healed at {healed / 1e9:.3f} s"
         yield Step(
             at_ns=injected,

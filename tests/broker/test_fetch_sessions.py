@@ -63,8 +63,8 @@ def test_a_session_remembers_what_is_not_repeated():
     asker = Asker()
     session = asker.session(0, 1, 2)
     for partition in list(session.due):
-        partition.told(0, 0)
-        partition.settle()
+        partition.report(0, 0)
+        partition.unmark()
 
     opened = asker.answer(session.session_id, 1, 1, offset=5)
 
@@ -78,7 +78,7 @@ def test_a_session_remembers_what_is_not_repeated():
 def test_a_partition_that_moves_is_due_again():
     session = Asker().session(0, 1)
     for partition in list(session.due):
-        partition.settle()
+        partition.unmark()
 
     session.partitions[(TOPIC, 1)].mark()
 
@@ -277,7 +277,7 @@ def test_a_replica_whose_session_lives_is_in_sync_after_a_long_idle_time():
     contact.last_ms = 99_900  # an hour of fetches that did not name the partition
     state.on_append(11, 100_000)
 
-    assert state.is_settled(REPLICA) is False
+    assert state.is_up_to_date(REPLICA) is False
     assert state.on_tick(100_800) == []
     assert [type(effect) for effect in state.on_tick(101_000)] == [Propose]
 
@@ -318,13 +318,13 @@ def test_a_forgotten_partition_is_repeated_no_more():
 
 def test_only_a_member_of_the_isr_at_the_end_is_settled():
     state = leader()
-    assert not state.is_settled(REPLICA)  # it never fetched
+    assert not state.is_up_to_date(REPLICA)  # it never fetched
 
     fetched(state, None)
-    assert state.is_settled(REPLICA)
+    assert state.is_up_to_date(REPLICA)
     state.on_append(11, 1)
-    assert not state.is_settled(REPLICA)
+    assert not state.is_up_to_date(REPLICA)
     fetched(state, None, offset=11, now_ms=2)
-    assert state.is_settled(REPLICA)
-    assert not state.is_settled(NodeId(3))
+    assert state.is_up_to_date(REPLICA)
+    assert not state.is_up_to_date(NodeId(3))
     assert Advance(11) not in state.on_tick(3)

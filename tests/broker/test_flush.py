@@ -38,19 +38,19 @@ def test_without_a_setting_nothing_waits_for_the_disk():
     append(log, 5)
 
     assert not log.must_flush
-    assert log.settled_offset == 5
+    assert log.acknowledgeable_end_offset == 5
 
 
 def test_so_many_records_may_be_volatile():
     log = opened(flush_messages=3)
     append(log, 2)
-    assert (log.must_flush, log.settled_offset) == (False, 2)
+    assert (log.must_flush, log.acknowledgeable_end_offset) == (False, 2)
 
     append(log, 1)
-    assert (log.must_flush, log.settled_offset) == (True, 0)
+    assert (log.must_flush, log.acknowledgeable_end_offset) == (True, 0)
 
     log.flush()
-    assert (log.must_flush, log.settled_offset) == (False, 3)
+    assert (log.must_flush, log.acknowledgeable_end_offset) == (False, 3)
 
 
 def test_the_leaders_own_copy_counts_once_it_is_durable():

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from replog.broker.lifecycle import Beat, Fenced, Give, Lifecycle, Phase, Register, Registered, Stop, Unfenced
+from replog.broker.lifecycle import Fenced, Give, Lifecycle, Phase, Register, Registered, SendHeartbeat, Stop, Unfenced
 from replog.errors import Error
 from tests.identities import an_identity
 
@@ -51,14 +51,18 @@ def test_it_asks_to_stay_fenced_until_it_has_caught_up() -> None:
     life = a_life()
     life.on_tick(0)
     assert life.on_registration_answer(Error.NONE, 40, 1) == [Registered(broker_epoch=40, previous_broker_epoch=-1)]
-    assert life.on_tick(1) == [Beat(broker_epoch=40, metadata_offset=-1, want_fence=True, want_shutdown=False)]
+    assert life.on_tick(1) == [SendHeartbeat(broker_epoch=40, metadata_offset=-1, want_fence=True, want_shutdown=False)]
     beaten(life, is_caught_up=False, is_fenced=True)
 
     life.on_metadata(41, 50)
-    assert life.on_tick(50) == [Beat(broker_epoch=40, metadata_offset=41, want_fence=True, want_shutdown=False)]
+    assert life.on_tick(50) == [
+        SendHeartbeat(broker_epoch=40, metadata_offset=41, want_fence=True, want_shutdown=False)
+    ]
     beaten(life, is_caught_up=True, is_fenced=True)
 
-    assert life.on_tick(50) == [Beat(broker_epoch=40, metadata_offset=41, want_fence=False, want_shutdown=False)]
+    assert life.on_tick(50) == [
+        SendHeartbeat(broker_epoch=40, metadata_offset=41, want_fence=False, want_shutdown=False)
+    ]
     assert beaten(life) == [Unfenced()]
     assert life.phase is Phase.READY
 
@@ -72,7 +76,9 @@ def test_it_asks_again_at_once_when_it_caught_up_while_the_controller_answered()
     life.on_metadata(40, 5)
     beaten(life, is_caught_up=False, is_fenced=True)
 
-    assert life.on_tick(10) == [Beat(broker_epoch=40, metadata_offset=40, want_fence=True, want_shutdown=False)]
+    assert life.on_tick(10) == [
+        SendHeartbeat(broker_epoch=40, metadata_offset=40, want_fence=True, want_shutdown=False)
+    ]
 
 
 def test_a_lost_session_changes_neither_epoch_nor_incarnation() -> None:
@@ -80,7 +86,9 @@ def test_a_lost_session_changes_neither_epoch_nor_incarnation() -> None:
     life.on_tick(5000)
 
     assert beaten(life, is_fenced=True) == [Fenced()]
-    assert life.on_tick(9000) == [Beat(broker_epoch=40, metadata_offset=40, want_fence=False, want_shutdown=False)]
+    assert life.on_tick(9000) == [
+        SendHeartbeat(broker_epoch=40, metadata_offset=40, want_fence=False, want_shutdown=False)
+    ]
 
 
 @pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED])
@@ -106,7 +114,9 @@ def test_it_leaves_when_the_controller_lets_it_go() -> None:
     life = a_ready_life()
 
     assert life.begin_shutdown(100) == []
-    assert life.on_tick(100) == [Beat(broker_epoch=40, metadata_offset=40, want_fence=False, want_shutdown=True)]
+    assert life.on_tick(100) == [
+        SendHeartbeat(broker_epoch=40, metadata_offset=40, want_fence=False, want_shutdown=True)
+    ]
     assert beaten(life, should_shut_down=False) == []
     life.on_tick(400)
     assert beaten(life, should_shut_down=True) == [Stop(agreed=True)]

@@ -22,8 +22,8 @@ def test_a_produce_is_complete_when_its_last_partition_is() -> None:
     left.add(op, first)
     right.add(op, second)
 
-    assert left.settle(lambda _: Error.NONE) == []
-    assert right.settle(lambda _: Error.NONE) == [op]
+    assert left.complete_ready(lambda _: Error.NONE) == []
+    assert right.complete_ready(lambda _: Error.NONE) == [op]
 
 
 def test_only_reached_offsets_are_settled_and_in_order() -> None:
@@ -32,7 +32,7 @@ def test_only_reached_offsets_are_settled_and_in_order() -> None:
     for op in ops:
         queue.add(op, op.results[0])
 
-    done = queue.settle(lambda offset: Error.NONE if offset < 5 else None)
+    done = queue.complete_ready(lambda offset: Error.NONE if offset < 5 else None)
 
     assert done == [ops[1], ops[0]]
     assert ops[2].results[0].error is None
@@ -44,7 +44,7 @@ def test_a_timed_out_produce_is_not_completed_again() -> None:
     queue.add(op, op.results[0])
     op.time_out()
 
-    assert queue.settle(lambda _: Error.NONE) == []
+    assert queue.complete_ready(lambda _: Error.NONE) == []
     assert op.results[0].error is Error.REQUEST_TIMED_OUT
 
 

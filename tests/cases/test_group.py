@@ -6,7 +6,7 @@ import pytest
 
 from replog.coordinators.classic_group import GroupSettings, GroupState
 from replog.coordinators.classic_member import Member
-from replog.coordinators.coordinated_partitions import Seat, Seats
+from replog.coordinators.coordinated_partitions import CoordinatedPartition, CoordinatedPartitions
 from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.types import TopicPartition
@@ -29,28 +29,28 @@ def test_group(case: dict[str, Any]) -> None:
     given = only(case["given"], {"state", "generation", "members", "role", "committed"}, "given")
     when = only(case["when"], WHEN, "when")
     then = only(case["then"], {"error", "offset"}, "then")
-    seats = _seats(given)
+    coordinated_partitions = _coordinated(given)
 
-    found = seats.find(0)
+    found = coordinated_partitions.find(0)
     answer = {"error": found} if isinstance(found, Error) else _answer(Driver(found.core), when)
 
     assert answer["error"].name == then["error"]
     assert "offset" not in then or answer["offset"] == then["offset"]
 
 
-def _seats(given: dict[str, Any]) -> Seats[GroupCoordinator]:
-    seats: Seats[GroupCoordinator] = Seats()
+def _coordinated(given: dict[str, Any]) -> CoordinatedPartitions[GroupCoordinator]:
+    coordinated_partitions: CoordinatedPartitions[GroupCoordinator] = CoordinatedPartitions()
     role = given.get("role", "coordinator")
     assert role in ("coordinator", "loading", "none")
     core = GroupCoordinator(GroupSettings(), AllTopics(), new_ids(), expiry_interval_ms=1_000_000)
     if role != "none":
-        seat = Seat(0, 0, core)
-        seat.is_loaded = role == "coordinator"
-        seats.take(seat)
+        coordinated = CoordinatedPartition(0, 0, core)
+        coordinated.is_loaded = role == "coordinator"
+        coordinated_partitions.take(coordinated)
     assert not given.get("committed")
     if given.get("state") is not None:
         _put_group(core, given)
-    return seats
+    return coordinated_partitions
 
 
 def _put_group(core: GroupCoordinator, given: dict[str, Any]) -> None:

@@ -144,7 +144,7 @@ def leader_of(given: dict[str, Any], *, started_ms: int) -> LeaderState:
 
 
 def follower_fetch(leader: LeaderState, when: dict[str, Any]) -> list[Effect]:
-    stranger = leader.stranger_error(when["replica"], with_leader_epoch=when.get("with_leader_epoch", True))
+    stranger = leader.replica_error(when["replica"], with_leader_epoch=when.get("with_leader_epoch", True))
     if stranger is not Error.NONE:
         return [Refuse(stranger)]
     return list(

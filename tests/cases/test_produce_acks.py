@@ -78,7 +78,7 @@ def response(replica: Partition, given: dict[str, Any], when: dict[str, Any]) ->
     if "isr_after_append" in when:
         told(replica, committed(given, when["isr_after_append"], partition_epoch=2))
     assert when.get("hwm_reached", replica.high_watermark == 1) == (replica.high_watermark == 1)
-    queue.settle(replica.leadership.produce_outcome)
+    queue.complete_ready(replica.leadership.produce_outcome)
     if when.get("wait") == "timeout":
         op.time_out()
     return result.error.name if result.error is not None else "waits"

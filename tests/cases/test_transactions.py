@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from replog.coordinators.coordinated_partitions import Seat, Seats
+from replog.coordinators.coordinated_partitions import CoordinatedPartition, CoordinatedPartitions
 from replog.coordinators.events import MarkersWritten
 from replog.coordinators.transaction import State, Transaction
 from replog.coordinators.transaction_coordinator import Slot, TransactionCoordinator, TransactionSettings
@@ -57,8 +57,8 @@ def test_transactions(case: dict[str, Any]) -> None:
 
 
 def _at_coordinator(given: dict[str, Any], when: dict[str, Any]) -> dict[str, Any]:
-    seats = _seats(given)
-    found = seats.find(0)
+    coordinated_partitions = _coordinated(given)
+    found = coordinated_partitions.find(0)
     if isinstance(found, Error):
         return {"error": found.name}
     driver = Driver(found.core)
@@ -74,18 +74,18 @@ def _at_coordinator(given: dict[str, Any], when: dict[str, Any]) -> dict[str, An
     }
 
 
-def _seats(given: dict[str, Any]) -> Seats[TransactionCoordinator]:
-    seats: Seats[TransactionCoordinator] = Seats()
+def _coordinated(given: dict[str, Any]) -> CoordinatedPartitions[TransactionCoordinator]:
+    coordinated_partitions: CoordinatedPartitions[TransactionCoordinator] = CoordinatedPartitions()
     assert given.get("role", "coordinator") in ("coordinator", "none")
     if given.get("role") == "none":
-        return seats
+        return coordinated_partitions
     core = TransactionCoordinator(TransactionSettings(), lambda: NEW_PRODUCER_ID)
-    seat = Seat(0, 0, core)
-    seat.is_loaded = True
-    seats.take(seat)
+    coordinated = CoordinatedPartition(0, 0, core)
+    coordinated.is_loaded = True
+    coordinated_partitions.take(coordinated)
     if given.get("state") is not None:
         core.slots["t"] = _slot(given)
-    return seats
+    return coordinated_partitions
 
 
 def _slot(given: dict[str, Any]) -> Slot:

@@ -12,7 +12,6 @@ from replog.controller.events import Probe, Reply, Request
 from replog.controller.policy import Settings
 from replog.errors import Error
 from replog.types import NO_NODE, BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
-from replog.wire.apis import Api
 from replog.wire.messages import controlled_shutdown as cs
 from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import stop_replica as sr
@@ -20,7 +19,7 @@ from replog.wire.messages import update_metadata as um
 from replog.zookeeper.broker import Answer, Assign, ControlledBroker, GiveUp, KeepOnly
 from replog.zookeeper.broker_changes import diff_brokers, steps
 from replog.zookeeper.control_queue import ControlQueue, ControlRequest
-from replog.zookeeper.controller import Loaded, ZooKeeperController
+from replog.zookeeper.controller import CONTROLLED_SHUTDOWN, Loaded, ZooKeeperController
 from replog.zookeeper.operations import Stat
 from replog.zookeeper.versions import ProtocolVersion
 from replog.zookeeper.znodes import BrokerZnode, PartitionStateZnode, Registered, TopicZnode
@@ -120,13 +119,8 @@ def control_request(given: dict[str, Any], when: dict[str, Any]) -> dict[str, An
 
 def shutdown(given: dict[str, Any], when: dict[str, Any]) -> dict[str, Any]:
     if not given.get("active", True):
-        from replog.node.api.refusals import refusal
-
-        return {
-            "error": refusal(
-                Api.CONTROLLED_SHUTDOWN, cs.ControlledShutdownRequest(), Error.NOT_CONTROLLER
-            ).error_code.name
-        }
+        refused = CONTROLLED_SHUTDOWN.refused(cs.ControlledShutdownRequest(), Error.NOT_CONTROLLER)
+        return {"error": refused.error_code.name}
     controller = ZooKeeperController(
         Settings(cluster_id="c"),
         node_id=NodeId(2),

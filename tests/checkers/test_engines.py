@@ -61,8 +61,6 @@ def test_one_spark_job_judges_many_runs_like_the_inline_engine(spark: Any, runs:
 
 def by_spark_sql(spark: Any, runs: list[Path], names: frozenset[str]) -> list[FoundIn]:
     # Generating and compiling code takes longer than these few rows.
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     tables = Tables()
     tables.add(engine.collected(findings_by_sql(spark, [str(run) for run in runs], names)))

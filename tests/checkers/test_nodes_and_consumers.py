@@ -52,7 +52,7 @@ def test_a_follower_that_tells_its_log_end_does_not_lead(run: Run) -> None:
         pytest.param(250, "NONE", ["stale_request_accepted"], id="carried out"),
     ],
 )
-def test_requests_of_a_former_life_are_refused(run: Run, at: int, error: str, expected: list[str]) -> None:
+def test_requests_of_an_earlier_incarnation_are_refused(run: Run, at: int, error: str, expected: list[str]) -> None:
     run.registered(1, at=200, previous=-1)
     common = {"api_key": 4, "correlation_id": 5, "fate": "delivered"}
     ask, answer = json.dumps({"broker_epoch": 0}), json.dumps({"error": error})
@@ -64,7 +64,7 @@ def test_requests_of_a_former_life_are_refused(run: Run, at: int, error: str, ex
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(4, []), (1, ["stale_member_accepted"])])
-def test_a_replica_of_a_former_life_never_joins(run: Run, epoch: int, expected: list[str]) -> None:
+def test_a_replica_of_an_earlier_incarnation_never_joins(run: Run, epoch: int, expected: list[str]) -> None:
     run.registered(2, at=200, previous=-1)
     common = {"api_key": 56, "correlation_id": 5, "fate": "delivered"}
     ask = json.dumps({"broker_id": 1, "broker_epoch": 0, "members": [[1, 0], [2, epoch]]})

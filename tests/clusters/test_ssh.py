@@ -164,7 +164,7 @@ def test_every_fault_bites_and_heals_on_hosts(town):
 
     for name, *_ in EVERY:
         fine = told[name] is True
-        write_row("ssh", name, bit=fine, healed=fine, took_s=told["took_s"][name])
+        write_row("ssh", name, took_effect=fine, healed=fine, took_s=told["took_s"][name])
     assert {name: told[name] for name, *_ in EVERY if told[name] is not True} == {}
     assert told["leftovers"] == []
 

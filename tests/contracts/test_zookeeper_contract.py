@@ -220,7 +220,7 @@ def test_a_registration_tells_its_czxid_in_one_transaction(ensemble: Any) -> Non
     ensemble.run(program)
 
 
-def test_later_lives_have_larger_epochs(ensemble: Any) -> None:
+def test_later_registrations_have_larger_epochs(ensemble: Any) -> None:
     async def program(ensemble: Ensemble) -> None:
         epochs = []
         for _ in range(3):

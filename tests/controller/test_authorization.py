@@ -14,23 +14,16 @@ from replog.config import NodeConfig
 from replog.controller.authorization import (
     ANONYMOUS,
     CLUSTER,
-    FREE,
-    PARTS,
-    SHOWN,
-    WHERE_ANSWERED,
-    WHOLE,
     Asker,
     Operation,
     Resource,
     Topics,
-    decide,
     group,
     topic,
     transactional_id,
 )
 from replog.errors import Error
 from replog.host.world import RealWorld
-from replog.node.api.refusals import refusal
 from replog.node.controller import ControllerNode
 from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_BROKER_APIS, Api, api_of, request_type
 from replog.wire.error_codes import errors_in
@@ -68,6 +61,7 @@ from replog.wire.messages import produce as pr
 from replog.wire.messages import sync_group as sg
 from replog.wire.messages import txn_offset_commit as toc
 from replog.wire.messages import write_txn_markers as wtm
+from tests.controller.served_apis import IN_ZOOKEEPER_MODE, ON_BROKERS, ON_CONTROLLERS, SERVED
 from tests.quorum.quorum_nodes import CLUSTER as CLUSTER_ID
 from tests.quorum.quorum_nodes import free_ports, until
 
@@ -92,12 +86,12 @@ def only_theirs(_: str, operation: Operation, resource: Resource) -> bool:
 
 
 def decided(body: Any, may: Any = only_theirs) -> tuple[Any, list[tuple[Any, Error]]]:
-    return decide(Asker(may, ANONYMOUS, TOPICS), api_of(body), body)
+    return SERVED[api_of(body)].decide(Asker(may, ANONYMOUS, TOPICS), body)
 
 
 def refused(body: Any, may: Any) -> list[Error]:
     """Errors in the answer to what is refused of a request."""
-    refusals = [refusal(api_of(body), part, error) for part, error in decided(body, may)[1]]
+    refusals = [SERVED[api_of(body)].refused(part, error) for part, error in decided(body, may)[1]]
     return [error for answer in refusals for error in errors_in(answer) if error]
 
 
@@ -298,16 +292,19 @@ TABLE = {
 }
 
 
+def test_what_is_offered_is_served_and_nothing_else() -> None:
+    forwarded = {api for api in BROKER_APIS if api in ON_CONTROLLERS}
+    by_the_server = {Api.API_VERSIONS}
+    as_controllers = {Api.ALTER_PARTITION, Api.ALLOCATE_PRODUCER_IDS}
+
+    assert ON_BROKERS.keys() | forwarded | by_the_server == BROKER_APIS.keys()
+    assert ON_CONTROLLERS.keys() | by_the_server == CONTROLLER_APIS.keys()
+    assert ZOOKEEPER_BROKER_APIS.keys() - BROKER_APIS.keys() == IN_ZOOKEEPER_MODE.keys() | as_controllers
+
+
 @pytest.mark.parametrize(
-    "api", sorted({*BROKER_APIS, *CONTROLLER_APIS, *ZOOKEEPER_BROKER_APIS}), ids=lambda api: api.name
+    "api", sorted(api for api, served in SERVED.items() if served.questions or served.parts), ids=lambda api: api.name
 )
-def test_no_request_is_forgotten(api: Api) -> None:
-    decided_before = api in WHOLE or api in PARTS or api in SHOWN
-
-    assert (api in FREE, api in WHERE_ANSWERED, decided_before).count(True) == 1
-
-
-@pytest.mark.parametrize("api", sorted(WHOLE.keys() | PARTS.keys()), ids=lambda api: api.name)
 def test_the_table_has_all(api: Api) -> None:
     assert any(api_of(row.body) is api for row in TABLE.values())
 
@@ -370,7 +367,7 @@ def test_topics_are_decided_one_by_one(body: msgspec.Struct) -> None:
 
     assert len(refusals) == 1
     assert refusals[0][1] is OF_TOPIC
-    for field in PARTS[api_of(body)].asked:
+    for field in SERVED[api_of(body)].parts.asked:
         whole = getattr(body, field)
         assert [*getattr(left, field), *getattr(refusals[0][0], field)] == whole
         assert getattr(left, field) == whole[:1]
@@ -444,7 +441,7 @@ def shown(api: Api, answer: Any, *visible: Resource, body: Any = None) -> Any:
     def may(_: str, operation: Operation, resource: Resource) -> bool:
         return resource in visible
 
-    return SHOWN[api](Asker(may, ANONYMOUS, TOPICS), body, answer)
+    return SERVED[api].shown(Asker(may, ANONYMOUS, TOPICS), body, answer)
 
 
 def test_groups_are_listed_to_who_may_describe_them_or_the_cluster() -> None:
@@ -558,7 +555,7 @@ def test_a_controller_refuses_what_the_hook_forbids_and_decides_nothing(tmp_path
     answers: dict[Api, list[Error]] = {}
 
     async def talk(connection: Connection) -> None:
-        for api in sorted(WHOLE.keys() & CONTROLLER_APIS.keys()):
+        for api in sorted(api for api, served in ON_CONTROLLERS.items() if served.questions):
             answers[api] = list(errors_in(await connection.send(api, request_type(api)(), timeout_ms=5000)))
 
     on_a_controller(tmp_path, nobody, talk)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replog.controller.controller import _HANDLERS
+from replog.controller.admin_requests import ELECT_LEADERS
+from replog.controller.controller import APIS
 from replog.errors import Error
-from replog.node.api.refusals import refusal
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_response
 from replog.wire.error_codes import errors_in
@@ -214,7 +214,7 @@ def test_elections_that_were_not_held_are_said_so_in_every_version(version: int)
     """Version 0 has no error at the top: each partition carries it (as in Kafka), or nobody would hear."""
     wanted = [el.TopicPartitions(topic=TOPIC, partitions=[0, 1]), el.TopicPartitions(topic="u", partitions=[5])]
     body = el.ElectLeadersRequest(topic_partitions=wanted)
-    told = refusal(Api.ELECT_LEADERS, body, Error.REQUEST_TIMED_OUT)
+    told = ELECT_LEADERS.served.refused(body, Error.REQUEST_TIMED_OUT)
 
     frame = encode_response(Api.ELECT_LEADERS, version, 1, told)
     answer = decode_response(Api.ELECT_LEADERS, version, frame[4:])[1]
@@ -224,7 +224,7 @@ def test_elections_that_were_not_held_are_said_so_in_every_version(version: int)
         for topic in answer.replica_election_results
         for one in topic.partition_result
     ] == [(TOPIC, 0, Error.REQUEST_TIMED_OUT), (TOPIC, 1, Error.REQUEST_TIMED_OUT), ("u", 5, Error.REQUEST_TIMED_OUT)]
-    assert refusal(Api.ELECT_LEADERS, el.ElectLeadersRequest(topic_partitions=None), Error.NOT_CONTROLLER) is not None
+    assert ELECT_LEADERS.served.refused(el.ElectLeadersRequest(topic_partitions=None), Error.NOT_CONTROLLER) is not None
 
 
 EXTREMES = st.sampled_from([-(2**31), -2, -1, 0, 1, 2, 3, 2**15 - 1, 2**31 - 1])
@@ -256,7 +256,7 @@ def anything(kind: Any) -> st.SearchStrategy[Any]:
 
 
 @settings(max_examples=25, deadline=None)
-@pytest.mark.parametrize("kind", _HANDLERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", APIS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
 def test_no_request_whatever_it_says_ends_the_controller(kind: type, data: st.DataObject) -> None:
     asked = box()

@@ -12,7 +12,6 @@ from replog.log.batch import ControlType, batches, records
 from replog.metadata import records as r
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.node.controller import ControllerNode
-from replog.node.quorum.member import VOTER_CHANGES
 from replog.wire.apis import Api, request_type
 from replog.wire.codec import decode_struct
 from replog.wire.error_codes import errors_in
@@ -39,7 +38,7 @@ def registered(cluster: SimulatedCluster, witness: int) -> dict[int, Any]:
     }
 
 
-def test_every_controller_registers_and_registers_again_in_its_next_life() -> None:
+def test_every_controller_registers_and_registers_again_in_its_next_incarnation() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         ids = list(cluster.spec.controller_ids)
         leader = cluster.state.quorum_leader
@@ -89,6 +88,9 @@ def config(folder: Path) -> NodeConfig:
             "controller.quorum.election.timeout.ms": 50,
         }
     )
+
+
+VOTER_CHANGES = (Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER, Api.UPDATE_RAFT_VOTER)
 
 
 class Life:

@@ -120,7 +120,7 @@ def test_a_registration_is_no_contact_and_unfencing_needs_its_own_record() -> No
     assert (late.is_fenced, late.is_caught_up) == (False, True)
 
 
-def test_controlled_shutdown_waits_until_all_know_and_lets_the_next_life_in_at_once() -> None:
+def test_controlled_shutdown_waits_until_all_know_and_lets_the_next_incarnation_in_at_once() -> None:
     """SPEC 2.3.4-6; RG-014 is the same with a session."""
     box = cluster().topic(partition({"replicas": [1, 2, 3]})).activate()
     for broker_id in (1, 2, 3):
@@ -143,7 +143,7 @@ def test_controlled_shutdown_waits_until_all_know_and_lets_the_next_life_in_at_o
     assert again.error_code is Error.NONE
 
 
-def test_a_second_life_waits_for_the_first_ones_session() -> None:
+def test_a_second_incarnation_waits_for_the_first_ones_session() -> None:
     """SPEC 2.2.1."""
     box = cluster().activate()
     beat(box, 1)

@@ -104,7 +104,7 @@ def test_a_power_failure_takes_what_kafka_does_not_claim_to_have_flushed(tmp_pat
         pytest.param(None, -1, id="killed"),
     ],
 )
-def test_how_the_former_life_ended_is_read_where_the_broker_reads_it(tmp_path, content, epoch):
+def test_how_the_earlier_incarnation_ended_is_read_where_the_broker_reads_it(tmp_path, content, epoch):
     if content is not None:
         (tmp_path / CLEAN_SHUTDOWN).write_text(content)
 
@@ -139,10 +139,10 @@ def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
         effect = living.run(lambda cluster: hurt(cluster, faults()[name], node, lasts_s, **options))
     except BaseException as problem:
         took_s = time.monotonic() - began
-        write_row("apache-kafka", name, bit=False, healed=False, took_s=took_s, words=type(problem).__name__)
+        write_row("apache-kafka", name, took_effect=False, healed=False, took_s=took_s, words=type(problem).__name__)
         raise
     healed = effect.heal is not None and effect.heal.holds
-    write_row("apache-kafka", name, bit=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
+    write_row("apache-kafka", name, took_effect=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
 
     assert effect.proof.holds, broken(effect.proof.facts)
     assert healed, effect.heal and broken(effect.heal.facts)
@@ -171,7 +171,7 @@ def test_what_is_observed_is_what_kafka_says(living):
 
 
 @NEEDS_KAFKA
-def test_registrations_tell_how_the_former_life_ended(living):
+def test_registrations_tell_how_the_earlier_incarnation_ended(living):
     events = living.cluster.drain_events()
     registered = [event for event in events if event.name == "registered"]
 

@@ -43,5 +43,5 @@ def test_nothing_is_lost(kind: str, time: str, tmp_path: Path) -> None:
     verdict = json.loads(done.stdout.splitlines()[-1])
     # (A leader whose session ends on a slow machine may lose what acks=1 acknowledged: R5.)
     assert verdict["verdict"] in {"PASS", "PERMITTED"}, done.stdout[-2000:]
-    hurt = {fault["kind"] for fault in verdict["test"]["faults"] if fault["bit"] and fault["healed"]}
+    hurt = {fault["kind"] for fault in verdict["test"]["faults"] if fault["took_effect"] and fault["healed"]}
     assert {"kill", "isolate"} <= hurt

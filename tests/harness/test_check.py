@@ -113,15 +113,15 @@ def test_a_run_in_which_nothing_was_acknowledged_is_inconclusive(run: Run) -> No
 
 
 @pytest.mark.parametrize(
-    ("bit", "healed", "reason"),
+    ("took_effect", "healed", "reason"),
     [
         pytest.param(False, True, "had no effect", id="no effect"),
         pytest.param(True, False, "was not healed", id="not healed"),
     ],
 )
-def test_a_fault_without_effect_or_heal_is_inconclusive(run: Run, bit: bool, healed: bool, reason: str) -> None:
+def test_a_fault_without_effect_or_heal_is_inconclusive(run: Run, took_effect: bool, healed: bool, reason: str) -> None:
     values = a_good_run(run)
-    run.fault("kill", 150, node=1, bit=bit, healed=healed)
+    run.fault("kill", 150, node=1, took_effect=took_effect, healed=healed)
     run.final_read(dict(enumerate(values)))
 
     verdict = judged(run.finish())
@@ -141,7 +141,7 @@ def test_a_phase_without_its_load_is_inconclusive(run: Run) -> None:
 
 def test_a_violation_stands_even_when_a_fault_had_no_effect(run: Run) -> None:
     values = a_good_run(run)
-    run.fault("kill", 150, node=1, bit=False)
+    run.fault("kill", 150, node=1, took_effect=False)
     run.final_read(dict(enumerate(values[:2])))
 
     assert judged(run.finish()).verdict is Verdict.VIOLATION

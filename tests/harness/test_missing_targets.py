@@ -33,7 +33,7 @@ def test_a_target_that_is_not_there_yet_is_waited_for(tmp_path, capsys):
 
     assert code in (0, 2), verdict["claim"]
     faults = {fault["kind"]: fault for fault in verdict["test"]["faults"]}
-    assert faults["kill"]["bit"]
+    assert faults["kill"]["took_effect"]
     assert faults["kill"]["resolved_target"] == faults["isolate"]["resolved_target"]
 
 

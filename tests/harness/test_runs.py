@@ -93,7 +93,7 @@ def test_a_correct_build_passes_and_can_be_run_again_as_it_was(tmp_path):
     first = [msgspec.json.decode(line, type=ExecutedFault) for line in schedule.read_bytes().splitlines()]
     faults = Recording.open(made).table("faults").to_pylist()
     assert [line.resolved for line in first] == [int(row["resolved_target"].split()[1]) for row in faults]
-    assert all(row["bit"] and row["healed"] for row in faults)
+    assert all(row["took_effect"] and row["healed"] for row in faults)
 
     code, again = run(tmp_path, "--schedule", str(schedule))
 

@@ -32,7 +32,7 @@ def bounced(broker_id: int) -> tuple[Box, int]:
 class TestGeneration:
     """ "Broker Registration in Zookeeper" and the motivation's definition."""
 
-    def test_it_is_unique_and_grows_with_every_life(self) -> None:
+    def test_it_is_unique_and_grows_with_every_incarnation(self) -> None:
         """ "broker generation, which is a unique & monotonically increasing value that changes every time when a broker
         (re)-joins the cluster" """
         box = a_cluster(HEALTHY)
@@ -71,7 +71,7 @@ class TestGeneration:
 class TestFormerGenerations:
     """ "Controller Rejects ControlledShutdownRequest Sent from Former Generations", and its KRaft equivalents."""
 
-    def test_a_controlled_shutdown_of_a_former_life_moves_nothing(self) -> None:
+    def test_a_controlled_shutdown_of_an_earlier_incarnation_moves_nothing(self) -> None:
         """ "will reject the request if its broker generation is smaller [...] This guarantees controller will not attempt to
         send out control requests to move partitions and stop replicas" """
         box, former = bounced(1)
@@ -84,7 +84,7 @@ class TestFormerGenerations:
         assert (box.records, box.partition()) == ([], before)
         assert not box.image.brokers[NodeId(1)].in_controlled_shutdown
 
-    def test_a_heartbeat_of_a_former_life_is_no_contact(self) -> None:
+    def test_a_heartbeat_of_an_earlier_incarnation_is_no_contact(self) -> None:
         """ "with outdated broker epoch, it will respond back with STALE_BROKER_EPOCH error" """
         box, former = bounced(2)
 
@@ -94,7 +94,7 @@ class TestFormerGenerations:
         assert box.image.brokers[NodeId(2)].fenced
         assert not box.controller.sessions.is_valid(NodeId(2), BrokerEpoch(former), box.now_ms)
 
-    def test_a_proposal_of_a_former_life_is_refused_whole(self) -> None:
+    def test_a_proposal_of_an_earlier_incarnation_is_refused_whole(self) -> None:
         """the same of AlterPartition (SPEC 2.7.6: equality, a newer epoch is stale too)"""
         box = a_cluster(HEALTHY)
 
@@ -103,7 +103,7 @@ class TestFormerGenerations:
         assert errors == [Error.STALE_BROKER_EPOCH] * 2
         assert len(box.partition().isr) == 3
 
-    def test_producer_ids_are_not_given_to_a_former_life(self) -> None:
+    def test_producer_ids_are_not_given_to_an_earlier_incarnation(self) -> None:
         """the same of AllocateProducerIds (SPEC 3.12.9)"""
         box, former = bounced(2)
 
@@ -173,7 +173,7 @@ class TestBouncedBroker:
         assert led_by == 2
         assert [type(record) for record in box.records] == [r.BrokerRegistrationChangeRecord]
 
-    def test_two_lives_do_not_overlap(self) -> None:
+    def test_two_incarnations_do_not_overlap(self) -> None:
         """ "a unique [...] value": while the session of a life is valid another one is refused (SPEC 2.2.1)"""
         box = a_cluster(HEALTHY)
         beat(box, 1)

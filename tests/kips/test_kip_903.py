@@ -87,7 +87,7 @@ class TestLeader:
 
         assert proposed(effects) == []
 
-    def test_a_very_late_fetch_of_a_former_life_does_not_count(self) -> None:
+    def test_a_very_late_fetch_of_an_earlier_incarnation_does_not_count(self) -> None:
         """ "if the last fetch request comes super late, the leader already knows the new broker epoch and sends the
         AlterPartition with the new one, then the rebooted broker can still be added to ISR": not so"""
         leader = a_leader(brokers=REBOOTED)

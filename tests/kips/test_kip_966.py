@@ -418,7 +418,7 @@ class TestUncleanShutdown:
         assert disk.read_file(f"d/{CLEAN_SHUTDOWN_FILE}") == b'{"version":0,"brokerEpoch":%d}' % epoch
         assert startup(disk, ["d"]).previous_broker_epoch == epoch
 
-    def test_the_next_life_registers_with_it(self) -> None:
+    def test_the_next_incarnation_registers_with_it(self) -> None:
         """ "During the start, the broker will try to read the broker epoch from the CleanShutdownFile. Then put this broker
         epoch in the broker registration request." """
         life = Lifecycle(

@@ -206,7 +206,7 @@ def test_syncs_fail_processes_end_and_the_power_goes_without_a_flushed_record_lo
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_name_that_was_never_synced_is_synced_by_the_next_life(seed: int) -> None:
+def test_a_name_that_was_never_synced_is_synced_by_the_next_incarnation(seed: int) -> None:
     """Kill -9 between the making of a log or a segment and the sync of its name, then a flush, then the power."""
     for operation in range(200):
         disk = a_disk(seed)

@@ -180,7 +180,7 @@ def opened_directories(disk: SimulatedDisk) -> tuple[int, list[LogDirectory]]:
     return left.previous_broker_epoch, found
 
 
-def test_directories_are_interrupted_anywhere_in_three_lives() -> None:
+def test_directories_are_interrupted_anywhere_in_three_processes() -> None:
     operation = clean = 0
     while True:
         disk = SimulatedDisk(random.Random(operation))

@@ -7,12 +7,12 @@ from pathlib import Path
 PAGE = Path(os.environ.get("TRIBUNAL_MATRIX", Path(__file__).parents[2] / "runs" / "fault-matrix.md"))
 
 
-def write_row(kind, fault, *, bit, healed, took_s, words=""):
+def write_row(kind, fault, *, took_effect, healed, took_s, words=""):
     """Add one result, and write the page anew."""
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     rows = PAGE.with_suffix(".jsonl")
     with rows.open("a") as file:
-        file.write(json.dumps({"kind": kind, "fault": fault, "bit": bit, "healed": healed, "s": round(took_s, 1),
+        file.write(json.dumps({"kind": kind, "fault": fault, "took_effect": took_effect, "healed": healed, "s": round(took_s, 1),
                                "words": words}) + "\n")  # fmt: skip
     PAGE.write_text(page([json.loads(line) for line in rows.read_text().splitlines()]))
 
@@ -36,5 +36,5 @@ def page(rows):
 def _cell(row):
     if row is None:
         return "–"
-    mark = "✓" if row["bit"] and row["healed"] else "✗ no effect" if not row["bit"] else "✗ not healed"
+    mark = "✓" if row["took_effect"] and row["healed"] else "✗ no effect" if not row["took_effect"] else "✗ not healed"
     return f"{mark} {row['s']} s {row['words']}".strip()

@@ -36,7 +36,7 @@ def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
 
     healed = effect.heal is not None and effect.heal.holds
     kind = "namespaces" if living.cluster.place == netns.PLACE else "proxies"
-    write_row(kind, name, bit=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
+    write_row(kind, name, took_effect=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
     assert effect.proof.holds, living_cluster.broken(effect.proof.facts)
     assert effect.heal is not None
     assert effect.heal.holds, living_cluster.broken(effect.heal.facts)

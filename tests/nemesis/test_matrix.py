@@ -99,11 +99,13 @@ def bites_and_heals(kind, living, name, node, lasts_s, options):
     try:
         effect = living.run(lambda cluster: hurt(cluster, faults()[name], node, lasts_s, **options))
     except BaseException as problem:
-        write_row(kind, name, bit=False, healed=False, took_s=time.monotonic() - began, words=type(problem).__name__)
+        write_row(
+            kind, name, took_effect=False, healed=False, took_s=time.monotonic() - began, words=type(problem).__name__
+        )
         raise
 
     healed = effect.heal is not None and effect.heal.holds
-    write_row(kind, name, bit=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
+    write_row(kind, name, took_effect=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
     assert effect.proof.holds, broken(effect.proof.facts)
     assert healed, effect.heal and broken(effect.heal.facts)
     assert living.cluster.failures() == []

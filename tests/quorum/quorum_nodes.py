@@ -9,8 +9,9 @@ from typing import Any
 from replog.config import Endpoint, NodeConfig
 from replog.host.world import RealWorld
 from replog.log.log import Log
+from replog.node.net.handlers import Handlers
 from replog.node.net.server import Server, ServerLimits, ServerRequest
-from replog.node.quorum.member import QuorumNode, SnapshotReader
+from replog.node.quorum.member import APIS, QuorumNode, SnapshotReader
 from replog.node.quorum.metadata_log import open_metadata_log
 from replog.types import NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS
@@ -63,10 +64,12 @@ class Node:
         self.state = StateMachine()
         self.log: Log = open_metadata_log(self.world, config)
         self.quorum = QuorumNode(self.world, config, self.log, self.state)
+        self.handlers = Handlers()
+        self.handlers.serve(APIS, self.quorum)
         self.server = Server(self.world, CONTROLLER_APIS, self._handle, ServerLimits())
 
     def _handle(self, request: ServerRequest) -> None:
-        assert self.quorum.handle(request)
+        self.handlers.by_api[request.api].handle(request)
 
     async def start(self) -> None:
         if "controller" in self.config.roles:

@@ -457,7 +457,7 @@ class World:
         return max(leading)[1] if leading else NO_NODE
 
     def agrees(self) -> bool:
-        """Tell whether all living members follow one leader and have the same log, all of it committed."""
+        """Return whether all living members follow one leader and have the same log, all of it committed."""
         cores = self._cores()
         if self.leader() == NO_NODE or len({(core.epoch, core.leader_id) for core in cores}) != 1:
             return False

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from replog.config import NodeConfig
+from replog.node.net.handlers import Handlers
 from replog.node.net.server import Server, ServerLimits
-from replog.node.quorum.member import NotLeading, QuorumNode
+from replog.node.quorum.member import APIS, NotLeading, QuorumNode
 from replog.node.quorum.metadata_log import open_metadata_log
 from replog.wire.apis import CONTROLLER_APIS
 from tests.quorum.quorum_nodes import CLUSTER, StateMachine
@@ -59,7 +60,9 @@ class Cluster:
 
     @staticmethod
     def _handle(node: QuorumNode, request: Any) -> None:
-        assert node.handle(request)
+        handlers = Handlers()
+        handlers.serve(APIS, node)
+        handlers.by_api[request.api].handle(request)
 
     def fail(self, voter: int) -> None:
         self.machines[voter].power_fail()

@@ -79,7 +79,7 @@ def run(tmp_path: Path) -> Path:
         resolved_target="broker 1",
         injected_ns=19 * S,
         healed_ns=30 * S,
-        bit=False,
+        took_effect=False,
         healed=True,
         proof="{}",
     )

@@ -8,7 +8,7 @@ from tribunal.clusters.simulated.cluster import SimulatedCluster
 ANSWER_TIMEOUT_S = 10
 
 
-def test_a_follower_drops_what_it_asked_of_a_former_life() -> None:
+def test_a_follower_drops_what_it_asked_of_an_earlier_incarnation() -> None:
     """It leads again within the time-out of that question: the followers must not wait for the old answer."""
 
     async def scenario(cluster: SimulatedCluster) -> None:

@@ -1,17 +1,20 @@
-"""Exchanges pair the request and the response that the message modules name, for all that is served."""
+"""Exchanges pair the request and the response of one API, for all that is served."""
 
-from replog.wire import exchanges
-from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_BROKER_APIS, request_type, response_type
-from replog.wire.exchanges import Exchange
+from importlib import import_module
 
-KNOWN = [value for value in vars(exchanges).values() if isinstance(value, Exchange)]
+import pytest
 
-
-def test_an_exchange_pairs_the_types_of_its_api():
-    pairs = {one.api: (one.request, one.response) for one in KNOWN}
-
-    assert pairs == {api: (request_type(api), response_type(api)) for api in pairs}
+from replog.wire.apis import KNOWN_APIS, Api
+from replog.wire.exchange import Exchange
+from replog.wire.layout import layout_of
 
 
-def test_every_served_api_has_an_exchange():
-    assert {one.api for one in KNOWN} == {*BROKER_APIS, *CONTROLLER_APIS, *ZOOKEEPER_BROKER_APIS}
+@pytest.mark.parametrize("api", sorted(KNOWN_APIS), ids=lambda api: api.name)
+def test_an_exchange_pairs_the_types_of_its_api(api: Api):
+    exchange: Exchange = import_module(f"replog.wire.messages.{api.name.lower()}").EXCHANGE
+    request, response = layout_of(exchange.request), layout_of(exchange.response)
+
+    assert exchange.api is api
+    assert (request.key, request.kind) == (api, "request")
+    assert (response.key, response.kind) == (api, "response")
+    assert request.versions == response.versions

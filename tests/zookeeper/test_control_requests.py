@@ -30,7 +30,7 @@ def a_broker(**hosting: Any) -> ControlledBroker:
     return broker
 
 
-def test_the_first_of_a_life_may_come_before_its_broker_knows_of_it() -> None:
+def test_the_first_of_a_registration_may_come_before_its_broker_knows_of_it() -> None:
     """ "Equal or greater: continue" (SPEC 3.12.2): the next one, which need not be complete, is no longer the first."""
     broker = a_broker()
     broker.handle(request(50))

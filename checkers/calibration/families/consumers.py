@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.checkers.calibration.draft import Draft
-from tribunal.checkers.calibration.rows import Commit, Poll, Read, Transaction
+from tribunal.results.rows import Commit, Poll, Read, Transaction
 
 STOPPED_NS: Final = 12_000_000_000
 

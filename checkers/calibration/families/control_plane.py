@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import LAG_NS, Case, Place
 from tribunal.checkers.calibration.draft import Draft
-from tribunal.checkers.calibration.rows import Admin, Metadata, NodeEvent, Request, Send, Watermark
 from tribunal.results.metadata import NO_LEADER, State
+from tribunal.results.rows import Admin, Metadata, NodeEvent, Request, Send, Watermark
 
 STEP_NS: Final = 1_000_000
 LEADERLESS_NS: Final = 3 * LAG_NS  # longer than any election takes in an undisturbed cluster

@@ -10,7 +10,7 @@ from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection,
 from tribunal.checkers.calibration.case import GROUP_LOG, Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.checkers.calibration.families.transactions import is_kept
-from tribunal.checkers.calibration.rows import Commit, Step, Transaction
+from tribunal.results.rows import Commit, Step, Transaction
 
 
 def fetches(case: Case, place: Place) -> list[tuple[Commit, list[Commit]]]:

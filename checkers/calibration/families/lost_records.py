@@ -7,7 +7,7 @@ from typing import Final
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.checkers.calibration.draft import Draft
-from tribunal.checkers.calibration.rows import Send, Watermark
+from tribunal.results.rows import Send, Watermark
 
 TAIL: Final = 12  # records that a cut takes at most
 

@@ -17,8 +17,8 @@ from tribunal.checkers.calibration.families.changed_records import is_idempotent
 from tribunal.checkers.calibration.families.control_plane import Appended, between, record
 from tribunal.checkers.calibration.families.groups import fetches, forgotten
 from tribunal.checkers.calibration.families.lost_records import kept_of_all, lost, spread
-from tribunal.checkers.calibration.rows import Admin, Fault, Loss, Metadata, NodeEvent, Poll, Send
 from tribunal.results.metadata import NO_LEADER
+from tribunal.results.rows import Admin, Fault, Loss, Metadata, NodeEvent, Poll, Send
 
 SECOND_NS: Final = 1_000_000_000
 ELSEWHERE: Final = "another-topic"
@@ -106,7 +106,7 @@ def _fault(case: Case, at_ns: int, *lost: Loss) -> Fault:
     index = max((fault.index for fault in case.of_run(Fault)), default=-1) + 1
     return Fault(
         index=index, kind="power-loss", planned_target="broker", resolved_target=f"broker {lost[0].node}", planned_ns=at_ns,
-        injected_ns=at_ns, healed_ns=at_ns + SECOND_NS // 2, proof="{}", bit=True, heal_proof="{}", healed=True,
+        injected_ns=at_ns, healed_ns=at_ns + SECOND_NS // 2, proof="{}", took_effect=True, heal_proof="{}", healed=True,
         losses=tuple(replace(one, begin_ns=at_ns, end_ns=at_ns) for one in lost),
     )  # fmt: skip
 

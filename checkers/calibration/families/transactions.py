@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import TRANSACTION_LOG, Case, Place
 from tribunal.checkers.calibration.draft import Draft
-from tribunal.checkers.calibration.rows import LogRecord, Poll, Read, Send, Step, Transaction
+from tribunal.results.rows import LogRecord, Poll, Read, Send, Step, Transaction
 
 READ_COMMITTED: Final = "read_committed"
 

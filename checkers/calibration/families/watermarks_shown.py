@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import LAG_NS, Case, Place
 from tribunal.checkers.calibration.draft import Draft
-from tribunal.checkers.calibration.rows import NodeEvent, Poll, Watermark
+from tribunal.results.rows import NodeEvent, Poll, Watermark
 
 SETTLED_NS: Final = 5 * LAG_NS  # a new leader may show a lower high watermark for a while, not for that long
 

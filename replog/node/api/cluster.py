@@ -8,9 +8,10 @@ from typing import Final
 
 from replog.broker.topic_settings import TopicSettings
 from replog.config import NodeConfig
-from replog.controller import configs
+from replog.controller import config_requests, configs
 from replog.controller.authorization import May, allow_all
 from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
+from replog.controller.served_api import ServedApi, Unasked
 from replog.controller.topics import invalid_name
 from replog.errors import Error
 from replog.metadata.features import SUPPORTED
@@ -18,11 +19,11 @@ from replog.metadata.image import Image
 from replog.metadata.state import Broker, Partition, Topic
 from replog.node.api.authorizer import Authorizer
 from replog.node.net.controller_link import ControllerLink, NoController
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.types import METADATA_TOPIC, NO_NODE, ZERO_UUID
-from replog.wire.exchanges import CREATE_TOPICS
 from replog.wire.messages import api_versions as av
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_cluster as dc
@@ -53,7 +54,7 @@ class ClusterApi:
         self.link = link
         self.tasks = tasks
         self.settings = TopicSettings(config)
-        self.authorizer = Authorizer(may, lambda: self.image, serves_records=True)
+        self.authorizer = Authorizer(may, lambda: self.image)
         self._creating: dict[str, None] = {}
 
     @property
@@ -152,7 +153,7 @@ class ClusterApi:
             timeout_ms=CREATION_TIMEOUT_MS,
         )
         try:
-            answer = await self.link.send(CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
+            answer = await self.link.send(ct.EXCHANGE, body, timeout_ms=CREATION_TIMEOUT_MS)
         except NoController:
             return
         finally:
@@ -249,3 +250,17 @@ class ClusterApi:
 
 def _is_by_name(wanted: md.MetadataRequestTopic) -> bool:
     return wanted.name is not None and wanted.topic_id == ZERO_UUID
+
+
+METADATA: Final = HandledApi(ServedApi(md.EXCHANGE, unasked=Unasked.WHERE_ANSWERED), ClusterApi.metadata)
+DESCRIBE_CLUSTER: Final = HandledApi(ServedApi(dc.EXCHANGE, unasked=Unasked.EVERYBODYS), ClusterApi.describe_cluster)
+DESCRIBE_TOPIC_PARTITIONS: Final = HandledApi(
+    ServedApi(dtp.EXCHANGE, unasked=Unasked.WHERE_ANSWERED), ClusterApi.describe_topic_partitions
+)
+DESCRIBE_CONFIGS: Final = HandledApi(config_requests.DESCRIBE_CONFIGS.served, ClusterApi.describe_configs)
+APIS: Final[tuple[AnswersApi[ClusterApi], ...]] = (
+    METADATA,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_CONFIGS,
+)

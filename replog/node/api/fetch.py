@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from uuid import UUID
 
-from replog.broker.fetch_sessions import NO_SESSION, UNTOLD, FetchSession, FetchSessions, Key, SessionPartition
+from replog.broker.fetch_sessions import NO_SESSION, NOT_REPORTED, FetchSession, FetchSessions, Key, SessionPartition
 from replog.broker.partition import READ_COMMITTED, FetchAnswer
 from replog.broker.read_replica import RACK_AWARE, Readable, preferred_read_replica
 from replog.config import NodeConfig
+from replog.controller.served_api import ServedApi, Unasked
 from replog.errors import Error
 from replog.node.api.authorizer import Authorizer
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.types import NO_BROKER_EPOCH, NO_NODE, ZERO_UUID, BrokerEpoch, NodeId
 from replog.wire.messages.fetch import (
+    EXCHANGE,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -226,8 +229,8 @@ class Fetch:
             outcome.is_urgent = True
         says = answer.records or answer.diverging is not None
         if not says and not partition.is_news(answer.high_watermark, answer.log_start_offset):
-            if answer.is_settled:
-                partition.settle()
+            if answer.is_up_to_date:
+                partition.unmark()
                 self.api.watch(partition)
             if not self.is_full:
                 return None
@@ -349,8 +352,8 @@ class FetchApi:
         self._unwatch(opened.dropped)
         if fetch.replica_id >= 0:
             known = self.replicas.metadata.brokers.get(fetch.replica_id)
-            is_former_life = known is not None and known.epoch > fetch.broker_epoch != NO_BROKER_EPOCH  # KIP-903
-            if is_former_life or not (self.authorizer.is_open or self.authorizer.may_fetch("", is_replica=True)):
+            is_stale_incarnation = known is not None and known.epoch > fetch.broker_epoch != NO_BROKER_EPOCH  # KIP-903
+            if is_stale_incarnation or not (self.authorizer.is_open or self.authorizer.may_fetch("", is_replica=True)):
                 fetch.session.mark_all()  # every partition refuses it
             else:
                 fetch.session.fetched(fetch.broker_epoch, now_ms)
@@ -434,9 +437,9 @@ def _named(key: Key) -> tuple[str, UUID, int]:
 def _remember(partition: SessionPartition, data: PartitionData) -> None:
     """Note what an answer says of a partition; what has records goes behind the others."""
     if data.error_code is not Error.NONE:
-        partition.told(UNTOLD, UNTOLD)
+        partition.report(NOT_REPORTED, NOT_REPORTED)
         return
-    partition.told(data.high_watermark, data.log_start_offset)
+    partition.report(data.high_watermark, data.log_start_offset)
     if data.records:
         partition.rotate()
 
@@ -472,3 +475,7 @@ def _success(index: int, answer: FetchAnswer) -> PartitionData:
         if diverging is None
         else EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
     )
+
+
+FETCH: Final = HandledApi(ServedApi(EXCHANGE, unasked=Unasked.WHERE_ANSWERED), FetchApi.handle)
+APIS: Final[tuple[AnswersApi[FetchApi], ...]] = (FETCH,)

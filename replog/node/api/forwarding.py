@@ -8,21 +8,21 @@ exists already. The client is told REQUEST_TIMED_OUT then, which says that nobod
 import asyncio
 from typing import Final
 
+from replog.controller import controller
+from replog.controller.served_api import AnyServedApi, ServedApi
 from replog.errors import Error
-from replog.node.api.refusals import REFUSALS
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.handlers import Handlers
 from replog.node.net.server import ServerRequest
+from replog.node.quorum import member
 from replog.node.tasks import Tasks
 from replog.ports import World
-from replog.wire import exchanges
-from replog.wire.apis import Api
+from replog.wire.apis import BROKER_APIS
 from replog.wire.error_codes import errors_in
-from replog.wire.exchanges import Exchange, Q, R
+from replog.wire.exchange import Q, R
 
 RETRY_AFTER_MS: Final = 100
 PATIENCE_MS: Final = 30_000  # where the request has no timeout of its own
-LOOKS: Final = frozenset({Api.DESCRIBE_QUORUM, Api.LIST_PARTITION_REASSIGNMENTS})  # change nothing: may be asked twice
 
 
 class Forwarding:
@@ -34,48 +34,40 @@ class Forwarding:
         self.link = link
 
     def answer(self, handlers: Handlers) -> None:
-        """Let these requests be passed on."""
-        self._pass_on(handlers, exchanges.CREATE_TOPICS)
-        self._pass_on(handlers, exchanges.DELETE_TOPICS)
-        self._pass_on(handlers, exchanges.CREATE_PARTITIONS)
-        self._pass_on(handlers, exchanges.INCREMENTAL_ALTER_CONFIGS)
-        self._pass_on(handlers, exchanges.ALTER_CONFIGS)
-        self._pass_on(handlers, exchanges.ELECT_LEADERS)
-        self._pass_on(handlers, exchanges.ELECT_DESIGNATED_LEADERS)
-        self._pass_on(handlers, exchanges.ALTER_PARTITION_REASSIGNMENTS)
-        self._pass_on(handlers, exchanges.LIST_PARTITION_REASSIGNMENTS)
-        self._pass_on(handlers, exchanges.UNREGISTER_BROKER)
-        self._pass_on(handlers, exchanges.UPDATE_FEATURES)
-        self._pass_on(handlers, exchanges.ADD_RAFT_VOTER)
-        self._pass_on(handlers, exchanges.REMOVE_RAFT_VOTER)
-        self._pass_on(handlers, exchanges.DESCRIBE_QUORUM)
+        """Pass on what brokers offer, controllers answer, and nobody here has answered so far."""
+        decided: list[AnyServedApi] = [one.any_served for one in controller.APIS.values()]
+        for served in (*decided, *(one.any_served for one in member.APIS)):
+            if served.api in BROKER_APIS and served.api not in handlers.by_api:
+                self._pass_on(handlers, served)
 
-    def _pass_on(self, handlers: Handlers, exchange: Exchange[Q, R]) -> None:
+    def _pass_on(self, handlers: Handlers, served: ServedApi[Q, R]) -> None:
         def handle(request: ServerRequest[Q, R]) -> None:
             # With its body: should the connection end before the task begins, the request lets go of it.
-            self.tasks.start(self._forward(exchange, request, request.body))
+            self.tasks.start(self._forward(served, request, request.body))
 
-        handlers.on(exchange, handle)
+        handlers.on(served, handle)
 
-    async def _forward(self, exchange: Exchange[Q, R], request: ServerRequest[Q, R], body: Q) -> None:
+    async def _forward(self, served: ServedApi[Q, R], request: ServerRequest[Q, R], body: Q) -> None:
         patience_ms = max(1, getattr(body, "timeout_ms", PATIENCE_MS))
         deadline_ms = self.world.clock.now_ms() + patience_ms
-        request.reply(await self._answer(exchange, body, request.version, deadline_ms))
+        request.reply(await self._answer(served, body, request.version, deadline_ms))
 
-    async def _answer(self, exchange: Exchange[Q, R], body: Q, version: int, deadline_ms: int) -> R:
+    async def _answer(self, served: ServedApi[Q, R], body: Q, version: int, deadline_ms: int) -> R:
         while True:
             left_ms = deadline_ms - self.world.clock.now_ms()
             if left_ms <= 0:
-                return REFUSALS.of(exchange, body, Error.REQUEST_TIMED_OUT)
+                return served.refused(body, Error.REQUEST_TIMED_OUT)
             try:
                 # A client's patience is not the connection's: heartbeats and others' requests are under way on it.
                 async with asyncio.timeout(left_ms / 1000):
-                    answer = await self.link.send(exchange, body, version=version, timeout_ms=max(left_ms, PATIENCE_MS))
+                    answer = await self.link.send(
+                        served.exchange, body, version=version, timeout_ms=max(left_ms, PATIENCE_MS)
+                    )
             except TimeoutError:
-                return REFUSALS.of(exchange, body, Error.REQUEST_TIMED_OUT)
+                return served.refused(body, Error.REQUEST_TIMED_OUT)
             except NoController as problem:
-                if problem.was_sent and exchange.api not in LOOKS:
-                    return REFUSALS.of(exchange, body, Error.REQUEST_TIMED_OUT)
+                if problem.was_sent and not served.changes_nothing:
+                    return served.refused(body, Error.REQUEST_TIMED_OUT)
             else:
                 if not any(error is Error.NOT_CONTROLLER for error in errors_in(answer)):
                     return answer

@@ -1,16 +1,32 @@
 """Requests of consumers: to the one coordinator they concern, or taken apart for several and put together again."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
+import msgspec
+
+from replog.controller.authorization import (
+    CLUSTER,
+    Asker,
+    Operation,
+    group,
+    named_group,
+    of_group,
+    part_resource,
+    writes_as,
+)
+from replog.controller.authorization import (
+    topic as topic_resource,
+)
+from replog.controller.served_api import Parts, ServedApi
 from replog.coordinators.classic_group import refused_join
 from replog.coordinators.consumer_group_coordinator import refused_heartbeat
 from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.metadata.image import Image
-from replog.node.api.refusals import refused_commit, refused_commit_in_transaction
 from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard, asked
 from replog.node.coordinators.verifier import Unverified, Verifier, offsets_error
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.types import ZERO_UUID, TopicPartition
 from replog.wire.messages import consumer_group_describe as cgd
@@ -32,6 +48,9 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 10  # of OffsetFetch
 FIRST_VERSION_WITH_GROUP_ERROR: Final = 2  # of OffsetFetch
 FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 5  # of TxnOffsetCommit
 
+_replace = msgspec.structs.replace
+ShownTopic = TypeVar("ShownTopic", of.OffsetFetchResponseTopic, of.OffsetFetchResponseTopics)
+
 
 class GroupApi:
     """What consumers and their admins ask."""
@@ -51,32 +70,32 @@ class GroupApi:
 
     def join(self, request: ServerRequest[jg.JoinGroupRequest, jg.JoinGroupResponse]) -> None:
         """JoinGroup."""
-        self.runtime.ask(request.body.group_id, request, lambda body, error: refused_join(body.member_id, error))
+        self.runtime.ask(request.body.group_id, request, JOIN_GROUP.served.refused)
 
     def sync(self, request: ServerRequest[sg.SyncGroupRequest, sg.SyncGroupResponse]) -> None:
         """SyncGroup."""
-        self.runtime.ask(request.body.group_id, request, lambda _, error: sg.SyncGroupResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, SYNC_GROUP.served.refused)
 
     def heartbeat(self, request: ServerRequest[hb.HeartbeatRequest, hb.HeartbeatResponse]) -> None:
         """Heartbeat."""
-        self.runtime.ask(request.body.group_id, request, lambda _, error: hb.HeartbeatResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, HEARTBEAT.served.refused)
 
     def consumer_heartbeat(
         self, request: ServerRequest[cgh.ConsumerGroupHeartbeatRequest, cgh.ConsumerGroupHeartbeatResponse]
     ) -> None:
         """ConsumerGroupHeartbeat."""
         if self.permits_consumer_groups():
-            self.runtime.ask(request.body.group_id, request, lambda _, error: refused_heartbeat(error))
+            self.runtime.ask(request.body.group_id, request, CONSUMER_GROUP_HEARTBEAT.served.refused)
         else:
             request.reply(refused_heartbeat(Error.UNSUPPORTED_VERSION))
 
     def leave(self, request: ServerRequest[lg.LeaveGroupRequest, lg.LeaveGroupResponse]) -> None:
         """LeaveGroup."""
-        self.runtime.ask(request.body.group_id, request, lambda _, error: lg.LeaveGroupResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, LEAVE_GROUP.served.refused)
 
     def commit(self, request: ServerRequest[oc.OffsetCommitRequest, oc.OffsetCommitResponse]) -> None:
         """OffsetCommit."""
-        self.runtime.ask(request.body.group_id, request, refused_commit)
+        self.runtime.ask(request.body.group_id, request, OFFSET_COMMIT.served.refused)
 
     def commit_in_transaction(
         self, request: ServerRequest[toc.TxnOffsetCommitRequest, toc.TxnOffsetCommitResponse]
@@ -85,11 +104,11 @@ class GroupApi:
         body = request.body
         coordinator = self.runtime.find(body.group_id)
         if isinstance(coordinator, Error):
-            request.reply(refused_commit_in_transaction(body, coordinator))
+            request.reply(TXN_OFFSET_COMMIT.served.refused(body, coordinator))
         elif coordinator.replica.partition.needs_verification(body.producer_id, body.producer_epoch):
             self.verifier.start(self._verify(request, body, coordinator))
         else:
-            self.runtime.ask(request.body.group_id, request, refused_commit_in_transaction)
+            self.runtime.ask(request.body.group_id, request, TXN_OFFSET_COMMIT.served.refused)
 
     async def _verify(
         self,
@@ -106,23 +125,23 @@ class GroupApi:
             if request.is_answered:
                 return
             if coordinator.is_ended:  # no fault of the producer's: the guards went with the leadership
-                request.reply(refused_commit_in_transaction(body, Error.NOT_COORDINATOR))
+                request.reply(TXN_OFFSET_COMMIT.served.refused(body, Error.NOT_COORDINATOR))
                 return
             is_open = not partition.needs_verification(body.producer_id, body.producer_epoch)
             if error is Error.NONE and not is_open and not partition.verifications.holds(body.producer_id, guard):
                 error = Error.INVALID_TXN_STATE  # ended while we asked
             if error is Error.NONE:
-                self.runtime.ask(request.body.group_id, request, refused_commit_in_transaction)
+                self.runtime.ask(request.body.group_id, request, TXN_OFFSET_COMMIT.served.refused)
             else:
                 error = offsets_error(error, request.version)
                 who = f"{request.client_id} at {request.peer_host}"
                 journal = self.runtime.replicas.world.journal
                 journal.log("info", f"{partition.name}: {who}: {asked(body)}: {error.name}")
-                request.reply(refused_commit_in_transaction(body, error))
+                request.reply(TXN_OFFSET_COMMIT.served.refused(body, error))
 
     def delete_offsets(self, request: ServerRequest[od.OffsetDeleteRequest, od.OffsetDeleteResponse]) -> None:
         """OffsetDelete."""
-        self.runtime.ask(request.body.group_id, request, lambda _, error: od.OffsetDeleteResponse(error_code=error))
+        self.runtime.ask(request.body.group_id, request, OFFSET_DELETE.served.refused)
 
     # --- several groups ----------------------------------------------------------------------
 
@@ -202,13 +221,13 @@ class GroupApi:
     def list_groups(self, request: ServerRequest[ls.ListGroupsRequest, ls.ListGroupsResponse]) -> None:
         """ListGroups: those that are coordinated here."""
         body = request.body
-        if any(not seat.is_loaded for seat in self.runtime.seats.taken.values()):
+        if any(not coordinated.is_loaded for coordinated in self.runtime.partitions.by_partition.values()):
             error = Error.COORDINATOR_LOAD_IN_PROGRESS
             request.reply(ls.ListGroupsResponse(error_code=error))
             return
         found: list[ls.ListedGroup] = []
-        for seat in self.runtime.seats.loaded():
-            found += seat.core.core.listed(body.states_filter, body.types_filter)
+        for coordinated in self.runtime.partitions.loaded():
+            found += coordinated.core.core.listed(body.states_filter, body.types_filter)
         request.reply(ls.ListGroupsResponse(groups=found))
 
     def describe(self, request: ServerRequest[desc.DescribeGroupsRequest, desc.DescribeGroupsResponse]) -> None:
@@ -301,3 +320,195 @@ def _as_before_version_8(group: of.OffsetFetchResponseGroup, version: int) -> of
     ]
     error = group.error_code if version >= FIRST_VERSION_WITH_GROUP_ERROR else Error.NONE
     return of.OffsetFetchResponse(topics=topics, error_code=error)
+
+
+# --- who may ask, and how all of it is refused -----------------------------------------------------------
+
+
+def _subscribes(ask: Asker, body: cgh.ConsumerGroupHeartbeatRequest) -> Error:
+    names = dict.fromkeys(body.subscribed_topic_names or ())
+    return next((error for name in names if (error := ask.error(Operation.DESCRIBE, topic_resource(name)))), Error.NONE)
+
+
+def _fetches_offsets(ask: Asker, body: of.OffsetFetchRequest) -> Error:
+    """Ask for the one group of versions below 8; of several each is decided by itself."""
+    return Error.NONE if body.groups else ask.error(Operation.DESCRIBE, group(body.group_id))
+
+
+def _groups_shown(ask: Asker, _: ls.ListGroupsRequest, answer: ls.ListGroupsResponse) -> ls.ListGroupsResponse:
+    if ask.may(Operation.DESCRIBE, CLUSTER):
+        return _replace(answer)
+    return _replace(answer, groups=[one for one in answer.groups if ask.may(Operation.DESCRIBE, group(one.group_id))])
+
+
+def _members_shown(
+    ask: Asker, _: cgd.ConsumerGroupDescribeRequest, answer: cgd.ConsumerGroupDescribeResponse
+) -> cgd.ConsumerGroupDescribeResponse:
+    """Show nothing of a group whose members subscribe or are assigned what may not be seen."""
+
+    def is_visible(member: cgd.Member) -> bool:
+        assigned = (
+            held.topic_name
+            for assignment in (member.assignment, member.target_assignment)
+            for held in assignment.topic_partitions
+        )
+        names = dict.fromkeys((*member.subscribed_topic_names, *assigned))
+        return all(ask.may(Operation.DESCRIBE, topic_resource(name)) for name in names)
+
+    words = "The group has described topic(s) that the client is not authorized to describe."
+    shown = [
+        one
+        if all(map(is_visible, one.members))
+        else _replace(one, error_code=Error.TOPIC_AUTHORIZATION_FAILED, error_message=words, members=[])
+        for one in answer.groups
+    ]
+    return _replace(answer, groups=shown)
+
+
+def _offsets_shown(ask: Asker, body: of.OffsetFetchRequest, answer: of.OffsetFetchResponse) -> of.OffsetFetchResponse:
+    """Show of each group what may be seen: of all topics those, of named ones an error for the others."""
+    if not body.groups:
+        return _replace(answer, topics=_topics_shown(ask, answer.topics, all_of_them=body.topics is None))
+    wanted = {one.group_id: one for one in body.groups}
+    shown = []
+    for one in answer.groups:
+        if error := ask.error(Operation.DESCRIBE, group(one.group_id)):
+            shown.append(_replace(one, topics=[], error_code=error))
+        else:
+            all_of_them = wanted[one.group_id].topics is None
+            shown.append(_replace(one, topics=_topics_shown(ask, one.topics, all_of_them=all_of_them)))
+    return _replace(answer, groups=shown)
+
+
+def _topics_shown(ask: Asker, topics: list[ShownTopic], *, all_of_them: bool) -> list[ShownTopic]:
+    shown: list[ShownTopic] = []
+    for one in topics:
+        resource = part_resource(one, one, ask.topics)
+        error = ask.error(Operation.DESCRIBE, resource) if resource else Error.NONE
+        if error and not all_of_them:
+            hidden = [
+                type(each)(partition_index=each.partition_index, committed_offset=-1, error_code=error)
+                for each in one.partitions
+            ]
+            shown.append(_replace(one, partitions=hidden))
+        elif not error:
+            shown.append(one)
+    return shown
+
+
+def _refused_commit(body: oc.OffsetCommitRequest, error: Error) -> oc.OffsetCommitResponse:
+    topics = [
+        oc.OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                oc.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
+                for one in topic.partitions
+            ],
+        )
+        for topic in body.topics
+    ]
+    return oc.OffsetCommitResponse(topics=topics)
+
+
+def _refused_in_transaction(body: toc.TxnOffsetCommitRequest, error: Error) -> toc.TxnOffsetCommitResponse:
+    answer = toc.TxnOffsetCommitResponsePartition
+    topics = [
+        toc.TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[answer(partition_index=one.partition_index, error_code=error) for one in topic.partitions],
+        )
+        for topic in body.topics
+    ]
+    return toc.TxnOffsetCommitResponse(topics=topics)
+
+
+def _refused_deletion(body: od.OffsetDeleteRequest, error: Error) -> od.OffsetDeleteResponse:
+    """Refuse the group at the top, topics one by one."""
+    if error is not Error.TOPIC_AUTHORIZATION_FAILED:
+        return od.OffsetDeleteResponse(error_code=error)
+    answer = od.OffsetDeleteResponsePartition
+    topics = [
+        od.OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=[answer(partition_index=one.partition_index, error_code=error) for one in topic.partitions],
+        )
+        for topic in body.topics
+    ]
+    return od.OffsetDeleteResponse(topics=topics)
+
+
+_MAY_READ: Final = (of_group(Operation.READ),)
+_TOPICS_READ: Final = Parts(("topics",), "topics", Operation.READ)
+JOIN_GROUP: Final = HandledApi(
+    ServedApi(jg.EXCHANGE, questions=_MAY_READ, refuse=lambda body, error: refused_join(body.member_id, error)),
+    GroupApi.join,
+)
+SYNC_GROUP: Final = HandledApi(ServedApi(sg.EXCHANGE, questions=_MAY_READ), GroupApi.sync)
+HEARTBEAT: Final = HandledApi(ServedApi(hb.EXCHANGE, questions=_MAY_READ), GroupApi.heartbeat)
+LEAVE_GROUP: Final = HandledApi(ServedApi(lg.EXCHANGE, questions=_MAY_READ), GroupApi.leave)
+CONSUMER_GROUP_HEARTBEAT: Final = HandledApi(
+    ServedApi(cgh.EXCHANGE, questions=(*_MAY_READ, _subscribes), refuse=lambda _, error: refused_heartbeat(error)),
+    GroupApi.consumer_heartbeat,
+)
+OFFSET_COMMIT: Final = HandledApi(
+    ServedApi(oc.EXCHANGE, questions=_MAY_READ, parts=_TOPICS_READ, refuse=_refused_commit), GroupApi.commit
+)
+TXN_OFFSET_COMMIT: Final = HandledApi(
+    ServedApi(toc.EXCHANGE, questions=(writes_as, *_MAY_READ), parts=_TOPICS_READ, refuse=_refused_in_transaction),
+    GroupApi.commit_in_transaction,
+)
+OFFSET_FETCH: Final = HandledApi(
+    ServedApi(of.EXCHANGE, questions=(_fetches_offsets,), shown=_offsets_shown), GroupApi.fetch
+)
+OFFSET_DELETE: Final = HandledApi(
+    ServedApi(od.EXCHANGE, questions=(of_group(Operation.DELETE),), parts=_TOPICS_READ, refuse=_refused_deletion),
+    GroupApi.delete_offsets,
+)
+LIST_GROUPS: Final = HandledApi(ServedApi(ls.EXCHANGE, shown=_groups_shown), GroupApi.list_groups)
+DESCRIBE_GROUPS: Final = HandledApi(
+    ServedApi(
+        desc.EXCHANGE,
+        parts=Parts(("groups",), "groups", Operation.DESCRIBE, named_group),
+        refuse=lambda body, error: desc.DescribeGroupsResponse(
+            groups=[desc.DescribedGroup(error_code=error, group_id=name) for name in body.groups]
+        ),
+    ),
+    GroupApi.describe,
+)
+CONSUMER_GROUP_DESCRIBE: Final = HandledApi(
+    ServedApi(
+        cgd.EXCHANGE,
+        parts=Parts(("group_ids",), "groups", Operation.DESCRIBE, named_group),
+        shown=_members_shown,
+        refuse=lambda body, error: cgd.ConsumerGroupDescribeResponse(
+            groups=[cgd.DescribedGroup(error_code=error, group_id=name) for name in body.group_ids]
+        ),
+    ),
+    GroupApi.describe_consumer_groups,
+)
+DELETE_GROUPS: Final = HandledApi(
+    ServedApi(
+        dg.EXCHANGE,
+        parts=Parts(("groups_names",), "results", Operation.DELETE, named_group),
+        refuse=lambda body, error: dg.DeleteGroupsResponse(
+            results=[dg.DeletableGroupResult(group_id=name, error_code=error) for name in body.groups_names]
+        ),
+    ),
+    GroupApi.delete,
+)
+APIS: Final[tuple[AnswersApi[GroupApi], ...]] = (
+    JOIN_GROUP,
+    SYNC_GROUP,
+    HEARTBEAT,
+    LEAVE_GROUP,
+    CONSUMER_GROUP_HEARTBEAT,
+    OFFSET_COMMIT,
+    TXN_OFFSET_COMMIT,
+    OFFSET_FETCH,
+    OFFSET_DELETE,
+    LIST_GROUPS,
+    DESCRIBE_GROUPS,
+    CONSUMER_GROUP_DESCRIBE,
+    DELETE_GROUPS,
+)

@@ -1,8 +1,13 @@
 """What clients ask about log directories: what lies where (DescribeLogDirs), and to move it (AlterReplicaLogDirs)."""
 
+from typing import Final
+
+from replog.controller.authorization import Operation, of_cluster
+from replog.controller.served_api import ServedApi
 from replog.errors import Error
 from replog.node.directories.log_directories import LogDirectories, StoredLog
 from replog.node.directories.moves import DirectoryMoves
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.types import TopicPartition
@@ -77,3 +82,25 @@ class DirectoryApi:
             partition_size=stored.log.size,
             offset_lag=max(0, high_watermark - stored.log.log_end_offset),
         )
+
+
+def _no_moves(body: alter.AlterReplicaLogDirsRequest, error: Error) -> alter.AlterReplicaLogDirsResponse:
+    answer = alter.AlterReplicaLogDirPartitionResult
+    results = [
+        alter.AlterReplicaLogDirTopicResult(
+            topic_name=topic.name,
+            partitions=[answer(partition_index=index, error_code=error) for index in topic.partitions],
+        )
+        for directory in body.dirs
+        for topic in directory.topics
+    ]
+    return alter.AlterReplicaLogDirsResponse(results=results)
+
+
+ALTER_REPLICA_LOG_DIRS: Final = HandledApi(
+    ServedApi(alter.EXCHANGE, questions=(of_cluster(Operation.ALTER),), refuse=_no_moves), DirectoryApi.alter
+)
+DESCRIBE_LOG_DIRS: Final = HandledApi(
+    ServedApi(dl.EXCHANGE, questions=(of_cluster(Operation.DESCRIBE),)), DirectoryApi.describe
+)
+APIS: Final[tuple[AnswersApi[DirectoryApi], ...]] = (ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS)

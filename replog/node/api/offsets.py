@@ -5,8 +5,11 @@ from typing import Final
 from uuid import UUID
 
 from replog.broker.identity import BrokerIdentity
+from replog.controller.authorization import BY_NODES, Operation
 from replog.controller.describe import INTERNAL_TOPICS
+from replog.controller.served_api import Parts, ServedApi
 from replog.errors import Error
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
@@ -214,3 +217,69 @@ class OffsetsApi:
 
     def _hosted(self, topic: str, index: int) -> Replica | None:
         return self.replicas.by_topic.get(topic, {}).get(index)
+
+
+def _no_offsets(body: lo.ListOffsetsRequest, error: Error) -> lo.ListOffsetsResponse:
+    answer = lo.ListOffsetsPartitionResponse
+    topics = [
+        lo.ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[answer(partition_index=one.partition_index, error_code=error) for one in topic.partitions],
+        )
+        for topic in body.topics
+    ]
+    return lo.ListOffsetsResponse(topics=topics)
+
+
+def _no_ends(body: oe.OffsetForLeaderEpochRequest, error: Error) -> oe.OffsetForLeaderEpochResponse:
+    topics = [
+        oe.OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=[oe.EpochEndOffset(error_code=error, partition=one.partition) for one in topic.partitions],
+        )
+        for topic in body.topics
+    ]
+    return oe.OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _nothing_deleted(body: dr.DeleteRecordsRequest, error: Error) -> dr.DeleteRecordsResponse:
+    answer = dr.DeleteRecordsPartitionResult
+    topics = [
+        dr.DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[
+                answer(partition_index=one.partition_index, low_watermark=-1, error_code=error)
+                for one in topic.partitions
+            ],
+        )
+        for topic in body.topics
+    ]
+    return dr.DeleteRecordsResponse(topics=topics)
+
+
+LIST_OFFSETS: Final = HandledApi(
+    ServedApi(lo.EXCHANGE, parts=Parts(("topics",), "topics", Operation.DESCRIBE), refuse=_no_offsets),
+    OffsetsApi.list_offsets,
+)
+OFFSET_FOR_LEADER_EPOCH: Final = HandledApi(
+    ServedApi(
+        oe.EXCHANGE,
+        parts=Parts(("topics",), "topics", Operation.DESCRIBE, of_cluster=Operation.CLUSTER_ACTION),
+        refuse=_no_ends,
+    ),
+    OffsetsApi.end_of_epochs,
+)
+DELETE_RECORDS: Final = HandledApi(
+    ServedApi(dr.EXCHANGE, parts=Parts(("topics",), "topics", Operation.DELETE), refuse=_nothing_deleted),
+    OffsetsApi.delete_records,
+)
+GET_REPLICA_LOG_INFO: Final = HandledApi(
+    ServedApi(li.EXCHANGE, questions=BY_NODES),  # KIP-966: "ACL: CLUSTER_ACTION"
+    OffsetsApi.log_info,
+)
+APIS: Final[tuple[AnswersApi[OffsetsApi], ...]] = (
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    DELETE_RECORDS,
+    GET_REPLICA_LOG_INFO,
+)

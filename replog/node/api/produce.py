@@ -10,15 +10,19 @@ from typing import Final
 
 from replog.broker.purgatory import DelayedProduce, ProduceResult
 from replog.broker.verification import Guard
+from replog.controller.authorization import Asker, Operation, transactional_id
 from replog.controller.describe import INTERNAL_TOPICS
+from replog.controller.served_api import Parts, ServedApi
 from replog.errors import Error
-from replog.log.batch import header_at
+from replog.log.batch import TRANSACTIONAL, header_at
 from replog.log.log import Appended
 from replog.node.coordinators.verifier import Unverified, Verifier, produce_error
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.types import NO_NODE, NodeId, TopicPartition
 from replog.wire.messages.produce import (
+    EXCHANGE,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -31,6 +35,7 @@ from replog.wire.messages.produce import (
 
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 12  # KIP-890: producing adds the partition to the transaction
+ATTRIBUTES_POSITION: Final = 22  # the low byte of a batch's attributes
 NO_LEADER: Final = LeaderIdAndEpoch()
 # What a producer is told that is fenced, out of step or in no transaction; the other errors are everyday or say all.
 OF_PRODUCERS: Final = (
@@ -255,3 +260,42 @@ class ProduceApi:
     def _endpoint(self, node: NodeId) -> list[NodeEndpoint]:
         known = self.replicas.metadata.endpoint_of(node)
         return [] if known is None else [NodeEndpoint(node_id=node, host=known.host, port=known.port, rack=None)]
+
+
+def _asks_in_transaction(ask: Asker, body: ProduceRequest) -> Error:
+    """Ask for the transactional id where batches are transactional: by their attributes, not by what the request says."""
+    batches = (data.records for topic_data in body.topic_data for data in topic_data.partition_data)
+    if not any(
+        batch and len(batch) > ATTRIBUTES_POSITION and batch[ATTRIBUTES_POSITION] & TRANSACTIONAL for batch in batches
+    ):
+        return Error.NONE
+    if body.transactional_id is None:
+        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ask.error(Operation.WRITE, transactional_id(body.transactional_id))
+
+
+def _refused(body: ProduceRequest, error: Error) -> ProduceResponse:
+    responses = [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+                for data in topic.partition_data
+            ],
+        )
+        for topic in body.topic_data
+    ]
+    return ProduceResponse(responses=responses)
+
+
+PRODUCE: Final = HandledApi(
+    ServedApi(
+        EXCHANGE,
+        questions=(_asks_in_transaction,),
+        parts=Parts(("topic_data",), "responses", Operation.WRITE),
+        refuse=_refused,
+    ),
+    ProduceApi.handle,
+)
+APIS: Final[tuple[AnswersApi[ProduceApi], ...]] = (PRODUCE,)

@@ -5,6 +5,20 @@ from typing import Final
 
 import msgspec
 
+from replog.controller.authorization import (
+    CLUSTER,
+    Asker,
+    Operation,
+    of_group,
+    writes_as,
+)
+from replog.controller.authorization import (
+    topic as topic_resource,
+)
+from replog.controller.authorization import (
+    transactional_id as transaction,
+)
+from replog.controller.served_api import Parts, ServedApi
 from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.placement import OFFSETS_TOPIC
 from replog.coordinators.topic_pattern import BadPattern, TopicPattern
@@ -13,6 +27,7 @@ from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, Tr
 from replog.errors import Error
 from replog.node.coordinators.producer_ids import ProducerIds
 from replog.node.coordinators.runtime import CoordinatorRuntime
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import AwaitedRequest, Caller, ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
@@ -65,12 +80,11 @@ class TransactionApi:
             self._init(key, request)
 
     def _init(self, key: str, request: ServerRequest[ip.InitProducerIdRequest, ip.InitProducerIdResponse]) -> None:
-        self.runtime.ask(key, request, lambda _, error: ip.InitProducerIdResponse(error_code=error))
+        self.runtime.ask(key, request, INIT_PRODUCER_ID.served.refused)
 
     def end(self, request: ServerRequest[et.EndTxnRequest, et.EndTxnResponse]) -> None:
         """EndTxn."""
-        key = request.body.transactional_id
-        self.runtime.ask(key, request, lambda _, error: et.EndTxnResponse(error_code=error))
+        self.runtime.ask(request.body.transactional_id, request, END_TXN.served.refused)
 
     def add_partitions(
         self, request: AwaitedRequest[apt.AddPartitionsToTxnRequest, apt.AddPartitionsToTxnResponse]
@@ -188,7 +202,7 @@ class TransactionApi:
     ) -> None:
         """ListTransactions: those that are coordinated here."""
         body = request.body
-        if any(not seat.is_loaded for seat in self.runtime.seats.taken.values()):
+        if any(not coordinated.is_loaded for coordinated in self.runtime.partitions.by_partition.values()):
             request.reply(lt.ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
             return
         try:
@@ -199,8 +213,8 @@ class TransactionApi:
         known = {state.words: None for state in State}
         wanted = [state for state in body.state_filters if state in known]
         states: list[lt.TransactionState] = []
-        for seat in self.runtime.seats.loaded() if wanted or not body.state_filters else []:
-            coordinator = seat.core
+        for coordinated in self.runtime.partitions.loaded() if wanted or not body.state_filters else []:
+            coordinator = coordinated.core
             states += coordinator.core.listed(
                 wanted,
                 body.producer_id_filters,
@@ -281,3 +295,121 @@ def _for_version(result: Result, version: int) -> Result:
 
 def _older(error: Error) -> Error:
     return Error.INVALID_PRODUCER_EPOCH if error is Error.PRODUCER_FENCED else error
+
+
+# --- who may ask, and how all of it is refused -----------------------------------------------------------
+
+
+def _gets_producer_id(ask: Asker, body: ip.InitProducerIdRequest) -> Error:
+    """Ask for the transactional id; without one, whoever may write anywhere may be idempotent (KIP-679)."""
+    if body.transactional_id is not None:
+        return ask.error(Operation.WRITE, transaction(body.transactional_id))
+    allowed = ask.may(Operation.IDEMPOTENT_WRITE, CLUSTER) or any(
+        ask.may(Operation.WRITE, topic_resource(name)) for name in ask.topics.names()
+    )
+    return Error.NONE if allowed else Error.CLUSTER_AUTHORIZATION_FAILED
+
+
+def _adds_partitions(ask: Asker, body: apt.AddPartitionsToTxnRequest) -> Error:
+    if body.transactions:  # from version 4 on only brokers ask
+        return ask.error(Operation.CLUSTER_ACTION, CLUSTER)
+    return ask.error(Operation.WRITE, transaction(body.v3_and_below_transactional_id))
+
+
+def _transactions_shown(
+    ask: Asker, _: lt.ListTransactionsRequest, answer: lt.ListTransactionsResponse
+) -> lt.ListTransactionsResponse:
+    states = answer.transaction_states
+    shown = [one for one in states if ask.may(Operation.DESCRIBE, transaction(one.transactional_id))]
+    return msgspec.structs.replace(answer, transaction_states=shown)
+
+
+def _partitions_shown(
+    ask: Asker, _: dt.DescribeTransactionsRequest, answer: dt.DescribeTransactionsResponse
+) -> dt.DescribeTransactionsResponse:
+    """Show of a transaction's partitions only those whose topics may be seen."""
+    replace = msgspec.structs.replace
+    shown = [
+        replace(state, topics=[one for one in state.topics if ask.may(Operation.DESCRIBE, topic_resource(one.topic))])
+        for state in answer.transaction_states
+    ]
+    return replace(answer, transaction_states=shown)
+
+
+def _refused_addition(body: apt.AddPartitionsToTxnRequest, error: Error) -> apt.AddPartitionsToTxnResponse:
+    if body.transactions:
+        return apt.AddPartitionsToTxnResponse(error_code=error)
+    answer = apt.AddPartitionsToTxnPartitionResult
+    topics = [
+        apt.AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                answer(partition_index=index, partition_error_code=error) for index in topic.partitions
+            ],
+        )
+        for topic in body.v3_and_below_topics
+    ]
+    return apt.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+
+def _refused_description(body: dp.DescribeProducersRequest, error: Error) -> dp.DescribeProducersResponse:
+    topics = [
+        dp.TopicResponse(
+            name=topic.name,
+            partitions=[
+                dp.PartitionResponse(partition_index=index, error_code=error) for index in topic.partition_indexes
+            ],
+        )
+        for topic in body.topics
+    ]
+    return dp.DescribeProducersResponse(topics=topics)
+
+
+INIT_PRODUCER_ID: Final = HandledApi(ServedApi(ip.EXCHANGE, questions=(_gets_producer_id,)), TransactionApi.init)
+END_TXN: Final = HandledApi(ServedApi(et.EXCHANGE, questions=(writes_as,)), TransactionApi.end)
+ADD_PARTITIONS_TO_TXN: Final = HandledApi(
+    ServedApi(
+        apt.EXCHANGE,
+        questions=(_adds_partitions,),
+        parts=Parts(("v3_and_below_topics",), "results_by_topic_v3_and_below", Operation.WRITE, together=True),
+        refuse=_refused_addition,
+    ),
+    TransactionApi.add_partitions,
+)
+ADD_OFFSETS_TO_TXN: Final = HandledApi(
+    ServedApi(aot.EXCHANGE, questions=(writes_as, of_group(Operation.READ))), TransactionApi.add_offsets
+)
+LIST_TRANSACTIONS: Final = HandledApi(
+    ServedApi(lt.EXCHANGE, shown=_transactions_shown), TransactionApi.list_transactions
+)
+DESCRIBE_TRANSACTIONS: Final = HandledApi(
+    ServedApi(
+        dt.EXCHANGE,
+        parts=Parts(
+            ("transactional_ids",),
+            "transaction_states",
+            Operation.DESCRIBE,
+            lambda _, name, __: transaction(str(name)),
+        ),
+        shown=_partitions_shown,
+        refuse=lambda body, error: dt.DescribeTransactionsResponse(
+            transaction_states=[
+                dt.TransactionState(error_code=error, transactional_id=name) for name in body.transactional_ids
+            ]
+        ),
+    ),
+    TransactionApi.describe_transactions,
+)
+DESCRIBE_PRODUCERS: Final = HandledApi(
+    ServedApi(dp.EXCHANGE, parts=Parts(("topics",), "topics", Operation.READ), refuse=_refused_description),
+    TransactionApi.describe_producers,
+)
+APIS: Final[tuple[AnswersApi[TransactionApi], ...]] = (
+    INIT_PRODUCER_ID,
+    END_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    ADD_OFFSETS_TO_TXN,
+    LIST_TRANSACTIONS,
+    DESCRIBE_TRANSACTIONS,
+    DESCRIBE_PRODUCERS,
+)

@@ -2,15 +2,19 @@
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 from replog.config import NodeConfig
+from replog.controller.authorization import Asker, Operation, Resource, Topics, group, transactional_id
+from replog.controller.served_api import Parts, ServedApi
 from replog.coordinators.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from replog.errors import Error
 from replog.node.net.controller_link import ControllerLink, NoController
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_NODE, NodeId
-from replog.wire.exchanges import CREATE_TOPICS
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import find_coordinator as fc
 
@@ -106,7 +110,7 @@ class InternalTopics:
         body = ct.CreateTopicsRequest(topics=[self._wanted(topic)], timeout_ms=CREATION_TIMEOUT_MS)
         journal = self.replicas.world.journal
         try:
-            answer = await self.link.send(CREATE_TOPICS, body, timeout_ms=CREATION_TIMEOUT_MS)
+            answer = await self.link.send(ct.EXCHANGE, body, timeout_ms=CREATION_TIMEOUT_MS)
         except NoController:
             return
         finally:
@@ -145,3 +149,37 @@ class InternalTopics:
 
 def _words(error: Error) -> str | None:
     return None if error is Error.NONE else f"The coordinator cannot be told: {error.name}."
+
+
+def _coordinated(body: fc.FindCoordinatorRequest, key: str) -> Resource:
+    return transactional_id(key) if body.key_type == TRANSACTION else group(key)
+
+
+def _finds_one(ask: Asker, body: fc.FindCoordinatorRequest) -> Error:
+    """Ask for the one key of versions below 4."""
+    return ask.error(Operation.DESCRIBE, _coordinated(body, body.key)) if body.key else Error.NONE
+
+
+def _coordinator(body: msgspec.Struct, key: object, _: Topics) -> Resource:
+    assert isinstance(body, fc.FindCoordinatorRequest)
+    return _coordinated(body, str(key))
+
+
+def _refused(body: fc.FindCoordinatorRequest, error: Error) -> fc.FindCoordinatorResponse:
+    answer = fc.Coordinator
+    coordinators = [answer(key=key, node_id=-1, port=-1, error_code=error) for key in body.coordinator_keys]
+    if coordinators:
+        return fc.FindCoordinatorResponse(coordinators=coordinators)
+    return fc.FindCoordinatorResponse(error_code=error, node_id=-1, port=-1)
+
+
+FIND_COORDINATOR: Final = HandledApi(
+    ServedApi(
+        fc.EXCHANGE,
+        questions=(_finds_one,),
+        parts=Parts(("coordinator_keys",), "coordinators", Operation.DESCRIBE, _coordinator),
+        refuse=_refused,
+    ),
+    InternalTopics.find_coordinator,
+)
+APIS: Final[tuple[AnswersApi[InternalTopics], ...]] = (FIND_COORDINATOR,)

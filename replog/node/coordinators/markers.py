@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from replog.controller.authorization import Operation, of_cluster
+from replog.controller.served_api import ServedApi
 from replog.coordinators.events import MarkersWritten, SendMarkers
 from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.transaction import PROTOCOL_2
@@ -19,11 +21,11 @@ from replog.log.validation import Origin
 from replog.node.coordinators.internal_topics import InternalTopics
 from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard
 from replog.node.net.broker_links import BrokerLinks
+from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import AwaitedRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicPartition
-from replog.wire.exchanges import WRITE_TXN_MARKERS
 from replog.wire.messages import write_txn_markers as wtm
 
 RETRY_MS: Final = 100
@@ -98,7 +100,7 @@ class MarkerSender:
             coordinator_epoch=coordinator.leader_epoch,
             transaction_version=markers.transaction_version,
         )
-        answer = await self.links.send(node, WRITE_TXN_MARKERS, wtm.WriteTxnMarkersRequest(markers=[marker]))
+        answer = await self.links.send(node, wtm.EXCHANGE, wtm.WriteTxnMarkersRequest(markers=[marker]))
         if answer is None:
             return []
         return [
@@ -237,3 +239,28 @@ class Gathering:
                 for topic in marker.topics
             ]
             yield wtm.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
+
+
+def _refused(body: wtm.WriteTxnMarkersRequest, error: Error) -> wtm.WriteTxnMarkersResponse:
+    answer = wtm.WritableTxnMarkerPartitionResult
+    markers = [
+        wtm.WritableTxnMarkerResult(
+            producer_id=marker.producer_id,
+            topics=[
+                wtm.WritableTxnMarkerTopicResult(
+                    name=topic.name,
+                    partitions=[answer(partition_index=index, error_code=error) for index in topic.partition_indexes],
+                )
+                for topic in marker.topics
+            ],
+        )
+        for marker in body.markers
+    ]
+    return wtm.WriteTxnMarkersResponse(markers=markers)
+
+
+WRITE_TXN_MARKERS: Final = HandledApi(
+    ServedApi(wtm.EXCHANGE, questions=(of_cluster(Operation.ALTER, Operation.CLUSTER_ACTION),), refuse=_refused),
+    MarkerApi.write,
+)
+APIS: Final[tuple[AnswersApi[MarkerApi], ...]] = (WRITE_TXN_MARKERS,)

@@ -8,8 +8,7 @@ from replog.errors import Error
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.server import ServerRequest
 from replog.node.tasks import Tasks
-from replog.wire.exchanges import ALLOCATE_PRODUCER_IDS
-from replog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from replog.wire.messages.allocate_producer_ids import EXCHANGE, AllocateProducerIdsRequest
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 REQUEST_TIMEOUT_MS: Final = 5_000
@@ -59,7 +58,7 @@ class ProducerIds:
     async def _allocate(self) -> None:
         body = AllocateProducerIdsRequest(broker_id=self.identity.node_id, broker_epoch=self.identity.broker_epoch)
         try:
-            answer = await self.link.send(ALLOCATE_PRODUCER_IDS, body, timeout_ms=REQUEST_TIMEOUT_MS)
+            answer = await self.link.send(EXCHANGE, body, timeout_ms=REQUEST_TIMEOUT_MS)
         except NoController:
             return
         if answer.error_code is Error.NONE:

@@ -15,7 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 import msgspec
 
 from replog.broker.purgatory import DelayedProduce, ProduceResult
-from replog.coordinators.coordinated_partitions import Seat, Seats
+from replog.coordinators.coordinated_partitions import CoordinatedPartition, CoordinatedPartitions
 from replog.coordinators.events import (
     AnyRequest,
     Effect,
@@ -362,7 +362,7 @@ class CoordinatorRuntime(Generic[AnyCore]):
         self.tasks = tasks
         self.new_core = new_core
         self.send_markers = send_markers
-        self.seats: Seats[CoordinatorShard[AnyCore]] = Seats()
+        self.partitions: CoordinatedPartitions[CoordinatorShard[AnyCore]] = CoordinatedPartitions()
 
     def partition_of(self, key: str) -> int | None:
         """Return the partition that a key belongs to, None while the topic is not there."""
@@ -374,8 +374,8 @@ class CoordinatorRuntime(Generic[AnyCore]):
         partition = self.partition_of(key)
         if partition is None:
             return Error.NOT_COORDINATOR
-        seat = self.seats.find(partition)
-        return seat if isinstance(seat, Error) else seat.core
+        coordinated = self.partitions.find(partition)
+        return coordinated if isinstance(coordinated, Error) else coordinated.core
 
     def ask(self, key: str, request: AwaitedRequest[Q, R], failed: Callable[[Q, Error], R]) -> None:
         """Let the key's coordinator answer, or say why it cannot."""
@@ -390,21 +390,21 @@ class CoordinatorRuntime(Generic[AnyCore]):
         partition = replica.name.partition
         leader_epoch = replica.partition.leader_epoch
         coordinator = CoordinatorShard(self, replica, self.new_core(partition, leader_epoch))
-        seat = Seat(partition, leader_epoch, coordinator)
-        self.seats.take(seat)
-        self.tasks.start(self._load(seat))
+        coordinated = CoordinatedPartition(partition, leader_epoch, coordinator)
+        self.partitions.take(coordinated)
+        self.tasks.start(self._load(coordinated))
 
     def resigned(self, replica: Replica) -> None:
         """Let go of it."""
-        seat = self.seats.leave(replica.name.partition)
-        if seat is not None:
-            seat.core.end()
+        coordinated = self.partitions.leave(replica.name.partition)
+        if coordinated is not None:
+            coordinated.core.end()
             self.replicas.world.journal.log("info", f"no longer coordinates {replica.name}")
 
-    async def _load(self, seat: Seat[CoordinatorShard[AnyCore]]) -> None:
-        coordinator = seat.core
+    async def _load(self, coordinated: CoordinatedPartition[CoordinatorShard[AnyCore]]) -> None:
+        coordinator = coordinated.core
         if await coordinator.load():
-            seat.is_loaded = True
+            coordinated.is_loaded = True
             self.replicas.world.journal.log("info", f"coordinates {coordinator.replica.name}")
             coordinator.perform(coordinator.core.on_loaded(coordinator.now()))
             if coordinator.deleted:
@@ -412,22 +412,22 @@ class CoordinatorRuntime(Generic[AnyCore]):
 
     def topics_deleted(self, names: dict[str, None]) -> None:
         """Tell the coordinators that these topics are gone; those that are being loaded hear of it when they are."""
-        for _, seat in sorted(self.seats.taken.items()):
-            if seat.is_loaded:
-                seat.core.perform(seat.core.core.on_topics_deleted(names))
+        for _, coordinated in sorted(self.partitions.by_partition.items()):
+            if coordinated.is_loaded:
+                coordinated.core.perform(coordinated.core.core.on_topics_deleted(names))
             else:
-                seat.core.deleted.update(names)
+                coordinated.core.deleted.update(names)
 
     def on_marker(self, replica: Replica, producer_id: int, *, committed: bool) -> None:
         """Tell the coordinator of this partition that an end marker on it is committed."""
-        seat = self.seats.taken.get(replica.name.partition)
-        if seat is not None and seat.is_loaded:  # else it finds the marker in the log
-            seat.core.core.on_marker(producer_id, committed=committed)
+        coordinated = self.partitions.by_partition.get(replica.name.partition)
+        if coordinated is not None and coordinated.is_loaded:  # else it finds the marker in the log
+            coordinated.core.core.on_marker(producer_id, committed=committed)
 
     def stop(self) -> None:
         """Coordinate nothing any more."""
-        for seat in self.seats.loaded():
-            seat.core.end()
+        for coordinated in self.partitions.loaded():
+            coordinated.core.end()
 
     def when_committed(
         self, replica: Replica, last_offset: int, act: Callable[[], None], fail: Callable[[], None] | None = None

@@ -12,7 +12,6 @@ from replog.node.coordinators.internal_topics import InternalTopics
 from replog.node.net.broker_links import BrokerLinks
 from replog.node.tasks import Tasks
 from replog.types import NO_NODE, TopicPartition
-from replog.wire.exchanges import ADD_PARTITIONS_TO_TXN
 from replog.wire.messages import add_partitions_to_txn as apt
 
 FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
@@ -96,7 +95,7 @@ class Verifier:
             topics=[apt.AddPartitionsToTxnTopic(name=topic, partitions=found) for topic, found in by_topic.items()],
         )
         body = apt.AddPartitionsToTxnRequest(transactions=[transaction])
-        answer = await self.links.send(coordinator, ADD_PARTITIONS_TO_TXN, body)
+        answer = await self.links.send(coordinator, apt.EXCHANGE, body)
         for result in answer.results_by_transaction if answer is not None else ():
             for topic in result.topic_results:
                 for one in topic.results_by_partition:

@@ -17,7 +17,6 @@ from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import TopicIdPartition
-from replog.wire.exchanges import ASSIGN_REPLICAS_TO_DIRS
 from replog.wire.messages import assign_replicas_to_dirs as m
 
 LOOK_MS: Final = 200
@@ -93,9 +92,7 @@ class DirectoryAssignments:
     async def _tell(self) -> None:
         while untold := self._untold():
             try:
-                answer = await self.link.send(
-                    ASSIGN_REPLICAS_TO_DIRS, self._request(untold[:PARTITIONS_MAX]), timeout_ms=TIMEOUT_MS
-                )
+                answer = await self.link.send(m.EXCHANGE, self._request(untold[:PARTITIONS_MAX]), timeout_ms=TIMEOUT_MS)
             except NoController:
                 pass
             else:

@@ -16,7 +16,7 @@ from replog.client.connection import Connection, ConnectionLost, UnsupportedVers
 from replog.ports import World
 from replog.types import NodeId
 from replog.wire.apis import BROKER_APIS, Api
-from replog.wire.exchanges import Exchange, Q, R
+from replog.wire.exchange import Exchange, Q, R
 
 OPEN_TIMEOUT_MS: Final = 5_000
 REQUEST_TIMEOUT_MS: Final = 30_000

@@ -13,7 +13,7 @@ from replog.config import Endpoint
 from replog.node.fault_injection_points import strikes
 from replog.ports import World
 from replog.types import NO_NODE, NodeId
-from replog.wire.exchanges import Exchange, Q, R
+from replog.wire.exchange import Exchange, Q, R
 
 Leader = Callable[[], tuple[NodeId, Endpoint | None]]
 

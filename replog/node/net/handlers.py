@@ -1,23 +1,74 @@
 """Who answers what on one listener.
 
-`on` is where the type checker holds a handler to its exchange: it gets a `ServerRequest` of the exchange's request and may reply
-with its answer only. Behind it all requests look alike: a request is decoded by its API, so that each finds the handler of its type.
+A module of handlers ends with its `APIS`: each joins what is known of an API (`ServedApi`) and the method that answers it. `on` is where the
+type checker holds a handler to its exchange: it gets a `ServerRequest` of the exchange's request and may reply with its answer
+only. Behind it all requests look alike: a request is decoded by its API, so that each finds the handler of its type.
 """
 
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, Generic, Protocol, TypeVar, cast
 
-from replog.node.net.server import Handler, Q, R, ServerRequest
+import msgspec
+
+from replog.controller.served_api import AnyServedApi, ServedApi
+from replog.node.net.server import ServerRequest
 from replog.wire.apis import Api
-from replog.wire.exchanges import Exchange
+from replog.wire.exchange import Q, R
+
+S = TypeVar("S")
+Self = TypeVar("Self", contravariant=True)
+
+
+class Handled(Generic[Q, R]):
+    """An API and who answers it here."""
+
+    __slots__ = ("handle", "served")
+
+    def __init__(self, served: ServedApi[Q, R], handle: Callable[[ServerRequest[Q, R]], None]) -> None:
+        self.served: Final = served
+        self.handle: Final = handle
 
 
 class Handlers:
     """Handlers by API."""
 
     def __init__(self) -> None:
-        self.by_api: dict[Api, Handler] = {}
+        self.by_api: dict[Api, Handled[msgspec.Struct, msgspec.Struct]] = {}
 
-    def on(self, exchange: Exchange[Q, R], handler: Callable[[ServerRequest[Q, R]], None]) -> None:
+    def on(self, served: ServedApi[Q, R], handle: Callable[[ServerRequest[Q, R]], None]) -> None:
         """Let this answer that."""
-        self.by_api[exchange.api] = cast(Handler, handler)
+        self.by_api[served.api] = cast("Handled[msgspec.Struct, msgspec.Struct]", Handled(served, handle))
+
+    def serve(self, apis: "Iterable[AnswersApi[S]]", instance: S) -> None:
+        """Let an object answer all of these."""
+        for one in apis:
+            one.bind(instance, self)
+
+
+class AnswersApi(Protocol[Self]):
+    """A `HandledApi` of any request and answer."""
+
+    @property
+    def any_served(self) -> AnyServedApi:
+        """What is known of it, whatever its types."""
+
+    def bind(self, instance: Self, handlers: Handlers) -> None:
+        """Let an object answer it."""
+
+
+class HandledApi(Generic[S, Q, R]):
+    """What is known of an API, and the method of S that answers it."""
+
+    def __init__(self, served: ServedApi[Q, R], handle: Callable[[S, ServerRequest[Q, R]], None]) -> None:
+        self.served = served
+        self.handle = handle
+
+    @property
+    def any_served(self) -> AnyServedApi:
+        """What is known of it, whatever its types."""
+        return cast(AnyServedApi, self.served)
+
+    def bind(self, instance: S, handlers: Handlers) -> None:
+        """Let an object answer it."""
+        handlers.on(self.served, partial(self.handle, instance))

@@ -18,7 +18,6 @@ from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.types import NodeId
-from replog.wire.exchanges import CONTROLLER_REGISTRATION
 from replog.wire.messages import controller_registration as m
 
 LISTENER: Final = "CONTROLLER"
@@ -95,7 +94,7 @@ class ControllerRegistration:
         if own is not None:
             return await own
         try:
-            answer = await self.link.send(CONTROLLER_REGISTRATION, self.request, timeout_ms=TIMEOUT_MS)
+            answer = await self.link.send(m.EXCHANGE, self.request, timeout_ms=TIMEOUT_MS)
         except NoController:
             return None
         if answer.error_code is Error.NOT_CONTROLLER:

@@ -16,35 +16,54 @@ from uuid import UUID
 import msgspec
 
 from replog.config import Endpoint, NodeConfig, Voter
+from replog.controller.authorization import BY_NODES, Operation, of_cluster
+from replog.controller.served_api import ServedApi, without_message
 from replog.log.log import Flush, Log
 from replog.node.fault_injection_points import linger, strikes
-from replog.node.net.server import AnyRequest
+from replog.node.net.handlers import AnswersApi, HandledApi
+from replog.node.net.server import AnyRequest, ServerRequest
 from replog.node.quorum.description import description
 from replog.node.quorum.metadata_log import CommittedBatch, MetadataLog, directory_id_of
 from replog.node.quorum.peers import QuorumPeers
 from replog.ports import World
 from replog.quorum import events
 from replog.quorum.events import Effect, Event, Failure
-from replog.quorum.messages import FetchAnswer, FetchSnapshotAnswer, OffsetAndEpoch, Reply, VoterChangeAnswer
+from replog.quorum.messages import (
+    FetchAnswer,
+    FetchSnapshotAnswer,
+    OffsetAndEpoch,
+    Reply,
+    Request,
+    VoterChangeAnswer,
+    VoterChangeRequest,
+)
 from replog.quorum.quorum import Quorum
 from replog.quorum.quorum_state import Settings
-from replog.quorum.translate import MAX_FETCH_BYTES, answer_to_wire, from_wire, names_metadata
-from replog.quorum.voter_changes import ChangeRequest, change_answer_to_wire, change_from_wire
+from replog.quorum.translate import MAX_FETCH_BYTES, answer_to_wire, from_wire
+from replog.quorum.voter_changes import change_answer_to_wire, change_from_wire
 from replog.quorum.voters import ReplicaKey, voter_set
 from replog.types import METADATA_TOPIC, ZERO_UUID, NodeId, QuorumEpoch
-from replog.wire.apis import Api
-from replog.wire.messages.describe_quorum import DescribeQuorumRequest
-from replog.wire.messages.fetch import FetchRequest
-
-VOTER_CHANGES: Final = (Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER, Api.UPDATE_RAFT_VOTER)
-APIS: Final = (
-    Api.VOTE,
-    Api.BEGIN_QUORUM_EPOCH,
-    Api.END_QUORUM_EPOCH,
-    Api.FETCH,
-    Api.FETCH_SNAPSHOT,
-    *VOTER_CHANGES,
+from replog.wire.exchange import Q, R
+from replog.wire.messages import (
+    add_raft_voter,
+    begin_quorum_epoch,
+    describe_quorum,
+    end_quorum_epoch,
+    fetch,
+    fetch_snapshot,
+    remove_raft_voter,
+    update_raft_voter,
+    vote,
 )
+from replog.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+ChangeQ = TypeVar(
+    "ChangeQ",
+    add_raft_voter.AddRaftVoterRequest,
+    remove_raft_voter.RemoveRaftVoterRequest,
+    update_raft_voter.UpdateRaftVoterRequest,
+)
+
 BATCH_BYTES_MAX: Final = 1 << 20
 NOTICE_BYTES: Final = 1 << 20  # of committed records told in one turn of the event loop
 
@@ -266,25 +285,23 @@ class QuorumNode:
 
     # --- requests of others
 
-    def handle(self, request: AnyRequest) -> bool:
-        """Take a request if it is for the quorum; tell whether it was."""
-        body = request.body
-        votes = "controller" in self._config.roles
-        if isinstance(body, DescribeQuorumRequest) and votes:
-            wall_ms = self._world.clock.wall_ms() - self._now_ms
-            request.reply(description(body, self._core, self.voters, self._now_ms, wall_ms))
-            return True
-        if request.api not in APIS:
-            return False
-        if not votes and isinstance(body, ChangeRequest):
-            return False
-        if not votes and isinstance(body, FetchRequest) and not names_metadata(body):
-            return False
+    def describe(self, request: ServerRequest[DescribeQuorumRequest, DescribeQuorumResponse]) -> None:
+        """DescribeQuorum."""
+        wall_ms = self._world.clock.wall_ms() - self._now_ms
+        request.reply(description(request.body, self._core, self.voters, self._now_ms, wall_ms))
+
+    def receive(self, request: ServerRequest[Q, R]) -> None:
+        """Let the quorum decide on a request of another member."""
+        self._decide(request, from_wire(request.version, request.body))
+
+    def change_voters(self, request: ServerRequest[ChangeQ, R]) -> None:
+        """Let the quorum decide on a change of its members."""
+        self._decide(request, change_from_wire(request.body))
+
+    def _decide(self, request: ServerRequest[Q, R], translated: Request | VoterChangeRequest) -> None:
         self._next_token += 1
-        self._requests[self._next_token] = request
-        translated = change_from_wire(body) if isinstance(body, ChangeRequest) else from_wire(request.version, body)
+        self._requests[self._next_token] = cast(AnyRequest, request)
         self._take(events.Received(now_ms=self._now_ms, token=self._next_token, request=translated))
-        return True
 
     def _reply(self, token: int, answer: Reply | VoterChangeAnswer) -> None:
         request = self._requests.pop(token)
@@ -512,3 +529,48 @@ _PERFORM: Final = {
     **_does(events.Probe, lambda node, effect: node._world.journal.probe(effect.name)),
     **_does(events.Note, lambda node, effect: node._world.journal.log("info", f"quorum: {effect.text}")),
 }
+
+VOTE: Final = HandledApi(ServedApi(vote.EXCHANGE, questions=BY_NODES), QuorumNode.receive)
+BEGIN_QUORUM_EPOCH: Final = HandledApi(ServedApi(begin_quorum_epoch.EXCHANGE, questions=BY_NODES), QuorumNode.receive)
+END_QUORUM_EPOCH: Final = HandledApi(ServedApi(end_quorum_epoch.EXCHANGE, questions=BY_NODES), QuorumNode.receive)
+FETCH: Final = HandledApi(ServedApi(fetch.EXCHANGE, questions=BY_NODES), QuorumNode.receive)  # of the metadata log
+FETCH_SNAPSHOT: Final = HandledApi(ServedApi(fetch_snapshot.EXCHANGE, questions=BY_NODES), QuorumNode.receive)
+ADD_RAFT_VOTER: Final = HandledApi(
+    ServedApi(
+        add_raft_voter.EXCHANGE,
+        questions=(of_cluster(Operation.ALTER),),
+        refuse=without_message(add_raft_voter.EXCHANGE),
+    ),
+    QuorumNode.change_voters,
+)
+REMOVE_RAFT_VOTER: Final = HandledApi(
+    ServedApi(
+        remove_raft_voter.EXCHANGE,
+        questions=(of_cluster(Operation.ALTER),),
+        refuse=without_message(remove_raft_voter.EXCHANGE),
+    ),
+    QuorumNode.change_voters,
+)
+UPDATE_RAFT_VOTER: Final = HandledApi(
+    ServedApi(update_raft_voter.EXCHANGE, questions=BY_NODES), QuorumNode.change_voters
+)
+DESCRIBE_QUORUM: Final = HandledApi(
+    ServedApi(
+        describe_quorum.EXCHANGE,
+        questions=(of_cluster(Operation.DESCRIBE),),
+        refuse=without_message(describe_quorum.EXCHANGE),
+        changes_nothing=True,
+    ),
+    QuorumNode.describe,
+)
+APIS: Final[tuple[AnswersApi[QuorumNode], ...]] = (
+    VOTE,
+    BEGIN_QUORUM_EPOCH,
+    END_QUORUM_EPOCH,
+    FETCH,
+    FETCH_SNAPSHOT,
+    ADD_RAFT_VOTER,
+    REMOVE_RAFT_VOTER,
+    UPDATE_RAFT_VOTER,
+    DESCRIBE_QUORUM,
+)

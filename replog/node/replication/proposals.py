@@ -16,8 +16,8 @@ from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch, TopicIdPartition
-from replog.wire.exchanges import ALTER_PARTITION
 from replog.wire.messages.alter_partition import (
+    EXCHANGE,
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
     AlterPartitionRequestTopicData,
@@ -81,9 +81,7 @@ class ProposalChannel:
         request = self._request(sent)
         await linger(self.replicas.world, "proposal is sent late")
         try:
-            response = await self.link.send(
-                ALTER_PARTITION, request, version=self.version, timeout_ms=REQUEST_TIMEOUT_MS
-            )
+            response = await self.link.send(EXCHANGE, request, version=self.version, timeout_ms=REQUEST_TIMEOUT_MS)
             await linger(self.replicas.world, "proposal's answer is heard late")
         except NoController:
             self._retry_all(sent)
@@ -97,14 +95,14 @@ class ProposalChannel:
         now_ms = self.clock.now_ms()
         for key, (replica, proposal) in sent.items():
             # A partition that the answer leaves out is asked for again.
-            self._settle(replica, proposal, answers.get(key, TOP_LEVEL_RETRY), now_ms)
+            self._answered(replica, proposal, answers.get(key, TOP_LEVEL_RETRY), now_ms)
 
     def _retry_all(self, sent: Sent) -> None:
         now_ms = self.clock.now_ms()
         for replica, proposal in sent.values():
-            self._settle(replica, proposal, TOP_LEVEL_RETRY, now_ms)
+            self._answered(replica, proposal, TOP_LEVEL_RETRY, now_ms)
 
-    def _settle(self, replica: Replica, proposal: Proposal, answer: AlterPartitionAnswer, now_ms: int) -> None:
+    def _answered(self, replica: Replica, proposal: Proposal, answer: AlterPartitionAnswer, now_ms: int) -> None:
         leadership = replica.partition.leadership
         if leadership is None:
             return

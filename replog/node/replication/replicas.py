@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from replog.broker.fetch_sessions import SessionPartition
-from replog.broker.isr import Advance, Proposal, Propose, Refuse, Settle
+from replog.broker.isr import Advance, CommitState, Proposal, Propose, Refuse
 from replog.broker.metadata import BrokerMetadata
 from replog.broker.partition import Effect, Follow, Lead, Partition, StepDown, Truncated, Unfollow
 from replog.broker.purgatory import Deadlines, DelayedProduce, ProduceQueue
@@ -257,7 +257,7 @@ class Replicas:
         self._advanced[replica] = None
         self._wake_soon()
 
-    def _settle(self, replica: Replica, _: Effect) -> None:
+    def _commit_state(self, replica: Replica, _: Effect) -> None:
         self.world.journal.probe("isr_changed")
         self._advanced[replica] = None  # a replica outside of the ISR has to be looked at with each of its fetches
         self._wake_soon()
@@ -306,9 +306,9 @@ class Replicas:
         for replica in advanced:
             leadership = replica.partition.leadership
             if leadership is not None:
-                for op in replica.produces.settle(leadership.produce_outcome):
+                for op in replica.produces.complete_ready(leadership.produce_outcome):
                     self._complete(op)
-                for op in replica.flushes.settle(leadership.flush_outcome):
+                for op in replica.flushes.complete_ready(leadership.flush_outcome):
                     self._complete(op)
         fetches: dict[WaitingFetch, None] = {}
         for replica in {**advanced, **grown}:
@@ -381,6 +381,6 @@ PERFORM: Final[dict[type[Effect], Callable[[Replicas, Replica, Effect], None]]] 
     Unfollow: Replicas._unfollow,
     Lead: Replicas._lead,
     Truncated: Replicas._truncated,
-    Settle: Replicas._settle,
+    CommitState: Replicas._commit_state,
     Refuse: _refuse,
 }

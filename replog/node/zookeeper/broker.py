@@ -12,26 +12,28 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar, cast
 from uuid import UUID
 
 from replog.broker.isr import PartitionState
 from replog.config import Endpoint, NodeConfig
-from replog.controller.authorization import May, allow_all
+from replog.controller.authorization import BY_NODES, May, allow_all
 from replog.controller.events import Probe
+from replog.controller.served_api import ServedApi
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.state import TOPIC_RESOURCE
 from replog.node.data_plane import BrokerFailed, DataPlane, Mode
 from replog.node.directories.log_directories import NoDirectory
 from replog.node.net.controller_link import NoController
-from replog.node.net.server import AnyRequest
+from replog.node.net.handlers import AnswersApi, HandledApi, Handlers
+from replog.node.net.server import AnyRequest, ServerRequest
 from replog.node.zookeeper.controller import ControllerSeat, persistent_nodes, read_all, read_configs
 from replog.node.zookeeper.hosting import AssignedHosting
 from replog.ports import World, ZooKeeper, ZooKeeperListener
 from replog.types import BrokerEpoch, NodeId, TopicPartition
 from replog.wire.apis import ZOOKEEPER_BROKER_APIS, Api
-from replog.wire.exchanges import CONTROLLED_SHUTDOWN
+from replog.wire.exchange import R
 from replog.wire.messages import controlled_shutdown as cs
 from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import stop_replica as sr
@@ -57,6 +59,7 @@ OpenZooKeeper = Callable[[World, NodeConfig, ZooKeeperListener], ZooKeeper]
 
 RETRY_MS: Final = 100
 ControlRequest = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetadataRequest
+ControlQ = TypeVar("ControlQ", li.LeaderAndIsrRequest, sr.StopReplicaRequest, um.UpdateMetadataRequest)
 CONTROLLER_APIS: Final = frozenset({Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN, Api.ALLOCATE_PRODUCER_IDS})
 PEERS: Final = ("broker-", "controller-")  # how nodes call themselves
 LOST_SESSIONS_OF_OTHERS: Final = 2  # so many session time-outs may a former life's registration outlive it
@@ -92,6 +95,8 @@ class ZooKeeperBroker:
         )
         self.control = ControlledBroker(plane.metadata, plane.identity, self._state_of, self._topic_id_of)
         self.is_serving = False
+        self._control_handlers = Handlers()
+        self._control_handlers.serve(APIS, self)
         self._early: list[AnyRequest] = []
         self._control_requests: deque[tuple[AnyRequest, ControlRequest]] = deque()
         self._control_came = asyncio.Event()
@@ -153,7 +158,7 @@ class ZooKeeperBroker:
             body = cs.ControlledShutdownRequest(broker_id=self.config.node_id, broker_epoch=self.identity.broker_epoch)
             with contextlib.suppress(NoController):
                 timeout_ms = min(left_ms, max(1_000, self.config.controller.controlled_shutdown_timeout_ms // 3))
-                answer = await self.plane.link.send(CONTROLLED_SHUTDOWN, body, version=version, timeout_ms=timeout_ms)
+                answer = await self.plane.link.send(cs.EXCHANGE, body, version=version, timeout_ms=timeout_ms)
                 if answer.error_code is Error.NONE and not answer.remaining_partitions:
                     return
                 if answer.error_code is Error.NOT_CONTROLLER:
@@ -360,18 +365,23 @@ class ZooKeeperBroker:
     # --- requests ------------------------------------------------------------------------
 
     def _handle(self, request: AnyRequest) -> None:
-        body = request.body
-        if isinstance(body, ControlRequest):
-            if self.plane.authorizer.admits(request):
-                self._control_requests.append((request, body))
-                self._control_came.set()
-        elif self.seat.handles(request) and self._is_for_controller(request):
-            if self.plane.authorizer.admits(request):
+        control = self._control_handlers.by_api.get(request.api)
+        decided = self.seat.decides(request)
+        if control is not None:
+            if self.plane.authorizer.admits(request, control.served):
+                control.handle(request)
+        elif decided is not None and self._is_for_controller(request):
+            if self.plane.authorizer.admits(request, decided):
                 self.seat.handle(request)
         elif not self.control.has_metadata and not (request.client_id or "").startswith(PEERS):
             self._early.append(request)
         else:
             self.plane.handle(request)
+
+    def queue_control(self, request: ServerRequest[ControlQ, R]) -> None:
+        """Let a control request be carried out after those before it."""
+        self._control_requests.append((cast(AnyRequest, request), request.body))
+        self._control_came.set()
 
     def _is_for_controller(self, request: AnyRequest) -> bool:
         """Tell who decides here: the controller itself; others pass on what clients ask, never what brokers do."""
@@ -454,3 +464,9 @@ def _nothing() -> None:
 
 def _config(resource: tuple[int, str], name: str, value: str | None) -> r.ConfigRecord:
     return r.ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
+
+
+LEADER_AND_ISR: Final = HandledApi(ServedApi(li.EXCHANGE, questions=BY_NODES), ZooKeeperBroker.queue_control)
+STOP_REPLICA: Final = HandledApi(ServedApi(sr.EXCHANGE, questions=BY_NODES), ZooKeeperBroker.queue_control)
+UPDATE_METADATA: Final = HandledApi(ServedApi(um.EXCHANGE, questions=BY_NODES), ZooKeeperBroker.queue_control)
+APIS: Final[tuple[AnswersApi[ZooKeeperBroker], ...]] = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA)

@@ -13,9 +13,9 @@ from typing import Final
 
 from replog.config import Endpoint, NodeConfig
 from replog.controller.events import Probe, Reply, Request, Tell
+from replog.controller.served_api import AnyServedApi
 from replog.errors import Error
 from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
-from replog.node.api.refusals import refusal
 from replog.node.controller import settings_of
 from replog.node.net.server import AnyRequest
 from replog.node.tasks import Tasks
@@ -98,9 +98,10 @@ class ControllerSeat:
         self._brokers_changed = True
         self._put(BrokersChanged({}), None)
 
-    def handles(self, request: AnyRequest) -> bool:
-        """Tell whether this is a request for the controller."""
-        return ZooKeeperController.handles(type(request.body))
+    @staticmethod
+    def decides(request: AnyRequest) -> AnyServedApi | None:
+        """Return what is known of the API if this is a request for the controller."""
+        return ZooKeeperController.decides(request.body)
 
     @property
     def is_active(self) -> bool:
@@ -110,12 +111,17 @@ class ControllerSeat:
     def handle(self, request: AnyRequest) -> None:
         """Take a request, or refuse it: NOT_CONTROLLER."""
         if self.core is None:
-            request.reply(refusal(request.api, request.body, Error.NOT_CONTROLLER))
+            self._refuse(request)
             return
         self._next_token += 1
         self._waiting[self._next_token] = request
         body = Request(token=self._next_token, body=request.body, received_ms=self.world.clock.now_ms())
         self._put(body, request)
+
+    def _refuse(self, request: AnyRequest) -> None:
+        served = self.decides(request)
+        assert served is not None
+        request.reply(served.refused(request.body, Error.NOT_CONTROLLER))
 
     def close(self) -> None:
         """Decide nothing any more."""
@@ -322,7 +328,7 @@ class ControllerSeat:
             if request.is_answered:
                 continue  # its connection is gone, and its body with it
             if id(request) in undecided:
-                request.reply(refusal(request.api, request.body, Error.NOT_CONTROLLER))
+                self._refuse(request)
             else:
                 request.close("the controller's reign ended; whether this was done nobody knows")
 

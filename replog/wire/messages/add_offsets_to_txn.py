@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -25,5 +27,4 @@ class AddOffsetsToTxnResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     error_code: Annotated[Error, Wire("error", "0+")] = Error.NONE
 
 
-REQUEST = AddOffsetsToTxnRequest
-RESPONSE = AddOffsetsToTxnResponse
+EXCHANGE = Exchange(Api.ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse)

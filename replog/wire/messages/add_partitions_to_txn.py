@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -56,5 +58,4 @@ class AddPartitionsToTxnResponse(msgspec.Struct, frozen=True, kw_only=True, gc=F
     results_by_transaction: Annotated[list[AddPartitionsToTxnResult], Wire("[]struct", "4+")] = []
 
 
-REQUEST = AddPartitionsToTxnRequest
-RESPONSE = AddPartitionsToTxnResponse
+EXCHANGE = Exchange(Api.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -36,5 +38,4 @@ class AddRaftVoterResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error_message: Annotated[str | None, Wire("string", "0+", nullable="0+")] = ""
 
 
-REQUEST = AddRaftVoterRequest
-RESPONSE = AddRaftVoterResponse
+EXCHANGE = Exchange(Api.ADD_RAFT_VOTER, AddRaftVoterRequest, AddRaftVoterResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -25,5 +27,4 @@ class AllocateProducerIdsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=
     producer_id_len: Annotated[int, Wire("int32", "0+")] = 0
 
 
-REQUEST = AllocateProducerIdsRequest
-RESPONSE = AllocateProducerIdsResponse
+EXCHANGE = Exchange(Api.ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest, AllocateProducerIdsResponse)

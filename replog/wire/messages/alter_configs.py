@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -41,5 +43,4 @@ class AlterConfigsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     responses: Annotated[list[AlterConfigsResourceResponse], Wire("[]struct", "0+")] = []
 
 
-REQUEST = AlterConfigsRequest
-RESPONSE = AlterConfigsResponse
+EXCHANGE = Exchange(Api.ALTER_CONFIGS, AlterConfigsRequest, AlterConfigsResponse)

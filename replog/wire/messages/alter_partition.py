@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -63,5 +65,4 @@ class AlterPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False
     topics: Annotated[list[AlterPartitionResponseTopicData], Wire("[]struct", "0+")] = []
 
 
-REQUEST = AlterPartitionRequest
-RESPONSE = AlterPartitionResponse
+EXCHANGE = Exchange(Api.ALTER_PARTITION, AlterPartitionRequest, AlterPartitionResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -48,5 +50,6 @@ class AlterPartitionReassignmentsResponse(msgspec.Struct, frozen=True, kw_only=T
     responses: Annotated[list[ReassignableTopicResponse], Wire("[]struct", "0+")] = []
 
 
-REQUEST = AlterPartitionReassignmentsRequest
-RESPONSE = AlterPartitionReassignmentsResponse
+EXCHANGE = Exchange(
+    Api.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+)

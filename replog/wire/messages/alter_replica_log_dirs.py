@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -42,5 +44,4 @@ class AlterReplicaLogDirsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=
     results: Annotated[list[AlterReplicaLogDirTopicResult], Wire("[]struct", "1+")] = []
 
 
-REQUEST = AlterReplicaLogDirsRequest
-RESPONSE = AlterReplicaLogDirsResponse
+EXCHANGE = Exchange(Api.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -46,5 +48,4 @@ class ApiVersionsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     supported_features: Annotated[list[SupportedFeatureKey], Wire("[]struct", "3+", tag=0, tagged="3+")] = []
 
 
-REQUEST = ApiVersionsRequest
-RESPONSE = ApiVersionsResponse
+EXCHANGE = Exchange(Api.API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse)

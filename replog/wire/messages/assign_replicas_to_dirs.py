@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -56,5 +58,4 @@ class AssignReplicasToDirsResponse(msgspec.Struct, frozen=True, kw_only=True, gc
     directories: Annotated[list[AssignReplicasToDirsResponseDirectoryData], Wire("[]struct", "0+")] = []
 
 
-REQUEST = AssignReplicasToDirsRequest
-RESPONSE = AssignReplicasToDirsResponse
+EXCHANGE = Exchange(Api.ASSIGN_REPLICAS_TO_DIRS, AssignReplicasToDirsRequest, AssignReplicasToDirsResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -64,5 +66,4 @@ class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fal
     node_endpoints: Annotated[list[NodeEndpoint], Wire("[]struct", "1+", tag=0, tagged="1+")] = []
 
 
-REQUEST = BeginQuorumEpochRequest
-RESPONSE = BeginQuorumEpochResponse
+EXCHANGE = Exchange(Api.BEGIN_QUORUM_EPOCH, BeginQuorumEpochRequest, BeginQuorumEpochResponse)

@@ -9,6 +9,8 @@ from uuid import UUID
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -32,5 +34,4 @@ class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     should_shut_down: Annotated[bool, Wire("bool", "0+")] = False
 
 
-REQUEST = BrokerHeartbeatRequest
-RESPONSE = BrokerHeartbeatResponse
+EXCHANGE = Exchange(Api.BROKER_HEARTBEAT, BrokerHeartbeatRequest, BrokerHeartbeatResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -46,5 +48,4 @@ class BrokerRegistrationResponse(msgspec.Struct, frozen=True, kw_only=True, gc=F
     broker_epoch: Annotated[int, Wire("int64", "0+")] = -1
 
 
-REQUEST = BrokerRegistrationRequest
-RESPONSE = BrokerRegistrationResponse
+EXCHANGE = Exchange(Api.BROKER_REGISTRATION, BrokerRegistrationRequest, BrokerRegistrationResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -61,5 +63,4 @@ class ConsumerGroupDescribeResponse(msgspec.Struct, frozen=True, kw_only=True, g
     groups: Annotated[list[DescribedGroup], Wire("[]struct", "0+")] = []
 
 
-REQUEST = ConsumerGroupDescribeRequest
-RESPONSE = ConsumerGroupDescribeResponse
+EXCHANGE = Exchange(Api.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -54,5 +56,4 @@ class ConsumerGroupHeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, 
     assignment: Annotated[Assignment | None, Wire("struct", "0+", nullable="0+")] = None
 
 
-REQUEST = ConsumerGroupHeartbeatRequest
-RESPONSE = ConsumerGroupHeartbeatResponse
+EXCHANGE = Exchange(Api.CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)

@@ -9,6 +9,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -29,5 +31,4 @@ class ControlledShutdownResponse(msgspec.Struct, frozen=True, kw_only=True, gc=F
     remaining_partitions: Annotated[list[RemainingPartition], Wire("[]struct", "0+")] = []
 
 
-REQUEST = ControlledShutdownRequest
-RESPONSE = ControlledShutdownResponse
+EXCHANGE = Exchange(Api.CONTROLLED_SHUTDOWN, ControlledShutdownRequest, ControlledShutdownResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -42,5 +44,4 @@ class ControllerRegistrationResponse(msgspec.Struct, frozen=True, kw_only=True, 
     error_message: Annotated[str | None, Wire("string", "0+", nullable="0+")] = ""
 
 
-REQUEST = ControllerRegistrationRequest
-RESPONSE = ControllerRegistrationResponse
+EXCHANGE = Exchange(Api.CONTROLLER_REGISTRATION, ControllerRegistrationRequest, ControllerRegistrationResponse)

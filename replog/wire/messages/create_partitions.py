@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -40,5 +42,4 @@ class CreatePartitionsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fal
     results: Annotated[list[CreatePartitionsTopicResult], Wire("[]struct", "0+")] = []
 
 
-REQUEST = CreatePartitionsRequest
-RESPONSE = CreatePartitionsResponse
+EXCHANGE = Exchange(Api.CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse)

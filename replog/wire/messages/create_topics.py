@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -63,5 +65,4 @@ class CreateTopicsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topics: Annotated[list[CreatableTopicResult], Wire("[]struct", "2+")] = []
 
 
-REQUEST = CreateTopicsRequest
-RESPONSE = CreateTopicsResponse
+EXCHANGE = Exchange(Api.CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse)

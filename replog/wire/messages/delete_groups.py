@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -27,5 +29,4 @@ class DeleteGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     results: Annotated[list[DeletableGroupResult], Wire("[]struct", "0+")] = []
 
 
-REQUEST = DeleteGroupsRequest
-RESPONSE = DeleteGroupsResponse
+EXCHANGE = Exchange(Api.DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse)

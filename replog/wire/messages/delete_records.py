@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -44,5 +46,4 @@ class DeleteRecordsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False)
     topics: Annotated[list[DeleteRecordsTopicResult], Wire("[]struct", "0+")] = []
 
 
-REQUEST = DeleteRecordsRequest
-RESPONSE = DeleteRecordsResponse
+EXCHANGE = Exchange(Api.DELETE_RECORDS, DeleteRecordsRequest, DeleteRecordsResponse)

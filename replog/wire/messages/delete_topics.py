@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -38,5 +40,4 @@ class DeleteTopicsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     responses: Annotated[list[DeletableTopicResult], Wire("[]struct", "1+")] = []
 
 
-REQUEST = DeleteTopicsRequest
-RESPONSE = DeleteTopicsResponse
+EXCHANGE = Exchange(Api.DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -38,5 +40,4 @@ class DescribeClusterResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     cluster_authorized_operations: Annotated[int, Wire("int32", "0+")] = -2147483648
 
 
-REQUEST = DescribeClusterRequest
-RESPONSE = DescribeClusterResponse
+EXCHANGE = Exchange(Api.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse)

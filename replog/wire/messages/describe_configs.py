@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -55,5 +57,4 @@ class DescribeConfigsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     results: Annotated[list[DescribeConfigsResult], Wire("[]struct", "1+")] = []
 
 
-REQUEST = DescribeConfigsRequest
-RESPONSE = DescribeConfigsResponse
+EXCHANGE = Exchange(Api.DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -43,5 +45,4 @@ class DescribeGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False
     groups: Annotated[list[DescribedGroup], Wire("[]struct", "0+")] = []
 
 
-REQUEST = DescribeGroupsRequest
-RESPONSE = DescribeGroupsResponse
+EXCHANGE = Exchange(Api.DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse)

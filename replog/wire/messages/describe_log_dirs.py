@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -49,5 +51,4 @@ class DescribeLogDirsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     results: Annotated[list[DescribeLogDirsResult], Wire("[]struct", "1+")] = []
 
 
-REQUEST = DescribeLogDirsRequest
-RESPONSE = DescribeLogDirsResponse
+EXCHANGE = Exchange(Api.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -48,5 +50,4 @@ class DescribeProducersResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fa
     topics: Annotated[list[TopicResponse], Wire("[]struct", "0+")] = []
 
 
-REQUEST = DescribeProducersRequest
-RESPONSE = DescribeProducersResponse
+EXCHANGE = Exchange(Api.DESCRIBE_PRODUCERS, DescribeProducersRequest, DescribeProducersResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -70,5 +72,4 @@ class DescribeQuorumResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False
     nodes: Annotated[list[Node], Wire("[]struct", "2+")] = []
 
 
-REQUEST = DescribeQuorumRequest
-RESPONSE = DescribeQuorumResponse
+EXCHANGE = Exchange(Api.DESCRIBE_QUORUM, DescribeQuorumRequest, DescribeQuorumResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -62,5 +64,4 @@ class DescribeTopicPartitionsResponse(msgspec.Struct, frozen=True, kw_only=True,
     next_cursor: Annotated[DescribeTopicPartitionsResponseCursor | None, Wire("struct", "0+", nullable="0+")] = None
 
 
-REQUEST = DescribeTopicPartitionsRequest
-RESPONSE = DescribeTopicPartitionsResponse
+EXCHANGE = Exchange(Api.DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)

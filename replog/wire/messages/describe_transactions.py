@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -38,5 +40,4 @@ class DescribeTransactionsResponse(msgspec.Struct, frozen=True, kw_only=True, gc
     transaction_states: Annotated[list[TransactionState], Wire("[]struct", "0+")] = []
 
 
-REQUEST = DescribeTransactionsRequest
-RESPONSE = DescribeTransactionsResponse
+EXCHANGE = Exchange(Api.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest, DescribeTransactionsResponse)

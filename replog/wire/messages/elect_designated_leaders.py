@@ -12,6 +12,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -58,5 +60,4 @@ class ElectDesignatedLeadersResponse(msgspec.Struct, frozen=True, kw_only=True, 
     replica_election_results: Annotated[list[DesignatedTopicResult], Wire("[]struct", "0+")] = []
 
 
-REQUEST = ElectDesignatedLeadersRequest
-RESPONSE = ElectDesignatedLeadersResponse
+EXCHANGE = Exchange(Api.ELECT_DESIGNATED_LEADERS, ElectDesignatedLeadersRequest, ElectDesignatedLeadersResponse)

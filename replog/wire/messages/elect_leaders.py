@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -41,5 +43,4 @@ class ElectLeadersResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replica_election_results: Annotated[list[ReplicaElectionResult], Wire("[]struct", "0+")] = []
 
 
-REQUEST = ElectLeadersRequest
-RESPONSE = ElectLeadersResponse
+EXCHANGE = Exchange(Api.ELECT_LEADERS, ElectLeadersRequest, ElectLeadersResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -69,5 +71,4 @@ class EndQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False
     node_endpoints: Annotated[list[NodeEndpoint], Wire("[]struct", "1+", tag=0, tagged="1+")] = []
 
 
-REQUEST = EndQuorumEpochRequest
-RESPONSE = EndQuorumEpochResponse
+EXCHANGE = Exchange(Api.END_QUORUM_EPOCH, EndQuorumEpochRequest, EndQuorumEpochResponse)

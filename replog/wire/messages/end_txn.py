@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -27,5 +29,4 @@ class EndTxnResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     producer_epoch: Annotated[int, Wire("int16", "5+")] = -1
 
 
-REQUEST = EndTxnRequest
-RESPONSE = EndTxnResponse
+EXCHANGE = Exchange(Api.END_TXN, EndTxnRequest, EndTxnResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -113,5 +115,4 @@ class FetchResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_endpoints: Annotated[list[NodeEndpoint], Wire("[]struct", "16+", tag=0, tagged="16+")] = []
 
 
-REQUEST = FetchRequest
-RESPONSE = FetchResponse
+EXCHANGE = Exchange(Api.FETCH, FetchRequest, FetchResponse)

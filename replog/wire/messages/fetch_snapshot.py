@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -78,5 +80,4 @@ class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False)
     node_endpoints: Annotated[list[NodeEndpoint], Wire("[]struct", "1+", tag=0, tagged="1+")] = []
 
 
-REQUEST = FetchSnapshotRequest
-RESPONSE = FetchSnapshotResponse
+EXCHANGE = Exchange(Api.FETCH_SNAPSHOT, FetchSnapshotRequest, FetchSnapshotResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -38,5 +40,4 @@ class FindCoordinatorResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     coordinators: Annotated[list[Coordinator], Wire("[]struct", "4+")] = []
 
 
-REQUEST = FindCoordinatorRequest
-RESPONSE = FindCoordinatorResponse
+EXCHANGE = Exchange(Api.FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse)

@@ -11,6 +11,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -48,5 +50,4 @@ class GetReplicaLogInfoResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fa
     topic_partition_log_info_list: Annotated[list[TopicPartitionLogInfo], Wire("[]struct", "0+")] = []
 
 
-REQUEST = GetReplicaLogInfoRequest
-RESPONSE = GetReplicaLogInfoResponse
+EXCHANGE = Exchange(Api.GET_REPLICA_LOG_INFO, GetReplicaLogInfoRequest, GetReplicaLogInfoResponse)

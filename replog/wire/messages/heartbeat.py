@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -25,5 +27,4 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error_code: Annotated[Error, Wire("error", "0+")] = Error.NONE
 
 
-REQUEST = HeartbeatRequest
-RESPONSE = HeartbeatResponse
+EXCHANGE = Exchange(Api.HEARTBEAT, HeartbeatRequest, HeartbeatResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -42,5 +44,4 @@ class IncrementalAlterConfigsResponse(msgspec.Struct, frozen=True, kw_only=True,
     responses: Annotated[list[AlterConfigsResourceResponse], Wire("[]struct", "0+")] = []
 
 
-REQUEST = IncrementalAlterConfigsRequest
-RESPONSE = IncrementalAlterConfigsResponse
+EXCHANGE = Exchange(Api.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -31,5 +33,4 @@ class InitProducerIdResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False
     ongoing_txn_producer_epoch: Annotated[int, Wire("int16", "6+")] = -1
 
 
-REQUEST = InitProducerIdRequest
-RESPONSE = InitProducerIdResponse
+EXCHANGE = Exchange(Api.INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse)

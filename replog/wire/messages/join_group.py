@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -47,5 +49,4 @@ class JoinGroupResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     members: Annotated[list[JoinGroupResponseMember], Wire("[]struct", "0+")] = []
 
 
-REQUEST = JoinGroupRequest
-RESPONSE = JoinGroupResponse
+EXCHANGE = Exchange(Api.JOIN_GROUP, JoinGroupRequest, JoinGroupResponse)

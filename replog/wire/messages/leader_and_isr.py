@@ -11,6 +11,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -71,5 +73,4 @@ class LeaderAndIsrResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topics: Annotated[list[LeaderAndIsrTopicError], Wire("[]struct", "5+")] = []
 
 
-REQUEST = LeaderAndIsrRequest
-RESPONSE = LeaderAndIsrResponse
+EXCHANGE = Exchange(Api.LEADER_AND_ISR, LeaderAndIsrRequest, LeaderAndIsrResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -37,5 +39,4 @@ class LeaveGroupResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     members: Annotated[list[MemberResponse], Wire("[]struct", "3+")] = []
 
 
-REQUEST = LeaveGroupRequest
-RESPONSE = LeaveGroupResponse
+EXCHANGE = Exchange(Api.LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse)

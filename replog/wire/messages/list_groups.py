@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -31,5 +33,4 @@ class ListGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     groups: Annotated[list[ListedGroup], Wire("[]struct", "0+")] = []
 
 
-REQUEST = ListGroupsRequest
-RESPONSE = ListGroupsResponse
+EXCHANGE = Exchange(Api.LIST_GROUPS, ListGroupsRequest, ListGroupsResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -49,5 +51,4 @@ class ListOffsetsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topics: Annotated[list[ListOffsetsTopicResponse], Wire("[]struct", "1+")] = []
 
 
-REQUEST = ListOffsetsRequest
-RESPONSE = ListOffsetsResponse
+EXCHANGE = Exchange(Api.LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse)

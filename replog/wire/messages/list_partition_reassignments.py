@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -42,5 +44,6 @@ class ListPartitionReassignmentsResponse(msgspec.Struct, frozen=True, kw_only=Tr
     topics: Annotated[list[OngoingTopicReassignment], Wire("[]struct", "0+")] = []
 
 
-REQUEST = ListPartitionReassignmentsRequest
-RESPONSE = ListPartitionReassignmentsResponse
+EXCHANGE = Exchange(
+    Api.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+)

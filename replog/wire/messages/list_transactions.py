@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -33,5 +35,4 @@ class ListTransactionsResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fal
     transaction_states: Annotated[list[TransactionState], Wire("[]struct", "0+")] = []
 
 
-REQUEST = ListTransactionsRequest
-RESPONSE = ListTransactionsResponse
+EXCHANGE = Exchange(Api.LIST_TRANSACTIONS, ListTransactionsRequest, ListTransactionsResponse)

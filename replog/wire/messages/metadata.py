@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -63,5 +65,4 @@ class MetadataResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error_code: Annotated[Error, Wire("error", "13+")] = Error.NONE
 
 
-REQUEST = MetadataRequest
-RESPONSE = MetadataResponse
+EXCHANGE = Exchange(Api.METADATA, MetadataRequest, MetadataResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -53,5 +55,4 @@ class OffsetCommitResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topics: Annotated[list[OffsetCommitResponseTopic], Wire("[]struct", "2+")] = []
 
 
-REQUEST = OffsetCommitRequest
-RESPONSE = OffsetCommitResponse
+EXCHANGE = Exchange(Api.OFFSET_COMMIT, OffsetCommitRequest, OffsetCommitResponse)

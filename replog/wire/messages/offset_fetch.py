@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -80,5 +82,4 @@ class OffsetFetchResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     groups: Annotated[list[OffsetFetchResponseGroup], Wire("[]struct", "8+")] = []
 
 
-REQUEST = OffsetFetchRequest
-RESPONSE = OffsetFetchResponse
+EXCHANGE = Exchange(Api.OFFSET_FETCH, OffsetFetchRequest, OffsetFetchResponse)

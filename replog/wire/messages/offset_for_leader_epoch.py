@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -46,5 +48,4 @@ class OffsetForLeaderEpochResponse(msgspec.Struct, frozen=True, kw_only=True, gc
     topics: Annotated[list[OffsetForLeaderTopicResult], Wire("[]struct", "2+")] = []
 
 
-REQUEST = OffsetForLeaderEpochRequest
-RESPONSE = OffsetForLeaderEpochResponse
+EXCHANGE = Exchange(Api.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -73,5 +75,4 @@ class ProduceResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_endpoints: Annotated[list[NodeEndpoint], Wire("[]struct", "10+", tag=0, tagged="10+")] = []
 
 
-REQUEST = ProduceRequest
-RESPONSE = ProduceResponse
+EXCHANGE = Exchange(Api.PRODUCE, ProduceRequest, ProduceResponse)

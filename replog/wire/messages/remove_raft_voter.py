@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -27,5 +29,4 @@ class RemoveRaftVoterResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     error_message: Annotated[str | None, Wire("string", "0+", nullable="0+")] = ""
 
 
-REQUEST = RemoveRaftVoterRequest
-RESPONSE = RemoveRaftVoterResponse
+EXCHANGE = Exchange(Api.REMOVE_RAFT_VOTER, RemoveRaftVoterRequest, RemoveRaftVoterResponse)

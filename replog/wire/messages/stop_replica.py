@@ -9,6 +9,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -57,5 +59,4 @@ class StopReplicaResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partition_errors: Annotated[list[StopReplicaPartitionError], Wire("[]struct", "0+")] = []
 
 
-REQUEST = StopReplicaRequest
-RESPONSE = StopReplicaResponse
+EXCHANGE = Exchange(Api.STOP_REPLICA, StopReplicaRequest, StopReplicaResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -36,5 +38,4 @@ class SyncGroupResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     assignment: Annotated[bytes, Wire("bytes", "0+")] = b""
 
 
-REQUEST = SyncGroupRequest
-RESPONSE = SyncGroupResponse
+EXCHANGE = Exchange(Api.SYNC_GROUP, SyncGroupRequest, SyncGroupResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -51,5 +53,4 @@ class TxnOffsetCommitResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     topics: Annotated[list[TxnOffsetCommitResponseTopic], Wire("[]struct", "0+")] = []
 
 
-REQUEST = TxnOffsetCommitRequest
-RESPONSE = TxnOffsetCommitResponse
+EXCHANGE = Exchange(Api.TXN_OFFSET_COMMIT, TxnOffsetCommitRequest, TxnOffsetCommitResponse)

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -23,5 +25,4 @@ class UnregisterBrokerResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fal
     error_message: Annotated[str | None, Wire("string", "0+", nullable="0+")] = ""
 
 
-REQUEST = UnregisterBrokerRequest
-RESPONSE = UnregisterBrokerResponse
+EXCHANGE = Exchange(Api.UNREGISTER_BROKER, UnregisterBrokerRequest, UnregisterBrokerResponse)

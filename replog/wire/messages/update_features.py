@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -39,5 +41,4 @@ class UpdateFeaturesResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False
     results: Annotated[list[UpdatableFeatureResult], Wire("[]struct", "0-1")] = []
 
 
-REQUEST = UpdateFeaturesRequest
-RESPONSE = UpdateFeaturesResponse
+EXCHANGE = Exchange(Api.UPDATE_FEATURES, UpdateFeaturesRequest, UpdateFeaturesResponse)

@@ -11,6 +11,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -64,5 +66,4 @@ class UpdateMetadataResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False
     error_code: Annotated[Error, Wire("error", "0+")] = Error.NONE
 
 
-REQUEST = UpdateMetadataRequest
-RESPONSE = UpdateMetadataResponse
+EXCHANGE = Exchange(Api.UPDATE_METADATA, UpdateMetadataRequest, UpdateMetadataResponse)

@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -48,5 +50,4 @@ class UpdateRaftVoterResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     current_leader: Annotated[CurrentLeader, Wire("struct", "0+", tag=0, tagged="0+")] = CurrentLeader()
 
 
-REQUEST = UpdateRaftVoterRequest
-RESPONSE = UpdateRaftVoterResponse
+EXCHANGE = Exchange(Api.UPDATE_RAFT_VOTER, UpdateRaftVoterRequest, UpdateRaftVoterResponse)

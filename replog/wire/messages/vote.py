@@ -10,6 +10,8 @@ import msgspec
 
 from replog.errors import Error
 from replog.types import ZERO_UUID
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -62,5 +64,4 @@ class VoteResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_endpoints: Annotated[list[NodeEndpoint], Wire("[]struct", "1+", tag=0, tagged="1+")] = []
 
 
-REQUEST = VoteRequest
-RESPONSE = VoteResponse
+EXCHANGE = Exchange(Api.VOTE, VoteRequest, VoteResponse)

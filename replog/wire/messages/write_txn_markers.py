@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from replog.errors import Error
+from replog.wire.apis import Api
+from replog.wire.exchange import Exchange
 from replog.wire.layout import Layout, Wire
 
 
@@ -50,5 +52,4 @@ class WriteTxnMarkersResponse(msgspec.Struct, frozen=True, kw_only=True, gc=Fals
     markers: Annotated[list[WritableTxnMarkerResult], Wire("[]struct", "1+")] = []
 
 
-REQUEST = WriteTxnMarkersRequest
-RESPONSE = WriteTxnMarkersResponse
+EXCHANGE = Exchange(Api.WRITE_TXN_MARKERS, WriteTxnMarkersRequest, WriteTxnMarkersResponse)

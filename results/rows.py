@@ -1,15 +1,16 @@
 """A recording's rows as typed values, and back to tables.
 
-Only calibration reads recordings row by row: it changes a few of them, and the recordings that it changes are of runs of minutes.
+For the small tables of a run (faults, nodes, admin, metadata, phases), and for calibration, which changes a few rows of short runs. What looks
+at a partition's many rows takes the columns instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from tribunal.results.recording import TABLES
+from tribunal.results.recording import TABLES, DamagedRecording
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,7 +197,7 @@ class Request(Row, frozen=True, kw_only=True, rename={"source": "from", "target"
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """What a node's disk lost of a partition; without topic: of all of them; without end: all from there on."""
 
-    node: int
+    node: int | None = None
     topic: str | None = None
     topic_id: str | None = None
     partition: int | None = None
@@ -217,7 +218,7 @@ class Fault(Row, frozen=True, kw_only=True):
     injected_ns: int | None = None
     healed_ns: int | None = None
     proof: str | None = None
-    bit: bool | None = None
+    took_effect: bool | None = None
     heal_proof: str | None = None
     healed: bool | None = None
     losses: tuple[Loss, ...] | None = None
@@ -237,6 +238,34 @@ class LogRecord(Row, frozen=True, kw_only=True):
     content: str | None = None
 
 
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """How many records were sent in a phase, by how they ended."""
+
+    acks: int | None = None
+    ok: int | None = None
+    fail: int | None = None
+    info: int | None = None
+    sent: int | None = None
+
+
+class Phase(Row, frozen=True, kw_only=True):
+    """A phase of the run."""
+
+    name: str
+    start_ns: int | None = None
+    end_ns: int | None = None
+    load: tuple[Load, ...] | None = None
+
+
+class Probe(Row, frozen=True, kw_only=True):
+    """How often a rare state was reached."""
+
+    name: str
+    node: int
+    count: int
+    at_ns: int | None = None
+
+
 TABLE_OF: Final[dict[type[Row], str]] = {
     Send: "sends",
     Poll: "polls",
@@ -249,14 +278,23 @@ TABLE_OF: Final[dict[type[Row], str]] = {
     NodeEvent: "nodes",
     Request: "requests",
     Fault: "faults",
+    Phase: "phases",
     LogRecord: "logs",
+    Probe: "probes",
 }
 AnyRow = TypeVar("AnyRow", bound=Row)
 
 
 def typed(rows: pa.Table, kind: type[AnyRow]) -> list[AnyRow]:
-    """Return a table's rows as values of a type."""
-    return msgspec.convert(rows.drop_columns(["run_id"]).to_pylist(), list[kind])  # type: ignore[valid-type]
+    """Return a table's rows as values of a type. Raises DamagedRecording when a row cannot be one."""
+    return [_value(row, number, kind) for number, row in enumerate(rows.to_pylist())]
+
+
+def _value(row: Mapping[str, object], number: int, kind: type[AnyRow]) -> AnyRow:
+    try:
+        return msgspec.convert(row, kind)
+    except msgspec.ValidationError as problem:
+        raise DamagedRecording(TABLE_OF[kind], number, str(problem)) from problem
 
 
 def table_of(kind: type[Row], rows: Sequence[Row]) -> pa.Table:
