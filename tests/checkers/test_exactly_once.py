@@ -213,7 +213,7 @@ def test_a_position_is_lost_with_the_log_of_its_coordinator(
     run.offsets("commit", 3, 100)
     run.offsets("commit", 5, 110)
     run.node(3, "killed", 200)
-    told = {"index": 0, "kind": "power-loss", "planned_ns": 1, "injected_ns": 1, "bit": True, "healed": True}
+    told = {"index": 0, "kind": "power-loss", "planned_ns": 1, "injected_ns": 1, "took_effect": True, "healed": True}
     run.recorder.row("faults", **told, losses=[lost] if lost else [])
     run.registered(3, 230, previous=-1, fenced=False)
     run.metadata("PartitionChangeRecord", 250, topic="__consumer_offsets", partition_id=0, leader=3, isr=[3])
