@@ -157,7 +157,8 @@ RULES: dict[str, str] = {
     "R5": "acks=1 promises the leader's log only, and leadership changed or the leader's disk was lost",
     "R6": "acks=0 promises nothing before the high watermark has passed the record",
     "R7": "the leader's files were cut or corrupted under the running process",
-    "gone_by_order": "the log start moved past the record by DeleteRecords or retention, or its key was written again in a compacted topic",
+    "gone_by_order": "an order took it: the log start moved past the record by DeleteRecords or retention, its key was written again in a "
+    "compacted topic, its topic was deleted, or a group's position was set or deleted",
 }
 # What excuses not a record's absence but what follows from others' absence.
 OF_MEMORY: dict[str, str] = {

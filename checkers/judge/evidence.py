@@ -21,6 +21,7 @@ from tribunal.checkers.api import (
     is_among,
     sends_by_value,
 )
+from tribunal.checkers.judge.orders import TopicOrders
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
@@ -37,8 +38,7 @@ class Evidence:
         rows: PartitionRows,
         *,
         can_lead: Sequence[int],
-        log_start_may_move: bool,
-        is_compacted: bool = False,
+        orders: TopicOrders,
     ) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
@@ -52,8 +52,9 @@ class Evidence:
         final = _final(rows, can_lead)
         self._final_offsets, self._final_epochs = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
-        self._log_start = int(starts.max(initial=0)) if log_start_may_move else 0
-        self._newest = _newest_of_keys(rows, *final) if is_compacted else None
+        self._log_start = int(starts.max(initial=0))
+        self._orders = orders
+        self._newest = _newest_of_keys(rows, *final) if orders.is_compacted else None
 
     def record(self, anomaly: Anomaly) -> Record:
         """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
@@ -79,8 +80,18 @@ class Evidence:
             shown_epoch=self._shown_epoch(offset, invoke_ns),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
-            below_log_start=0 <= offset < self._log_start or self._is_superseded(value, offset),
+            below_log_start=self._is_deleted(offset, invoke_ns) or self._is_superseded(value, offset),
         )
+
+    def _shown_by(self, anomaly: Anomaly) -> tuple[int | None, int | None]:
+        """Return the leader epoch in which a watermark had been as high as it was, and who said so, as far as that is recorded."""
+        seen = self._rows.columns("watermarks")
+        own = np.zeros(seen["at_ns"].size, bool)
+        for column in ("high_watermark", "log_end_offset", "last_stable_offset"):
+            own |= seen[column] == anomaly.other_offset
+        own &= seen["at_ns"] == anomaly.invoke_ns
+        epochs, nodes = (np.unique(seen[column][own]) for column in ("leader_epoch", "answered_by"))
+        return _only(epochs), _only(nodes)
 
     def record_of(self, value: int, absent_ns: int) -> Record | None:
         """Return a record that a reader did not find at some time, whatever became of it; None: nobody sent it here."""
@@ -107,11 +118,12 @@ class Evidence:
         assert anomaly.other_offset is not None
         assert anomaly.invoke_ns is not None
         offsets = timeline.offsets_of_interest(anomaly.log_offset, anomaly.other_offset)
-        shown_ns, epoch = anomaly.invoke_ns, anomaly.leader_epoch
-        replaced_by = epoch
+        shown_ns, replaced_by = anomaly.invoke_ns, anomaly.leader_epoch
+        epoch, answered_by = self._shown_by(anomaly)
+        epoch = anomaly.leader_epoch if epoch is None else epoch
         if anomaly.at_ns is None:  # it was never seen to be back: nothing stands there in the end
             replaced_by = None
-        elif epoch is None:
+        elif replaced_by is None:
             replaced_by = timeline.leader_epoch_at(anomaly.at_ns + OBSERVATION_LAG_NS)
         return [
             Record(
@@ -119,6 +131,8 @@ class Evidence:
                 acks=None,
                 invoke_ns=shown_ns,
                 leader_epoch=epoch,
+                answered_by=answered_by,
+                absent_ns=anomaly.at_ns,
                 exposed_ns=shown_ns,
                 since_ns=self._exposed(offset, 0)[0],
                 replaced_epoch=replaced_by,
@@ -196,6 +210,10 @@ class Evidence:
         epochs = [self._answers[poll] for poll in self._polls_of(value, offset) if poll in self._answers]
         return max(epochs, default=None)
 
+    def _is_deleted(self, offset: int, sent_ns: int) -> bool:
+        """Whether an order that was given lets the record go, and the log start has passed it."""
+        return 0 <= offset < self._log_start and self._orders.may_take(offset, sent_ns, self.absent_ns)
+
     def _is_superseded(self, value: int | None, offset: int) -> bool:
         """Whether the final log holds a newer record of its key: then compaction may have taken it."""
         if self._newest is None or value is None:
@@ -249,6 +267,11 @@ class Evidence:
             return None
         epoch = int(self._final_epochs[place])
         return None if epoch == UNKNOWN else epoch
+
+
+def _only(values: Array) -> int | None:
+    """Return the one known value; None where there are several or none."""
+    return int(values[0]) if values.size == 1 and values[0] != UNKNOWN else None
 
 
 def _read_there(offset: int, at_ns: int, leader_epoch: int, replaced_epoch: int) -> Record:

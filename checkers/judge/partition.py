@@ -6,7 +6,6 @@ from functools import cache
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     UNKNOWN,
@@ -23,15 +22,14 @@ from tribunal.checkers.api import (
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
+from tribunal.checkers.judge.orders import OF_POSITIONS
 from tribunal.checkers.judge.positions import Positions
-from tribunal.checkers.judge.remembered import Remembered, under
+from tribunal.checkers.judge.remembered import Remembered, by_order, under
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline
 from tribunal.checkers.judge.witnesses import answers
-from tribunal.results.metadata import CONFIG_OF_TOPIC, ConfigRecord, decoded
 from tribunal.results.recording import AdminApi
-from tribunal.results.rows import Admin, typed
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")
@@ -63,8 +61,7 @@ class PartitionJudge:
         self._history = history_of(recording)
         self.timeline: Timeline = self._history.timeline(topic, partition)
         self.rows = rows
-        self._log_start_may_move = _log_start_may_move(recording, topic)
-        self._is_compacted = _is_compacted(recording, topic)
+        self._orders = self._history.orders_of(topic, partition)
         self._evidence: Evidence | None = None
         self._remembered = Remembered(recording.run_dir, self._history)
         of_run = cache(recording.table)
@@ -96,7 +93,7 @@ class PartitionJudge:
 
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
         """Tell violations from permitted losses among what a property found."""
-        if self._is_compacted:
+        if self._orders.is_compacted:
             kinds = found.anomalies["kind"].to_pylist()
             kept = [row for row, kind in enumerate(kinds) if Excuse.COMPACTED not in chosen.kinds[kind].excused_by]
             details = {place: found.details[row] for place, row in enumerate(kept) if row in found.details}
@@ -141,7 +138,8 @@ class PartitionJudge:
 
     def _of_positions(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what groups went through after their positions were permitted to be lost."""
-        positions = Positions(self.rows, self.context, self._remembered)
+        ordered = [one for one in self._history.orders if one.api in OF_POSITIONS and one.names(*self._name)]
+        positions = Positions(self.rows, self.context, self._remembered, ordered)
         rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
         return _excused((row, positions.excuse(anomaly)) for row, anomaly in rows)
 
@@ -153,7 +151,15 @@ class PartitionJudge:
     def _of_rewind(self, log_offset: int) -> Judgement | None:
         found = map(self.timeline.judge, self._looked_up().former_records(log_offset, self.timeline))
         lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
-        return None if lost is None else under(Excuse.TAIL_LOST, lost)
+        return self._passed_by_order(log_offset) if lost is None else under(Excuse.TAIL_LOST, lost)
+
+    def _passed_by_order(self, log_offset: int) -> Judgement | None:
+        """Look for an order that set a group's position beyond an offset."""
+        for order in self._history.orders:
+            is_beyond = order.log_offset is None or order.log_offset > log_offset
+            if order.api == AdminApi.ALTER_OFFSET and order.names(*self._name) and is_beyond:
+                return by_order(order)
+        return None
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse records that stand twice, where what a leader knew of their producer was permitted to be lost before they were done with."""
@@ -175,8 +181,7 @@ class PartitionJudge:
             self._evidence = Evidence(
                 self.rows,
                 can_lead=self.timeline.can_lead,
-                log_start_may_move=self._log_start_may_move,
-                is_compacted=self._is_compacted,
+                orders=self._orders,
             )
         return self._evidence
 
@@ -205,43 +210,3 @@ class PartitionJudge:
 
 def _excused(found: Iterable[tuple[int, Judgement | None]]) -> dict[int, Judgement]:
     return {row: judgement for row, judgement in found if judgement is not None}
-
-
-def _log_start_may_move(recording: Recording, topic: str) -> bool:
-    """Whether anything was ordered that deletes old records: nothing else makes them gone by order."""
-    admin = typed(recording.table("admin"), Admin)
-    if any(call.api == AdminApi.DELETE_RECORDS and call.topic in (None, topic) for call in admin):
-        return True
-    if any("retention" in name for name, _ in _configured(recording, topic)):
-        return True
-    settings = (recording.manifest or {}).get("settings") or {}
-    texts = [
-        *map(str, settings),
-        *(call.setting or "" for call in admin if call.topic in (None, topic)),
-    ]
-    return any("retention" in text or "cleanup.policy" in text for text in texts)
-
-
-def _is_compacted(recording: Recording, topic: str) -> bool:
-    """Whether older records of a key may go: by the nodes' settings, by what was ordered, or by the committed metadata."""
-    settings = (recording.manifest or {}).get("settings") or {}
-    if any(name.endswith("cleanup.policy") and "compact" in str(value) for name, value in settings.items()):
-        return True
-    for call in typed(recording.table("admin"), Admin):
-        of_topic = call.topic in (None, topic) and (call.setting or "").endswith("cleanup.policy")
-        if of_topic and "compact" in (call.value or ""):
-            return True
-    return any(name == "cleanup.policy" and "compact" in value for name, value in _configured(recording, topic))
-
-
-def _configured(recording: Recording, topic: str) -> list[tuple[str, str]]:
-    """Return the settings (name, value) that the committed metadata gave the topic at any time."""
-    metadata = recording.table("metadata", columns=["record_type", "body"])
-    changes = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), "ConfigRecord"))
-    records = (decoded(ConfigRecord.__name__, body) for body in changes["body"].to_pylist())
-    return [
-        (record.name, str(record.value))
-        for record in records
-        if isinstance(record, ConfigRecord)
-        if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
-    ]

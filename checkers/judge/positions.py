@@ -3,17 +3,19 @@
 Looks at one partition's `commits` again, for the few fetches, commits and transactions that a property found to be wrong.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tribunal.checkers.api import OK, UNKNOWN, Anomaly, Array, Context, PartitionRows
-from tribunal.checkers.judge.remembered import NEVER, Remembered
+from tribunal.checkers.judge.orders import Order
+from tribunal.checkers.judge.remembered import NEVER, Remembered, by_order
 from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.checkers.properties.group_offsets import COMMIT, effective, prove
+from tribunal.results.recording import AdminApi
 
 Row = Mapping[str, Any]
 
@@ -21,7 +23,8 @@ Row = Mapping[str, Any]
 class Positions:
     """What a partition's groups committed."""
 
-    def __init__(self, rows: PartitionRows, context: Context, remembered: Remembered) -> None:
+    def __init__(self, rows: PartitionRows, context: Context, remembered: Remembered, orders: Sequence[Order]) -> None:
+        self._orders = orders
         self._rows = rows
         self._context = context
         self._remembered = remembered
@@ -29,7 +32,26 @@ class Positions:
         self._groups = rows.words("commits", "group")
 
     def excuse(self, anomaly: Anomaly) -> Judgement | None:
-        """Return what permitted the loss of the positions in question, if all of it was."""
+        """Return what permitted the loss of the positions in question, if all of it was, or who ordered it."""
+        return self._lost(anomaly) or self._ordered(anomaly)
+
+    def _ordered(self, anomaly: Anomaly) -> Judgement | None:
+        """Look for an order that set or deleted the group's position before it was fetched, and may have been carried out behind the newest commit."""
+        fetch = self._found(anomaly, is_commit=False)
+        if fetch is None:
+            return None
+        group, value = self._groups[int(self._commits["group"][fetch])], anomaly.log_offset
+        own = (self._commits["group"] == self._commits["group"][fetch]) & (self._commits["kind"] == COMMIT)
+        own &= (self._commits["committed_offset"] == anomaly.other_offset) & (self._commits["outcome"] == OK)
+        since_ns = int(self._commits["invoke_ns"][own].max(initial=0))
+        for order in self._orders:
+            sets = order.api == AdminApi.ALTER_OFFSET
+            fits = (order.log_offset in (None, value)) if sets else value is None
+            if fits and order.group in (None, group) and order.may_be_done(since_ns, anomaly.at_ns):
+                return by_order(order)
+        return None
+
+    def _lost(self, anomaly: Anomaly) -> Judgement | None:
         match anomaly.kind:
             case "offset_forgotten" | "offset_stale":
                 return self._of_fetch(anomaly)

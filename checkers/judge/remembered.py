@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tribunal.checkers.api import OK, UNKNOWN, Array, Columns, Excuse
 from tribunal.checkers.guarantees import Promise
+from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.timeline import GROUP_LOG, TRANSACTION_LOG, History, Judgement, Record
 from tribunal.results.store import Recording
 
@@ -166,6 +167,12 @@ def _first(found: Iterable[Judgement | None], rule: Excuse) -> Judgement | None:
     if not permitted:
         return None
     return under(rule, min(permitted, key=lambda one: one.at_ns or 0))
+
+
+def by_order(order: Order) -> Judgement:
+    """Return that something is gone because somebody ordered it."""
+    promise = Promise(rule="gone_by_order", violations=())
+    return Judgement(promise, None, -1, order.since_ns, (), topic=order.topic, partition=order.partition)
 
 
 def under(rule: Excuse, judgement: Judgement) -> Judgement:

@@ -7,7 +7,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -34,6 +34,7 @@ from tribunal.checkers.guarantees import (
     WasRead,
 )
 from tribunal.checkers.judge.lives import DOWN, NEVER, Lives
+from tribunal.checkers.judge.orders import Order, TopicOrders, orders, settings_of_topic
 from tribunal.results.metadata import (
     CONFIG_OF_BROKER,
     CONFIG_OF_TOPIC,
@@ -48,7 +49,7 @@ from tribunal.results.metadata import (
     State,
     decoded,
 )
-from tribunal.results.recording import UNCLEAN, AdminApi
+from tribunal.results.recording import AdminApi
 from tribunal.results.rows import Admin, Fault, NodeEvent, typed
 from tribunal.results.rows import Loss as LostRecords
 
@@ -95,6 +96,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     from_offset, end_offset:  the facts hold only for records within these offsets (a proven loss); no end: for all from there on.
     changed:      the partition's own state changed here.
+    made_anew:    how often the topic had been deleted and made anew.
     fenced:       brokers that were registered and fenced.
     """
 
@@ -105,6 +107,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     from_offset: int = 0
     end_offset: int | None = None
     changed: bool = False
+    made_anew: int = 0
     fenced: tuple[int, ...] = ()
 
     def concerns(self, record: "Record") -> bool:
@@ -189,7 +192,8 @@ class Timeline:
         self._place = place
         self._lives = lives if lives is not None else Lives()
         self._times = [entry.at_ns for entry in entries]
-        self._epochs = [entry.state.leader_epoch for entry in entries]
+        # A topic that is deleted and made anew begins with leader epoch 0 again: how often it was is the upper half.
+        self._epochs = [_whole_epoch(entry) for entry in entries]
         self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
         self._loss_ends = sorted({entry.end_offset for entry in entries if entry.end_offset is not None})
         self._memory: dict[tuple[object, ...], Judgement] = {}
@@ -292,9 +296,10 @@ class Timeline:
         exposed = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
-        seen = max(seen, *(self._begin(epoch) for epoch in (record.shown_epoch, record.seen_epoch)))
+        seen = max(seen, *(self._begin(epoch, record) for epoch in (record.shown_epoch, record.seen_epoch)))
         answered = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
-        if record.replaced_epoch is not None and self._known_epoch(answered, read) > record.replaced_epoch:
+        replaced = self._whole(record.replaced_epoch, record.absent_ns)
+        if replaced is not None and self._known_epoch(answered, read) > replaced:
             # What stands there is older than the record: somebody who had kept an older log was elected later (KIP-704).
             record = replace(record, replaced_epoch=None)
         reach = (
@@ -311,21 +316,28 @@ class Timeline:
     def _position(self, at_ns: int, leader_epoch: int | None) -> int:
         """Return how many entries lie before a client event, by its time unless its leader epoch knows better."""
         position = bisect_right(self._times, at_ns)
-        if leader_epoch is not None and leader_epoch in self._epochs:
-            first = bisect_left(self._epochs, leader_epoch) + 1
-            last = bisect_right(self._epochs, leader_epoch)
+        whole = self._whole(leader_epoch, at_ns)
+        if whole is not None and whole in self._epochs:
+            first = bisect_left(self._epochs, whole) + 1
+            last = bisect_right(self._epochs, whole)
             position = min(max(position, first), last)
         return max(position, 1)
 
-    def _begin(self, leader_epoch: int | None) -> int:
+    def _whole(self, leader_epoch: int | None, at_ns: int | None) -> int | None:
+        """Return a leader epoch of the topic that there was at a moment (None: in the end) as the entries count them."""
+        if leader_epoch is None:
+            return None
+        position = len(self.entries) if at_ns is None else bisect_right(self._times, at_ns)
+        return self.entries[max(position, 1) - 1].made_anew << 32 | leader_epoch
+
+    def _begin(self, leader_epoch: int | None, record: Record) -> int:
         """Return how many entries there were when this leader epoch had begun; 0 where nobody knows."""
-        if leader_epoch is None or leader_epoch not in self._epochs:
-            return 0
-        return bisect_left(self._epochs, leader_epoch) + 1
+        whole = self._whole(leader_epoch, record.invoke_ns)
+        return bisect_left(self._epochs, whole) + 1 if whole is not None and whole in self._epochs else 0
 
     def _known_epoch(self, answered: int, read: int | None) -> int:
         """Return the leader epoch in which the record was there at the latest, by its answer and its first reader."""
-        return self.entries[max(answered, read or 0) - 1].state.leader_epoch
+        return self._epochs[max(answered, read or 0) - 1]
 
     def _before_deposed(self, position: int, record: Record) -> Iterator[int]:
         """Yield the positions before the elections that a leader may not have heard of when it answered.
@@ -402,13 +414,13 @@ class Timeline:
         if record.below_log_start:
             ledger.add(LogStartMoved())
         judgement = _judgement(ledger, before) if record.below_log_start else None
-        last = before
+        last, replaced = before, self._whole(record.replaced_epoch, record.absent_ns)
         for position in range(start, until + 1):
             _observe(ledger, position, exposed, read, last.state.isr)
             if position == until:
                 break
             entry = self.entries[position]
-            if record.replaced_epoch is not None and entry.state.leader_epoch > record.replaced_epoch:
+            if replaced is not None and self._epochs[position] > replaced:
                 break
             if entry.concerns(record):
                 for fact in entry.facts:
@@ -427,7 +439,11 @@ def _observe(ledger: Ledger, position: int, exposed: int | None, read: int | Non
 
 
 def _may_lose(entry: Entry) -> bool:
-    return any(isinstance(fact, Elected | CutLive) for fact in entry.facts)
+    return any(isinstance(fact, Elected | CutLive | LogStartMoved) for fact in entry.facts)
+
+
+def _whole_epoch(entry: Entry) -> int:
+    return entry.made_anew << 32 | max(entry.state.leader_epoch, 0)
 
 
 def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
@@ -471,7 +487,8 @@ class History:
         # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
         self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
         self._faults = typed(faults, Fault)
-        self._unclean_orders = _unclean_orders(typed(admin, Admin))
+        self._admin = typed(admin, Admin)
+        self.orders = orders(self._admin)
         self.registrations = list(self._registrations())
 
     def timeline(self, topic: str, partition: int) -> Timeline:
@@ -484,7 +501,12 @@ class History:
         positions = self._positions(topic, partition)
         losses = self._losses(topic, partition)
         builder = _Builder(
-            (topic, partition), self._given, losses, self.registrations, self._unclean_orders, self._lives
+            (topic, partition),
+            self._given,
+            losses,
+            self.registrations,
+            self._election_orders(topic, partition),
+            self._lives,
         )
         records = [record for position in positions if (record := self._committed(position)) is not None]
         for index, committed in enumerate(records):
@@ -493,6 +515,22 @@ class History:
                 builder.expect(following)
             builder.add(committed)
         return builder.timeline()
+
+    def _election_orders(self, topic: str, partition: int) -> list[Order]:
+        return [one for one in self.orders if one.api == AdminApi.ELECT_LEADERS and one.names(topic, partition)]
+
+    def orders_of(self, topic: str, partition: int) -> TopicOrders:
+        """Return what was ordered that takes records of a partition away."""
+        configured = [
+            (self._at_ns[position], record.name, record.value)
+            for position, record_type in enumerate(self._types)
+            if record_type == ConfigRecord.__name__
+            if isinstance(record := decoded(record_type, self._metadata["body"][position].as_py()), ConfigRecord)
+            if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
+        ]
+        settings = settings_of_topic(self._given or {}, configured, self._admin, topic)
+        is_steady = not any("clock" in f"{fault.kind} {fault.proof or ''}" for fault in self._faults)
+        return TopicOrders((topic, partition), self.orders, settings, is_steady=is_steady)
 
     def home(self, topic: str, name: str) -> tuple[str, int] | None:
         """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
@@ -614,15 +652,6 @@ def _filled(times: list[int | None]) -> list[int]:
     return filled
 
 
-def _unclean_orders(calls: Iterable[Admin]) -> list[tuple[int, int]]:
-    """Return the intervals in which an operator had asked for an unclean election."""
-    return [
-        (call.invoke_ns, (call.complete_ns or call.invoke_ns) + OBSERVATION_LAG_NS)
-        for call in calls
-        if call.api == AdminApi.ELECT_LEADERS and call.value == UNCLEAN
-    ]
-
-
 class _Builder:
     """Folds metadata records into entries."""
 
@@ -632,7 +661,7 @@ class _Builder:
         given: NodeSettings | None,
         losses: list[Loss],
         registrations: list[Registration],
-        orders: list[tuple[int, int]],
+        orders: list[Order],
         lives: Lives,
     ) -> None:
         self._place = place
@@ -648,6 +677,7 @@ class _Builder:
         self._orders = orders
         self._expected: tuple[int, int] | None = None  # a broker, and the offset of its registration right behind
         self._state: State | None = None
+        self._made_anew = 0
         self._entries: list[Entry] = []
 
     def expect(self, following: Committed) -> None:
@@ -670,8 +700,10 @@ class _Builder:
             case ConfigRecord() as config:
                 self._on_config(config, at_ns)
             case PartitionRecord() as created:
+                gone = (LogStartMoved(),) if self._state is not None else ()
+                self._made_anew += len(gone)
                 self._state = State.created_by(created)
-                self._append(at_ns, (), changed=True)
+                self._append(at_ns, gone, changed=True)
             case PartitionChangeRecord() as change:
                 if self._state is not None:
                     self._on_change(self._without_unclean(self._state, change, expected, at_ns), change, at_ns)
@@ -694,6 +726,7 @@ class _Builder:
             from_offset=0 if loss is None else loss.from_offset,
             end_offset=None if loss is None else loss.end_offset,
             changed=changed,
+            made_anew=self._made_anew,
             fenced=tuple(sorted(self._fenced)),
         )
         self._entries.append(entry)
@@ -777,7 +810,7 @@ class _Builder:
             leader=after.leader,
             how=self._how(before, after),
             empty=not before.isr and not before.elr,
-            ordered=any(first <= at_ns <= last for first, last in self._orders),
+            ordered=any(order.since_ns <= at_ns <= order.until_ns + OBSERVATION_LAG_NS for order in self._orders),
             last_known=before.last_known or None,
         )
 

@@ -51,20 +51,6 @@ KNOWN_MISSES: dict[str, str] = {
     "high-watermark-back-at-consumer": "checkers/properties/watermarks.py: a consumer's rows have no leader epoch and are not judged",
     "high-watermark-back-at-consumer-across-epochs": "checkers/properties/watermarks.py: the same, and epochs are not compared",
     "high-watermark-back-at-node-across-epochs": "checkers/properties/watermarks.py: only rows of one leader epoch are compared",
-    **dict.fromkeys(
-        (
-            "delete-records-of-other-partition", "delete-records-of-lower-offset", "delete-records-after-the-absence",
-            "delete-records-refused", "retention-unlimited",
-        ),
-        "checkers/judge/partition.py: `_log_start_may_move` asks whether the topic was ever named, not what, when and with what answer",
-    ),
-    **dict.fromkeys(
-        (
-            "offset-forgotten-loss-of-user-topic", "offset-forgotten-loss-of-other-coordinator",
-            "offset-forgotten-loss-before-commit", "offset-forgotten-loss-after-fetch",
-        ),
-        "checkers/properties/group_offsets.py: `_disk_lost` makes a note of it after any loss of any disk",
-    ),
 }  # fmt: skip
 RUNS = {
     "plain": {"workload": "name: produce-consume, partitions: 2, rate: 60, readers: 1", "time": "14s"},

@@ -213,13 +213,47 @@ def test_a_position_is_lost_with_the_log_of_its_coordinator(
     run.offsets("commit", 3, 100)
     run.offsets("commit", 5, 110)
     run.node(3, "killed", 200)
-    told = {"index": 0, "kind": "power-loss", "planned_ns": 1, "injected_ns": 1, "bit": True, "healed": True}
+    told = {"index": 0, "kind": "power-loss", "planned_ns": 1, "injected_ns": 1, "took_effect": True, "healed": True}
     run.recorder.row("faults", **told, losses=[lost] if lost else [])
     run.registered(3, 230, previous=-1, fenced=False)
     run.metadata("PartitionChangeRecord", 250, topic="__consumer_offsets", partition_id=0, leader=3, isr=[3])
     run.offsets("fetch", None, 300)
 
     assert found(run.finish(), "group_offsets") == [("offset_forgotten", severity, None)]
+
+
+SET_BACK = {"api": "alter_offset", "group": "g", "topic": "t", "partition": 0, "log_offset": 3, "outcome": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("order", "fetched", "severity"),
+    [
+        pytest.param(SET_BACK, 3, "permitted", id="the position was set back"),
+        pytest.param(SET_BACK | {"group": "h"}, 3, "violation", id="another group's"),
+        pytest.param(SET_BACK | {"partition": 1}, 3, "violation", id="in another partition"),
+        pytest.param(SET_BACK | {"log_offset": 2}, 3, "violation", id="to another offset"),
+        pytest.param(SET_BACK | {"outcome": "fail"}, 3, "violation", id="refused"),
+        pytest.param(
+            SET_BACK | {"invoke_ns": 105 * MS, "complete_ns": 106 * MS}, 3, "violation", id="and committed again"
+        ),
+        pytest.param(
+            {"api": "delete_group", "group": "g", "outcome": "ok"}, None, "permitted", id="the group was deleted"
+        ),
+        pytest.param(
+            {"api": "delete_group", "group": "g", "outcome": "ok"}, 3, "violation", id="deleting is not setting"
+        ),
+        pytest.param({"api": "delete_topic", "topic": "u", "outcome": "ok"}, None, "violation", id="another topic was"),
+    ],
+)
+def test_an_operator_may_set_or_delete_positions(
+    run: Transactions, order: dict[str, Any], fetched: int | None, severity: str
+) -> None:
+    run.recorder.row("admin", **{"invoke_ns": 115 * MS, "complete_ns": 117 * MS} | order)
+    run.offsets("commit", 3, 100)
+    run.offsets("commit", 5, 110)
+    run.offsets("fetch", fetched, 120)
+
+    assert [told for _, told, _ in found(run.finish(), "group_offsets")] == [severity]
 
 
 @pytest.mark.parametrize(

@@ -476,18 +476,11 @@ def test_a_final_read_that_did_not_come_to_the_end_does_not_say_what_stands_ther
     assert [(kind, severity) for kind, severity, *_ in found(run.finish())] == [("lost", "violation")]
 
 
-@pytest.mark.parametrize(
-    ("topic", "name", "expected"),
-    [
-        pytest.param("t", "retention.ms", [("lost", "permitted", "gone_by_order", 0)], id="its own"),
-        pytest.param("other", "retention.ms", [("lost", "violation", "", 0)], id="another topic's"),
-        pytest.param("t", "segment.bytes", [("lost", "violation", "", 0)], id="another setting"),
-    ],
-)
-def test_retention_takes_what_lies_before_the_log_start(
-    run: Run, topic: str, name: str, expected: list[object]
-) -> None:
-    run.metadata("ConfigRecord", 1, resource_type=2, resource_name=topic, name=name, value="1000")
+GONE, LOST = ("lost", "permitted", "gone_by_order", 0), ("lost", "violation", "", 0)
+
+
+def log_begins_at_1(run: Run) -> list[tuple[object, object, object, object]]:
+    """Two records, and a final read at 900 that begins behind the first."""
     values = [run.send(sequence, 100 + sequence) for sequence in range(2)]
     times = {"invoke_ns": 900_000_000, "complete_ns": 900_000_000, "outcome": "ok"}
     final = {"process": 99, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
@@ -498,6 +491,101 @@ def test_retention_takes_what_lies_before_the_log_start(
     run.recorder.row(
         "reads", process=99, topic="t", partition=0, phase="final", **read
     )  # fmt: skip
+    return found(run.finish())
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "value", "expected"),
+    [
+        pytest.param("t", "retention.ms", "500", GONE, id="its own"),
+        pytest.param("t", "retention.ms", "5000", LOST, id="longer than the record was old"),
+        pytest.param("t", "retention.ms", "-1", LOST, id="without limit"),
+        pytest.param("t", "retention.bytes", "1", GONE, id="of size"),
+        pytest.param("other", "retention.ms", "500", LOST, id="another topic's"),
+        pytest.param("t", "segment.bytes", "500", LOST, id="another setting"),
+    ],
+)
+def test_retention_takes_what_lies_before_the_log_start(
+    run: Run, topic: str, name: str, value: str, expected: object
+) -> None:
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name=topic, name=name, value=value)
+
+    assert log_begins_at_1(run) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [("log.retention.ms", -1, LOST), ("log.retention.ms", 500, GONE), ("log.retention.hours", 168, LOST)],
+)
+def test_the_nodes_own_retention_counts_too(tmp_path: Path, name: str, value: int, expected: object) -> None:
+    assert log_begins_at_1(Run(tmp_path / "run", **{name: value})) == [expected]
+
+
+DELETION = {"api": "delete_records", "topic": "t", "partition": 0, "log_offset": 1, "invoke_ns": 300_000_000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, GONE, id="it named the record"),
+        pytest.param({"partition": 1}, LOST, id="another partition"),
+        pytest.param({"topic": "u"}, LOST, id="another topic"),
+        pytest.param({"log_offset": 0}, LOST, id="up to it"),
+        pytest.param({"log_offset": None}, GONE, id="up to the high watermark"),
+        pytest.param({"outcome": "fail"}, LOST, id="refused"),
+        pytest.param({"outcome": "info", "complete_ns": None}, GONE, id="its answer was lost"),
+        pytest.param({"invoke_ns": 2_000_000_000, "complete_ns": 2_000_000_001}, LOST, id="when it had been missed"),
+        pytest.param({"invoke_ns": 1, "complete_ns": 2}, LOST, id="carried out before it was sent"),
+    ],
+)
+def test_an_order_takes_only_what_it_named(run: Run, changes: dict[str, object], expected: object) -> None:
+    run.recorder.row("admin", **{"complete_ns": 400_000_000, "outcome": "ok", **DELETION, **changes})
+
+    assert log_begins_at_1(run) == [expected]
+
+
+ELECTION = {"api": "elect_leaders", "value": "unclean", "topic": "t", "partition": 0, "invoke_ns": 150_000_000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "at", "severity"),
+    [
+        pytest.param({}, 200, "permitted", id="of this partition"),
+        pytest.param({"topic": None, "partition": None}, 200, "permitted", id="of all"),
+        pytest.param({"partition": 1}, 200, "violation", id="of another one"),
+        pytest.param({"outcome": "fail"}, 200, "violation", id="refused"),
+        pytest.param({"value": "preferred"}, 200, "violation", id="of the preferred leader"),
+        pytest.param({}, 3000, "violation", id="carried out long ago"),
+        pytest.param({"outcome": "info", "complete_ns": None}, 3000, "permitted", id="its answer was lost"),
+    ],
+)
+def test_an_unclean_election_that_was_ordered_excuses_where_it_was_ordered(
+    run: Run, changes: dict[str, object], at: int, severity: str
+) -> None:
+    run.recorder.row("admin", **{"complete_ns": 250_000_000, "outcome": "ok", **ELECTION, **changes})
+    run.change(50, isr=[1, 2])
+    run.send(0, 100)
+    run.change(at, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
+    run.final_read({}, at=9000)
+
+    assert [told for kind, told, *_ in found(run.finish()) if kind == "lost"] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("sent_at", "expected"),
+    [
+        pytest.param(100, [("lost", "permitted", "gone_by_order", 0)], id="before"),
+        pytest.param(2000, [("lost", "violation", "", 0)], id="in the new one"),
+    ],
+)
+def test_a_topic_that_was_deleted_and_made_anew_is_another_place(
+    run: Run, sent_at: int, expected: list[object]
+) -> None:
+    """Its leader epochs begin anew, and so do its offsets."""
+    run.change(50, leader=2, isr=[1, 2, 3])
+    run.send(0, sent_at)
+    run.metadata("PartitionRecord", 1000, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)
+    run.final_read({}, at=9000)
 
     assert found(run.finish()) == expected
 
