@@ -22,6 +22,7 @@ from replog.types import TopicPartition
 from tribunal.clusters.capabilities import Capability, FaultTarget
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.obstacles import Obstacle
+from tribunal.clusters.orders import Order, OrderSeen
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.values import (
     CLIENTS,
@@ -32,6 +33,7 @@ from tribunal.clusters.values import (
     Link,
     PartitionState,
     Proof,
+    Refused,
     Unsettled,
     Unsupported,
 )
@@ -45,8 +47,11 @@ __all__ = [
     "CutMode",
     "FaultTarget",
     "Link",
+    "Order",
+    "OrderSeen",
     "PartitionState",
     "Proof",
+    "Refused",
     "TopicPartition",
     "Unsettled",
     "Unsupported",
@@ -364,6 +369,9 @@ class Cluster(FaultTarget, Protocol):
 
     def drain_requests(self) -> list[RequestSeen]:
         """Return the messages between nodes that were seen since the last call."""
+
+    def drain_orders(self) -> list[OrderSeen]:
+        """Return what was ordered as an operator does since the last call."""
 
     async def shut_down(self) -> None:
         """End every node; disks stay readable."""

@@ -23,6 +23,10 @@ class Unsupported(ClusterError):
     """Not possible on this kind of cluster; the message says why."""
 
 
+class Refused(ClusterError):
+    """The cluster said no to the first asking: surely nothing was done."""
+
+
 class Unsettled(ClusterError):
     """Something waited for did not come about in time."""
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent, RequestSeen
+from tribunal.clusters.orders import admin_row
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.store import Recorder
 
@@ -71,6 +72,8 @@ class Collector:
             self._metadata(entry)
         for seen in self._cluster.drain_requests():
             self._request(seen)
+        for ordered in self._cluster.drain_orders():
+            self._recorder.row("admin", **admin_row(ordered))
 
     def _life(self, event: NodeEvent) -> None:
         fields = event.fields

@@ -19,16 +19,20 @@ import msgspec
 
 from tribunal.clusters.api import (
     Acks,
+    Admin,
     ClientFactory,
     Delivery,
+    Order,
     PartitionPoll,
     Producer,
     ProducerSettings,
     TopicPartition,
 )
-from tribunal.results.recording import value_of
+from tribunal.clusters.orders import Orders, admin_row
+from tribunal.results.recording import AdminApi, value_of
 
 VALUE_BYTES: Final = 8
+CREATE_TIMEOUT_MS: Final = 15_000
 STATEMENT_POLLS: Final = 20  # to hear once more of the producer's epochs
 STATEMENT_POLL_MS: Final = 50
 IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits instead of piling up
@@ -59,6 +63,17 @@ class Stage:
         self.read_count = 0
         # The last offset that anybody's send was acknowledged at, by partition.
         self.acknowledged: dict[TopicPartition, int] = {}
+
+
+async def create_topic(stage: Stage, admin: Admin, topic: str, partitions: int, replication_factor: int) -> None:
+    """Create a topic and write the order down; which id it got is told by the metadata."""
+    orders = Orders(stage.now_ns, dict)
+    try:
+        async with orders.given(Order(api=AdminApi.CREATE_TOPIC, topic=topic)):
+            await admin.create_topic(topic, partitions, replication_factor, CREATE_TIMEOUT_MS)
+    finally:
+        for seen in orders.drain():
+            stage.sink.row("admin", **admin_row(seen))
 
 
 class LoadOptions(Protocol):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tribunal.clusters.api import Admin, PartitionPoll, TopicPartition
-from tribunal.workloads.api import Reader, Stage
+from tribunal.workloads.api import Reader, Stage, create_topic
 
 FINAL_READER: Final = 999
 POLL_RECORDS: Final = 2_000
@@ -18,7 +18,7 @@ async def create(stage: Stage, topics: Sequence[str], partitions: int, replicati
     admin = stage.clients.admin("topic-maker")
     try:
         for topic in topics:
-            await admin.create_topic(topic, partitions, replication_factor, 15_000)
+            await create_topic(stage, admin, topic, partitions, replication_factor)
     finally:
         await admin.close()
 

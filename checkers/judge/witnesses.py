@@ -14,7 +14,7 @@ from tribunal.checkers.judge.timeline import Judgement
 from tribunal.results.verdict import Detail, Finding, GuiltyElection
 
 WITNESSES: Final = 20
-WITNESS_ORDER: Final = ("log_offset", "value", "at_ns", "other_offset", "node", "detail")
+WITNESS_ORDER: Final = ("log_offset", "value", "at_ns", "other_offset", "node", "leader_epoch", "detail")
 
 
 def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement], place: Place) -> Iterator[TableRow]:

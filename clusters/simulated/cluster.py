@@ -32,6 +32,7 @@ from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import segment_entries
+from tribunal.clusters.orders import Orders, OrderSeen
 from tribunal.clusters.simulated.capabilities import SimulatedFaults
 from tribunal.clusters.simulated.clients import SimulatedClients
 from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
@@ -90,6 +91,7 @@ class SimulatedCluster(SimulatedFaults):
         self._seats_of_life = -1
         self._own_events: list[NodeEvent] = []
         self._requests = RequestLog(self._observed_ns)
+        self.orders = Orders(clock.now_ns, lambda: self.committed.state.topic_ids)
         self._is_down = False
         self._probes_told = False
         simulation.network.frames.on_message = self._requests.note
@@ -394,6 +396,10 @@ class SimulatedCluster(SimulatedFaults):
     def drain_requests(self) -> list[RequestSeen]:
         """Return what nodes said to each other since the last call, and what a rule decided on."""
         return self._requests.drain()
+
+    def drain_orders(self) -> list[OrderSeen]:
+        """Return what was ordered as an operator does since the last call."""
+        return self.orders.drain()
 
     def drain_metadata(self) -> list[MetadataEntry]:
         """Return committed metadata records since the last call."""

@@ -9,7 +9,7 @@ import msgspec
 from replog.client.client import NO_ANSWER, Client
 from replog.errors import Error
 from replog.wire.apis import Api
-from tribunal.clusters.api import ClusterError, TopicPartition
+from tribunal.clusters.api import ClusterError, Refused, TopicPartition
 from tribunal.clusters.clients.operator_requests import (
     election_errors,
     preferred_election,
@@ -36,27 +36,34 @@ class SimulatedOperator:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._in_doubt = False  # something that was asked may have been carried out without an answer that says so
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas (none: give up a reassignment under way)."""
         answer = await self._ask(Api.ALTER_PARTITION_REASSIGNMENTS, reassignment(partition, replicas, TIMEOUT_MS))
-        _refuse(f"reassignment of {partition}", reassignment_errors(answer))
+        self._refuse(f"reassignment of {partition}", reassignment_errors(answer))
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings (None: back to the default)."""
         answer = await self._ask(Api.INCREMENTAL_ALTER_CONFIGS, topic_setting(topic, name, value))
-        _refuse(f"{name} of {topic}", setting_errors(answer))
+        self._refuse(f"{name} of {topic}", setting_errors(answer))
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica; one that leads already is fine."""
         answer = await self._ask(Api.ELECT_LEADERS, preferred_election(partitions, TIMEOUT_MS))
-        _refuse("election of preferred leaders", election_errors(answer))
+        self._refuse("election of preferred leaders", election_errors(answer))
 
     async def insist(self, api: Api, version: int, body: msgspec.Struct, errors: Callable[[Any], list[Error]]) -> Any:
         """Ask until an answer stands, in whatever version; `ClusterError` when it is no."""
         answer = await self._ask(api, body, errors)
-        _refuse(api.name.lower(), errors(answer))
+        self._refuse(api.name.lower(), errors(answer))
         return answer
+
+    def _refuse(self, what: str, errors: Sequence[Error]) -> None:
+        wrong = [error.name for error in errors if error is not Error.NONE]
+        if wrong:
+            refusal = ClusterError if self._in_doubt else Refused
+            raise refusal(f"{what} is refused: {', '.join(wrong)}")
 
     async def close(self) -> None:
         """Release everything."""
@@ -81,11 +88,6 @@ class SimulatedOperator:
                 if not passing:
                     return answer
                 reason = passing[0].name
+            self._in_doubt = True
             await asyncio.sleep(RETRY_MS / 1000)
         raise ClusterError(f"{api.name}: {reason}")
-
-
-def _refuse(what: str, errors: Sequence[Error]) -> None:
-    wrong = [error.name for error in errors if error is not Error.NONE]
-    if wrong:
-        raise ClusterError(f"{what} is refused: {', '.join(wrong)}")

@@ -1,13 +1,20 @@
 """What a simulated cluster says for the recording: times of its own, who answered, and in which epoch."""
 
 import asyncio
+import contextlib
+
+import pytest
 
 from tests.simulated.cluster_program import Trial, settled
-from tribunal.clusters.api import Proof, TopicPartition
+from tribunal.clusters.api import ClusterError, Order, Proof, Refused, TopicPartition
 from tribunal.clusters.capabilities import ClockSkew
+from tribunal.clusters.orders import Orders, admin_row, elections
 from tribunal.nemesis.api import Effect
 from tribunal.nemesis.combine import take
-from tribunal.nemesis.faults import wipe
+from tribunal.nemesis.faults import change_min_isr, wipe
+from tribunal.results.recording import AdminApi
+
+P0 = TopicPartition("produce-consume", 0)
 
 
 def test_metadata_are_of_the_run_s_clock_also_while_a_controller_s_clock_is_set_back():
@@ -101,3 +108,55 @@ def test_each_episode_s_losses_are_intervals_of_its_own_time_on_internal_topics_
     assert all(second[place].end_offset >= loss.end_offset > loss.from_offset == 0 for place, loss in first.items())
     assert all(times[0] <= loss.begin_ns <= loss.end_ns <= times[1] for loss in first.values())
     assert all(loss.topic_id == trial.cluster.state.topic_ids[loss.topic] for loss in whole.losses)
+
+
+def test_orders_of_operators_are_rows_of_what_they_named_and_of_what_came_of_them():
+    orders = []
+
+    async def scenario(cluster):
+        async with change_min_isr.inject(cluster, 1, change_min_isr.Options(to=1)):
+            pass
+        await cluster.elect_preferred([P0, TopicPartition(P0.topic, 1)])
+        with pytest.raises(Refused):
+            await cluster.set_topic_config(P0.topic, "min.insync.replicas", "-4")
+        orders.extend(cluster.drain_orders())
+
+    trial = Trial(13)
+    trial.run(scenario)
+
+    topic_id = trial.cluster.state.topic_ids[P0.topic]
+    rows = [admin_row(one) for one in orders]
+    named = ("api", "topic", "topic_id", "partition", "setting", "value", "outcome")
+    assert [tuple(row[name] for name in named) for row in rows] == [
+        ("set_config", P0.topic, topic_id, None, "min.insync.replicas", "1", "ok"),
+        ("set_config", P0.topic, topic_id, None, "min.insync.replicas", None, "ok"),
+        ("elect_leaders", P0.topic, topic_id, 0, None, "preferred", "ok"),
+        ("elect_leaders", P0.topic, topic_id, 1, None, "preferred", "ok"),
+        ("set_config", P0.topic, topic_id, None, "min.insync.replicas", "-4", "fail"),
+    ]
+    assert all(row["invoke_ns"] <= row["complete_ns"] for row in rows)
+    assert [row["topic"] for row in trial.rows.of("admin")] == [P0.topic]  # the workload created it
+
+
+@pytest.mark.parametrize(("problem", "outcome"), [
+    pytest.param(Refused("no"), "fail", id="refused"),
+    pytest.param(ClusterError("nobody answers"), "info", id="in doubt"),
+    pytest.param(None, "ok", id="done"),
+])  # fmt: skip
+def test_only_what_was_surely_refused_is_without_effect(problem, outcome):
+    orders = Orders(lambda: 7, lambda: {"t": "id of t"})
+
+    async def give(*given):
+        with contextlib.suppress(ClusterError):
+            async with orders.given(*given):
+                if problem is not None:
+                    raise problem
+
+    asyncio.run(give(Order(api=AdminApi.DELETE_RECORDS, topic="t", partition=1, log_offset=5)))
+    asyncio.run(give(*elections([P0, TopicPartition("t", 1)], "unclean")))
+    one, *several = orders.drain()
+
+    assert (one.outcome, one.topic_id, one.order.log_offset) == (outcome, "id of t", 5)
+    # Of several things one may have been done before another one was refused.
+    assert {each.outcome for each in several} == {"ok" if outcome == "ok" else "info"}
+    assert orders.drain() == []

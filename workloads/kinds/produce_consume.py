@@ -12,7 +12,18 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tribunal.clusters.api import Acks, Admin, PartitionPoll, TopicPartition
-from tribunal.workloads.api import IN_FLIGHT_MAX, Count, Number, Reader, Stage, Worker, WorkerPlan, Workload, drawn_seed
+from tribunal.workloads.api import (
+    IN_FLIGHT_MAX,
+    Count,
+    Number,
+    Reader,
+    Stage,
+    Worker,
+    WorkerPlan,
+    Workload,
+    create_topic,
+    drawn_seed,
+)
 
 TOPIC: Final = "produce-consume"
 FIRST_READER: Final = 901
@@ -293,7 +304,7 @@ async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
     """Create the topic."""
     admin = stage.clients.admin("topic-maker")
     try:
-        await admin.create_topic(chosen.topic, chosen.partitions, replication_factor, 15_000)
+        await create_topic(stage, admin, chosen.topic, chosen.partitions, replication_factor)
     finally:
         await admin.close()
 
