@@ -19,7 +19,7 @@ import pyarrow as pa
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Excuse as Excuse
 from tribunal.checkers.judge.endings import Ending
-from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Timeline
+from tribunal.checkers.judge.timeline import Entry, History, Judgement, NodeSettings, Timeline
 from tribunal.results import plugins
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.verdict import Detail
@@ -105,8 +105,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     can_lead:   replicas whose final logs decide when there is no complete final read.
     committed:  values of committed transactions; None when there are no transactions.
     leaders:    (leader epoch, leader) as committed in the metadata log.
-    ending:     how the partition's committed history ends.
-    settings:   what every node was started with, by Kafka's names.
+    ending:     how the partition's committed history ends; history: all of it.
+    settings:   what every node was started with, by Kafka's names, and the `mode`; nothing where that is unknown.
     of_run:     a small table of the whole run (`phases`, `faults`, ...), read when it is asked for.
     steps:      the steps of transactions in this partition (`tribunal.checkers.judge.steps`), read when they are asked for.
     """
@@ -116,6 +116,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     committed: Array | None = None
     leaders: tuple[tuple[int, int], ...] = ()
     ending: Ending = Ending()
+    history: Sequence[Entry] = ()
     settings: NodeSettings = msgspec.field(default_factory=dict)
     of_run: Callable[[str], pa.Table] = lambda name: TABLES[name].arrow.empty_table()
     steps: "Callable[[], Columns]" = lambda: Columns("steps", STEPS.empty_table())

@@ -117,11 +117,13 @@ class Evidence:
         assert anomaly.log_offset is not None
         assert anomaly.other_offset is not None
         assert anomaly.invoke_ns is not None
-        assert anomaly.at_ns is not None
         offsets = timeline.offsets_of_interest(anomaly.log_offset, anomaly.other_offset)
         shown_ns, replaced_by = anomaly.invoke_ns, anomaly.leader_epoch
         epoch, answered_by = self._shown_by(anomaly)
-        if replaced_by is None:
+        epoch = anomaly.leader_epoch if epoch is None else epoch
+        if anomaly.at_ns is None:  # it was never seen to be back: nothing stands there in the end
+            replaced_by = None
+        elif replaced_by is None:
             replaced_by = timeline.leader_epoch_at(anomaly.at_ns + OBSERVATION_LAG_NS)
         return [
             Record(

@@ -38,10 +38,17 @@ FACT_TABLES = ("metadata", "nodes", "faults", "admin")
 def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = None) -> History:
     """Return what a run's timelines are made of."""
     tables = tables or {name: recording.table(name) for name in FACT_TABLES}
-    settings: NodeSettings | None = None
-    if recording.manifest is not None and isinstance(recording.manifest.get("settings"), dict):
-        settings = {"mode": recording.manifest.get("mode", "kraft"), **recording.manifest["settings"]}
-    return History(tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings)
+    return History(
+        tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings_of(recording) or None
+    )
+
+
+def settings_of(recording: Recording) -> NodeSettings:
+    """Return what every node was started with, by Kafka's names, and the mode; nothing where that is unknown."""
+    manifest = recording.manifest or {}
+    if not isinstance(manifest.get("settings"), dict):
+        return {}
+    return {"mode": manifest.get("mode", "kraft"), **manifest["settings"]}
 
 
 class PartitionJudge:
@@ -65,7 +72,8 @@ class PartitionJudge:
             committed=committed_values(of_run("txns")) if in_transactions else None,
             leaders=self.timeline.leaders,
             ending=ending(self.timeline.entries),
-            settings=(recording.manifest or {}).get("settings") or {},
+            history=self.timeline.entries,
+            settings=settings_of(recording),
             of_run=of_run,
             steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),
         )

@@ -12,6 +12,8 @@ concluded from them, and tests of that code check what they hold.
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
     transaction_timeouts  timeout_ns                              of runs with transactions
     complete_runs                                                 runs that came to their end
+    leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
+    below_min_isr       topic, partition, since_ns, until_ns, of_epoch, needs_min_isr  when leaders knew of too small an ISR
     entries, entry_facts, members                                 a partition's committed history, step by step
     metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' lives, requests between nodes
     faults              fault_index, kind, resolved_target, injected_ns, healed_ns
@@ -26,7 +28,8 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncleanly
 from tribunal.checkers.judge.endings import ending
-from tribunal.checkers.judge.partition import history_of
+from tribunal.checkers.judge.partition import history_of, settings_of
+from tribunal.checkers.judge.presence import below_min_isr, leaderless
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
@@ -43,6 +46,24 @@ SCHEMAS: Final = {
     "leaders": pa.schema([*PLACE, ("leader_epoch", pa.int32()), ("node", pa.int32())]),
     "endings": pa.schema([*PLACE, ("leader", pa.int32()), ("since_epoch", pa.int32()), ("since_ns", pa.int64())]),
     "hurt_disks": pa.schema([*PLACE, ("node", pa.int32()), ("from_offset", pa.int64())]),
+    "leaderless": pa.schema(
+        [
+            *PLACE,
+            ("node", pa.int32()),
+            ("since_ns", pa.int64()),
+            ("until_ns", pa.int64()),
+            ("leader_epoch", pa.int32()),
+        ]
+    ),
+    "below_min_isr": pa.schema(
+        [
+            *PLACE,
+            ("since_ns", pa.int64()),
+            ("until_ns", pa.int64()),
+            ("of_epoch", pa.int32()),
+            ("needs_min_isr", pa.int32()),
+        ]
+    ),
     "entries": pa.schema(
         [
             *PLACE,
@@ -110,7 +131,7 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
     named = {partition_order(name): None for name in recording.partitions(*VIEWS)}
     for topic, partition in sorted({**named, **dict.fromkeys(history.partitions())}):
         timeline = history.timeline(topic, partition)
-        for name, row in _of_timeline(timeline):
+        for name, row in (*_of_timeline(timeline), *_of_presence(timeline, recording)):
             rows[name].append({"topic": topic, "partition": partition, **row})
     txns = recording.table("txns")
     settings = (recording.manifest or {}).get("settings") or {}
@@ -149,6 +170,18 @@ def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
         for fact in entry.facts:
             for row in _fact(fact):
                 yield "entry_facts", {"position": position, **row}
+
+
+def _of_presence(timeline: Timeline, recording: Recording) -> Iterator[tuple[str, Row]]:
+    history, settings = timeline.entries, settings_of(recording)
+    left = leaderless(history, settings, recording.table)
+    if left is not None:
+        told = {"since_ns": left.since_ns, "until_ns": left.until_ns}
+        yield "leaderless", {"node": left.node, "leader_epoch": left.leader_epoch, **told}
+    for time in below_min_isr(history, settings, recording.table):
+        needs = int(history[-1].settings.high_watermark_needs_min_isr)
+        told = {"since_ns": time.since_ns, "until_ns": time.until_ns}
+        yield "below_min_isr", {**told, "of_epoch": time.of_epoch, "needs_min_isr": needs}
 
 
 def _entry(entry: Entry) -> Row:

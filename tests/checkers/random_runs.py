@@ -18,6 +18,8 @@ def random_run(run_dir: Path, seed: int | Random) -> Path:
         run.change(150, leader=2, isr=[2, 3])
     if random.random() < 0.4:
         _control_plane(run, random)
+    if random.random() < 0.5:
+        run.metadata("NoOpRecord", random.choice([1_000, 9_000]))
     _consumers(run, random, log)
     for node in random.choice([(), (1, 2), (1, 2, 3), (2, 3)]):
         run.log(

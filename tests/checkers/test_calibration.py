@@ -40,11 +40,9 @@ steps:
   - {{{step}}}
 """
 SLOW = "slow: broker 1, from: brokers, delay_ms: 1, jitter_ms: 0, for: 12s"
-NO_PROPERTY = "no property looks at it yet"
 KNOWN_MISSES: dict[str, str] = {
     "aborted-append-seen": "checkers/properties/aborted_reads.py: only steps of kind `send` are looked at, not `append`",
     "appends-of-unknown-outcome-torn": "checkers/properties/atomicity.py: the same",
-    "acknowledged-below-min-isr": f"{NO_PROPERTY} (min_isr)",
     "consumer-reads-twice": "checkers/properties/consumers.py: `rewound` is a note",
     "consumer-skips-a-poll": "checkers/properties/consumers.py: `skipped` is a note",
     "consumer-skips-a-record": "checkers/properties/consumers.py looks between polls, never within one",
@@ -53,8 +51,6 @@ KNOWN_MISSES: dict[str, str] = {
     "high-watermark-back-at-consumer": "checkers/properties/watermarks.py: a consumer's rows have no leader epoch and are not judged",
     "high-watermark-back-at-consumer-across-epochs": "checkers/properties/watermarks.py: the same, and epochs are not compared",
     "high-watermark-back-at-node-across-epochs": "checkers/properties/watermarks.py: only rows of one leader epoch are compared",
-    "leaderless-at-the-end": f"{NO_PROPERTY} (led)",
-    "shown-end": f"{NO_PROPERTY} (shown end)",
 }  # fmt: skip
 RUNS = {
     "plain": {"workload": "name: produce-consume, partitions: 2, rate: 60, readers: 1", "time": "14s"},
