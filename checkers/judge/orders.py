@@ -88,7 +88,7 @@ def settings_of_topic(
     configured:  (when, name, value) as the committed metadata gave them to the topic, in order; None: taken back.
     ordered:     the table `admin`: an order may be carried out though nobody recorded the metadata of it.
     """
-    found = [_setting(0, name.removeprefix("log."), value) for name, value in given.items() if name.startswith("log.")]
+    found = [_setting(0, name.removeprefix("log."), value) for name, value in given.items()]
     open_: dict[str, Setting] = {}
     for at_ns, name, value in configured:
         if name in open_:

@@ -166,6 +166,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
     topic, partition:  where that election was: of an excuse that is not the anomaly's own partition's.
     holders:           who was known to hold the record then; lost: whose disks provably had not got it any more.
+    is_known:          False: nobody recorded the partition's history, so that nothing is excused and nothing can be accused.
     by:                the rule that permits the loss from which something else follows, where the promise names what follows (R8 to R12).
     """
 
@@ -179,6 +180,7 @@ class Judgement(msgspec.Struct, frozen=True):
     holders: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     by: str | None = None
+    is_known: bool = True
 
 
 class Timeline:
@@ -467,7 +469,7 @@ def _without_metadata(record: Record, settings: Settings) -> Judgement:
         ledger.add(LogStartMoved())
     if record.exposed_ns is not None or record.read_ns is not None:
         ledger.add(WasRead())
-    return Judgement(ledger.promise(), None, -1, None, ())
+    return Judgement(ledger.promise(), None, -1, None, (), is_known=False)
 
 
 class History:

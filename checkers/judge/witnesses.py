@@ -50,6 +50,8 @@ def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
 def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
     if judgement is not None and judgement.promise.rule is not None:
         return "permitted", judgement.promise.rule
+    if judgement is not None and not judgement.is_known:
+        return Meaning.UNJUDGED.value, ""
     if kind.meaning is not Meaning.PROMISED:
         return kind.meaning.value, ""
     return "violation", ""
@@ -86,13 +88,18 @@ def _explained(judgement: Judgement | None, detail: Detail) -> Detail:
         how=judgement.election.how.value,
         leader_epoch=judgement.leader_epoch,
         at_ns=judgement.at_ns,
+        topic=judgement.topic,
+        partition=judgement.partition,
+        holders=judgement.holders,
+        lost=judgement.lost,
+        rule=judgement.by,
     )
     return msgspec.structs.replace(detail, promise=promise, election=election)
 
 
 def _must_survive(judgement: Judgement) -> str:
-    if judgement.at_ns is None:
-        return "must survive: nothing recorded of this partition's elections excuses it"
+    if not judgement.is_known:
+        return "nobody recorded this partition's elections"
     if judgement.election is None:
         return "must survive: no leader was elected meanwhile, and no disk provably lost it"
     election = judgement.election

@@ -8,12 +8,21 @@ as code: a send that might be in the log is `info`, never `fail`.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -110,14 +119,14 @@ class _Epochs:
 
     def __init__(self) -> None:
         self.count = 0
-        self._current: tuple[int, int] | None = None
+        self.current: tuple[int, int] | None = None
 
     def heard(self, text: str) -> None:
         """Take in statistics."""
         eos = msgspec.json.decode(text, type=_Statement).eos
         identity = (eos.producer_id, eos.producer_epoch)
-        if eos.producer_id >= 0 and identity != self._current:
-            self._current = identity
+        if eos.producer_id >= 0 and identity != self.current:
+            self.current = identity
             self.count += 1
 
 
@@ -143,7 +152,7 @@ class ConfluentProducer:
             self._config |= {"statistics.interval.ms": STATEMENT_MS, "stats_cb": self._on_statistics}
         else:
             self._config["message.send.max.retries"] = 0
-        self.on_epochs: Callable[[int], None] | None = None
+        self.on_epochs: Callable[[int, tuple[int, int] | None], None] | None = None
         self._epochs = _Epochs()
         self._fatal = False
         self._producer = Producer(self._config, logger=QUIET)
@@ -157,7 +166,7 @@ class ConfluentProducer:
     def _on_statistics(self, text: str) -> None:
         self._epochs.heard(text)
         if self.on_epochs is not None:
-            self.on_epochs(self._epochs.count)
+            self.on_epochs(self._epochs.count, self._epochs.current)
 
     def _on_error(self, error: KafkaError) -> None:
         # The rest are passing troubles of connections, which delivery reports tell of.
@@ -182,22 +191,23 @@ class ConfluentProducer:
         self._fatal = False
         self._producer = Producer(self._config, logger=QUIET)
 
-    def send(
-        self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
-    ) -> None:
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]) -> int:
         """Offer one record."""
+        timestamp_ms = time.time_ns() // 1_000_000
         try:
             self._producer.produce(
                 partition.topic,
                 key=key,
                 value=value,
                 partition=partition.partition,
+                timestamp=timestamp_ms,
                 on_delivery=partial(self._on_delivery, done),
             )
         except BufferError:
             done(Delivery("fail", "_QUEUE_FULL", None, None, 0))
         except KafkaException as problem:
             done(Delivery("fail", problem.args[0].name(), None, None, 0))
+        return timestamp_ms
 
     def _on_delivery(self, done: Callable[[Delivery], None], error: KafkaError | None, message: Message) -> None:
         code, name = (None, None) if error is None else (error.code(), error.name())
@@ -311,7 +321,18 @@ class ConfluentConsumer:
         assert offset is not None
         assert not isinstance(key, str)
         assert not isinstance(value, str)
-        poll.records.append(ReceivedRecord(offset, key, value, message.leader_epoch()))
+        kind, timestamp_ms = message.timestamp()
+        is_stamped = kind != TIMESTAMP_NOT_AVAILABLE
+        received = ReceivedRecord(
+            offset,
+            key,
+            value,
+            message.leader_epoch(),
+            _headers(message),
+            timestamp_ms if is_stamped else None,
+            kind == TIMESTAMP_LOG_APPEND_TIME if is_stamped else None,
+        )
+        poll.records.append(received)
         self.positions[poll.partition] = offset + 1
 
     def _add_watermarks(self, poll: PartitionPoll) -> None:
@@ -325,6 +346,14 @@ class ConfluentConsumer:
     async def close(self) -> None:
         """Release everything."""
         await asyncio.to_thread(self.consumer.close)
+
+
+def _headers(message: Message) -> Sequence[tuple[str, bytes | None]]:
+    told = message.headers()
+    if not told:
+        return ()
+    pairs = told.items() if isinstance(told, dict) else told
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
 
 
 class ConfluentAdmin:

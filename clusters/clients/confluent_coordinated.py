@@ -6,6 +6,7 @@ the attempt that failed.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -155,10 +156,9 @@ class ConfluentTransactions:
             return False
         return True
 
-    def send(
-        self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
-    ) -> None:
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]) -> int:
         """Offer one record."""
+        timestamp_ms = time.time_ns() // 1_000_000
         try:
             assert self._producer is not None
             self._producer.produce(
@@ -166,11 +166,13 @@ class ConfluentTransactions:
                 key=key,
                 value=value,
                 partition=partition.partition,
+                timestamp=timestamp_ms,
                 on_delivery=partial(self._on_delivery, done),
             )
         except (BufferError, KafkaException) as problem:
             self._broken = str(problem)
             done(Delivery("fail", "_STATE", None, None, 0))
+        return timestamp_ms
 
     def _on_delivery(self, done: Callable[[Delivery], None], error: KafkaError | None, message: Message) -> None:
         code, name = (None, None) if error is None else (error.code(), error.name())

@@ -135,6 +135,34 @@ def test_the_bank(run: Transactions, amounts: list[int], read: list[int] | None,
 
 
 @pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        pytest.param("u", [], id="recorded"),
+        pytest.param(None, [("unjudged", "unjudged", None)], id="missing"),
+    ],
+)
+def test_a_sum_needs_every_account(run: Transactions, recorded: str | None, expected: list[Any]) -> None:
+    keys = {"txn_id": "x7", "worker_class": "transactional-bank"}
+    values = [run.send(0, 100, key="acct:5", **keys), (7 << 40) + 1]
+    if recorded is not None:
+        run.send(1, 101, topic=recorded, offset=0, key="acct:-5", **keys)
+        final = {"process": 98, "topic": recorded, "partition": 0, "isolation": "read_committed", "phase": "final"}
+        times = {"invoke_ns": 900 * MS, "complete_ns": 900 * MS, "outcome": "ok"}
+        for number, (position, count) in enumerate([(0, 1), (1, 0)]):
+            told = {"poll_index": number, "position": position, "record_count": count, "high_watermark": 1}
+            run.recorder.row("polls", **final, **times, **told, log_start_offset=0)
+        read = {"process": 98, "poll_index": 0, "topic": recorded, "partition": 0, "log_offset": 0, "phase": "final"}
+        run.recorder.row("reads", **read, value=values[1])
+    steps = [{"kind": "send", "topic": topic, "partition": 0, "log_offset": 0, "value": value}
+             for topic, value in zip("tu", values, strict=True)]  # fmt: skip
+    ends = {"begin_ns": 99 * MS, "end_ns": 110 * MS}
+    run.recorder.row("txns", process=7, txn_id="x7", outcome="committed", operations=steps, **ends)
+    run.final_read({0: values[0]}, isolation="read_committed")
+
+    assert found(run.finish(), "bank") == expected
+
+
+@pytest.mark.parametrize(
     ("outcome", "stable", "at", "expected"),
     [
         pytest.param("committed", 1, 20_000, [], id="moved on"),

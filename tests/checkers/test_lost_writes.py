@@ -718,3 +718,20 @@ def test_an_election_behind_the_first_proof_of_absence_excuses_nothing(tmp_path:
     run.change(at, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
 
     assert found(run.finish()) == [("lost", severity, "R4" if severity == "permitted" else "", 1)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "severity"),
+    [
+        pytest.param("t", "violation", id="recorded"),
+        pytest.param("u", "unjudged", id="not recorded"),
+    ],
+)
+def test_nobody_is_accused_by_a_history_that_was_not_recorded(run: Run, topic: str, severity: str) -> None:
+    """Any election may lie there: what is unknown excuses nothing, and proves nothing."""
+    run.send(0, 100, topic=topic)
+    final = {"process": 99, "topic": topic, "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
+    told = {"poll_index": 0, "position": 0, "record_count": 0, "high_watermark": 0, "log_start_offset": 0}
+    run.recorder.row("polls", **final, **told, invoke_ns=900_000_000, complete_ns=900_000_000, outcome="ok")
+
+    assert [(kind, told) for kind, told, *_ in found(run.finish())] == [("lost", severity)]
