@@ -102,6 +102,26 @@ class RequestSeen(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
 
 
+class Content(Protocol):
+    """A record as somebody has it, all but where it stands; `log_append_time` None: nobody says whose the timestamp is."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """Its headers."""
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """Its timestamp."""
+
+    @property
+    def log_append_time(self) -> bool | None:
+        """Whether a broker stamped it."""
+
+
 class LogEntry(NamedTuple):
     """One record of a replica's final log; value is null where it is not one of ours."""
 
@@ -113,7 +133,10 @@ class LogEntry(NamedTuple):
     value: int | None
     batch_first_offset: int
     is_control: bool
-    content: str | None = None  # what differs from what was sent (docs/recording-format.md)
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+    log_append_time: bool | None = None
 
 
 class Delivery(NamedTuple):
@@ -135,6 +158,9 @@ class ReceivedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     leader_epoch: int | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+    log_append_time: bool | None = None
 
 
 class PartitionPoll(msgspec.Struct, kw_only=True):
@@ -190,8 +216,11 @@ class Producer(Protocol):
 
     def send(
         self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
-    ) -> None:
-        """Offer one record; `done` is called once, on the event loop, possibly before this returns."""
+    ) -> int | None:
+        """Offer one record; return the timestamp (ms) that it carries, None where it carries none.
+
+        `done` is called once, on the event loop, possibly before this returns.
+        """
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""
@@ -276,8 +305,8 @@ class TransactionalProducer(Protocol):
 
     def send(
         self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
-    ) -> None:
-        """Offer one record of the transaction."""
+    ) -> int | None:
+        """Offer one record of the transaction; see `Producer.send`."""
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""

@@ -14,6 +14,7 @@ from tribunal.clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent, R
 from tribunal.clusters.orders import admin_row
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.store import Recorder
+from tribunal.workloads.sent import SentRecords
 
 COLLECT_MS: Final = 250
 SEGMENT_MS: Final = 5_000
@@ -148,13 +149,14 @@ def _known(value: Any) -> Any:
     return None if isinstance(value, int) and value < 0 else value
 
 
-def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder) -> int:
-    """Write the replicas' final logs; return how many records there were."""
+def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder, sent: SentRecords) -> int:
+    """Write the replicas' final logs, compared with what was sent; return how many records there were."""
     schema = pa.schema(list(TABLES["logs"].fields.items()))
     count = 0
     while rows := list(islice(entries, LOG_ROWS)):
         count += len(rows)
         columns = dict(zip(LogEntry._fields, zip(*rows, strict=True), strict=True))
+        columns["content"] = tuple(None if row.is_control else sent.difference(row.value, row) for row in rows)
         arrays = [_array(columns[name], schema.field(name).type) for name in schema.names]
         recorder.write("logs", pa.Table.from_arrays(arrays, schema=schema))
     return count

@@ -39,6 +39,7 @@ WATCH_MS: Final = 50
 STATUS_MS: Final = 250
 QUIESCE_GRACE_MS: Final = 8_000
 CATCH_UP_MS: Final = 1_000
+TIMESTAMP_TYPE: Final = "log.message.timestamp.type"
 # What the judge has to know of the nodes' settings besides those that the run set.
 JUDGED_SETTINGS: Final = (
     "eligible.leader.replicas.enable",
@@ -120,7 +121,12 @@ class Run:
         self._place = cluster.place
         if self._place is not None:
             self.progress.say(f"nodes live in {self._place}")
-        stage = Stage(clients=cluster.clients, sink=self.recorder, now_ns=self.clock.now_ns)
+        stage = Stage(
+            clients=cluster.clients,
+            sink=self.recorder,
+            now_ns=self.clock.now_ns,
+            log_append_time=self._is_log_append_time(),
+        )
         collector = Collector(cluster, self.recorder)
         collector.start()
         status = asyncio.create_task(self._show(cluster, stage))
@@ -129,6 +135,9 @@ class Run:
         finally:
             status.cancel()
             await to_its_end(self._put_down(cluster, stage, collector))
+
+    def _is_log_append_time(self) -> bool:
+        return self.plan.spec.node_settings().get(TIMESTAMP_TYPE) == "LogAppendTime"
 
     # --- the phases ------------------------------------------------------------------------
 
@@ -354,7 +363,7 @@ class Run:
         try:
             await cluster.shut_down()
             await collector.stop()
-            await asyncio.to_thread(record_final_logs, cluster.final_logs(), self.recorder)
+            await asyncio.to_thread(record_final_logs, cluster.final_logs(), self.recorder, stage.sent)
         finally:
             await cluster.close()
 

@@ -30,6 +30,7 @@ from tribunal.clusters.api import (
 )
 from tribunal.clusters.orders import Orders, admin_row
 from tribunal.results.recording import AdminApi, value_of
+from tribunal.workloads.sent import SentRecords
 
 VALUE_BYTES: Final = 8
 CREATE_TIMEOUT_MS: Final = 15_000
@@ -51,12 +52,18 @@ class Sink(Protocol):
 
 
 class Stage:
-    """What a workload stands on during one run: clients, clock, recording, and the sign to stop."""
+    """What a workload stands on during one run: clients, clock, recording, and the sign to stop.
 
-    def __init__(self, *, clients: ClientFactory, sink: Sink, now_ns: Callable[[], int]) -> None:
+    log_append_time:  brokers stamp its topics' records (message.timestamp.type).
+    """
+
+    def __init__(
+        self, *, clients: ClientFactory, sink: Sink, now_ns: Callable[[], int], log_append_time: bool = False
+    ) -> None:
         self.clients = clients
         self.sink = sink
         self.now_ns = now_ns
+        self.sent = SentRecords(log_append_time=log_append_time)
         self.stopping = asyncio.Event()  # no new records from now on
         self.tally: Counter[tuple[int, str]] = Counter()  # completed sends by (acks, outcome)
         self.errors: Counter[str] = Counter()
@@ -270,9 +277,10 @@ class Worker:
         value = value_of(self.plan.process, self._sequence)
         self._sequence += 1
         self._open[value] = _Sent(partition, value, key, self.stage.now_ns())
-        self._producer.send(
+        timestamp_ms = self._producer.send(
             partition, key.encode(), value.to_bytes(VALUE_BYTES), lambda delivery: self._completed(value, delivery)
         )
+        self.stage.sent.note(value, key.encode(), timestamp_ms)
 
     def _completed(self, value: int, delivery: Delivery) -> None:
         sent = self._open.pop(value, None)
@@ -287,20 +295,23 @@ class Worker:
     def _states_epochs(self) -> bool:
         return bool(getattr(self._producer, "states_epochs", False))
 
-    def _settle(self, epochs: int) -> None:
+    def _settle(self, epochs: int, identity: tuple[int, int] | None = None) -> None:
         """Write down what completed since the producer last said how many epochs it has had.
 
         librdkafka begins a new epoch by itself when a batch was refused behind one that had failed, or when a record
         timed out; then it sends again what was in doubt anywhere, with sequences that no broker can know. Such a record may
         stand twice by the client's own doing: its class says so. It was offered before the new epoch was heard of.
+
+        identity:  producer id and epoch now; which of two it was in between nobody says.
         """
         self._statements += 1
         if epochs > self._epochs:
-            self._epochs, self._begun_ns = epochs, self.stage.now_ns()
+            self._epochs, self._begun_ns, identity = epochs, self.stage.now_ns(), None
         settled, self._unsettled = self._unsettled, []
         for sent, delivery, complete_ns in settled:
             was_in_doubt = sent.invoke_ns <= self._begun_ns
-            self._record(sent, delivery, complete_ns, f"reset-{self.plan.worker_class}" if was_in_doubt else None)
+            worker_class = f"reset-{self.plan.worker_class}" if was_in_doubt else None
+            self._record(sent, delivery._replace(producer=delivery.producer or identity), complete_ns, worker_class)
 
     def _record(
         self, sent: _Sent, delivery: Delivery, complete_ns: int | None, worker_class: str | None = None
@@ -404,6 +415,7 @@ class PollLog:
             leader_epoch=poll.leader_epoch,
         )
         for record in poll.records:
+            value = int.from_bytes(record.value) if record.value and len(record.value) == VALUE_BYTES else None
             self.stage.sink.row(
                 "reads",
                 process=self.process,
@@ -411,9 +423,10 @@ class PollLog:
                 topic=topic,
                 partition=partition,
                 log_offset=record.log_offset,
-                value=int.from_bytes(record.value) if record.value and len(record.value) == VALUE_BYTES else None,
+                value=value,
                 leader_epoch=record.leader_epoch,
                 phase=self.phase,
+                content=self.stage.sent.difference(value, record),
             )
         self._poll_index += 1
 

@@ -45,9 +45,10 @@ class Transactor:
         self._sequence += 1
         step = self.step(kind, partition, None, value)
         self._open[value] = {"key": key, "invoke_ns": self.stage.now_ns(), "step": step}
-        self.producer.send(
+        timestamp_ms = self.producer.send(
             partition, key.encode(), value.to_bytes(VALUE_BYTES), lambda delivery: self._completed(value, delivery)
         )
+        self.stage.sent.note(value, key.encode(), timestamp_ms)
         return value
 
     def step(self, kind: str, partition: TopicPartition, log_offset: int | None, value: int | None) -> dict[str, Any]:

@@ -50,6 +50,10 @@ def segment_entries(node: int, topic: str, partition: int, content: bytes) -> It
                     value=int.from_bytes(value or b"") if known else None,
                     batch_first_offset=header.base_offset,
                     is_control=is_control,
+                    key=record.key,
+                    headers=record.headers,
+                    timestamp_ms=record.timestamp_ms,
+                    log_append_time=header.is_log_append_time,
                 )
     except batch.CorruptBatch:
         return

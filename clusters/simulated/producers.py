@@ -46,9 +46,9 @@ class SimulatedProducer:
         )
         self._producer: producer.Producer[Done] = producer.Producer(client, clock, own, deliver)
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> None:
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> int | None:
         """Offer one record."""
-        self._producer.send(partition, key, value, done)
+        return self._producer.send(partition, key, value, done)
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""
@@ -76,9 +76,9 @@ class SimulatedTransactions:
         """Begin a transaction; False when none can be begun in this time."""
         return await self._producer.begin(timeout_ms)
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> None:
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> int | None:
         """Offer one record of the transaction."""
-        self._producer.send(partition, key, value, done)
+        return self._producer.send(partition, key, value, done)
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""

@@ -35,6 +35,7 @@ class ReadBatch(NamedTuple):
 
     leader_epoch: int
     records: list[batch.Record]
+    is_log_append_time: bool
 
 
 class PartitionRecords(msgspec.Struct, kw_only=True):
@@ -196,7 +197,7 @@ class Consumer:
         for header in self._visible(content, data):
             records = [record for record in batch.records(content, header) if record.offset >= position]
             if records:
-                found.append(ReadBatch(header.leader_epoch, records))
+                found.append(ReadBatch(header.leader_epoch, records, header.is_log_append_time))
         for header in batch.batches(content):
             position = max(position, header.next_offset)
         return found, position

@@ -72,12 +72,15 @@ class Producer(Generic[Token]):
         self.on_end = on_end
         self._senders: dict[TopicPartition, PartitionSender[Token]] = {}
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> None:
-        """Offer one record; `on_end` gets its token once, possibly before this returns."""
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> int | None:
+        """Offer one record; return its timestamp, None where there is no room for it.
+
+        `on_end` gets its token once, possibly before this returns.
+        """
         sender = self._senders.get(partition)
         if sender is None:
             sender = self._senders[partition] = PartitionSender(self, partition)
-        sender.offer(key, value, token)
+        return sender.offer(key, value, token)
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""
@@ -117,15 +120,16 @@ class PartitionSender(Generic[Token]):
         """How many records have no known fate yet."""
         return len(self._queue) + len(self._current)
 
-    def offer(self, key: bytes | None, value: bytes, token: Token) -> None:
-        """Take a record."""
+    def offer(self, key: bytes | None, value: bytes, token: Token) -> int | None:
+        """Take a record; return its timestamp, None where there is no room for it."""
         if len(self._queue) >= QUEUE_RECORDS_MAX:
             self._on_end([token], NO_ROOM)
-            return
+            return None
         deadline_ms = self._clock.now_ms() + self._settings.delivery_timeout_ms
         record = batch.NewRecord(key, value, timestamp_ms=self._clock.wall_ms())
         self._queue.append(Offered(record, token, deadline_ms))
         self._work.set()
+        return record.timestamp_ms
 
     def stop(self) -> None:
         """Give up: what never left surely wrote nothing, what is under way nobody knows."""

@@ -87,13 +87,14 @@ class TransactionalProducer(Generic[Token]):
 
     # records
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> None:
-        """Offer one record of the transaction; `on_end` gets its token once."""
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> int | None:
+        """Offer one record of the transaction; return its timestamp. `on_end` gets its token once."""
         record = batch.NewRecord(key, value, timestamp_ms=self._clock.wall_ms())
         self._queues.setdefault(partition, deque()).append((record, token))
         if partition not in self._senders:
             sender = self._deliver_all(partition)
             self._senders[partition] = asyncio.create_task(sender, name=f"{self._transactional_id} to {partition}")
+        return record.timestamp_ms
 
     async def _deliver_all(self, partition: TopicPartition) -> None:
         queue = self._queues[partition]

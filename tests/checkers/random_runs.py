@@ -160,7 +160,7 @@ def _consumers(run: Run, random: Random, log: dict[int, int | None]) -> None:
     if random.random() < 0.3:
         position, end = random.randrange(6), random.randrange(12)
         for at in (1_000, 8_000, 13_000):
-            run.poll(90, "tail", position, 0, at, high_watermark=end, isolation=isolation)
+            run.poll(90, "tail", position, 0, at, high_watermark=end + at // 1_000, isolation=isolation)
 
 
 def _watermarks(run: Run, random: Random) -> None:

@@ -43,10 +43,6 @@ SLOW = "slow: broker 1, from: brokers, delay_ms: 1, jitter_ms: 0, for: 12s"
 KNOWN_MISSES: dict[str, str] = {
     "aborted-append-seen": "checkers/properties/aborted_reads.py: only steps of kind `send` are looked at, not `append`",
     "appends-of-unknown-outcome-torn": "checkers/properties/atomicity.py: the same",
-    "consumer-reads-twice": "checkers/properties/consumers.py: `rewound` is a note",
-    "consumer-skips-a-poll": "checkers/properties/consumers.py: `skipped` is a note",
-    "consumer-skips-a-record": "checkers/properties/consumers.py looks between polls, never within one",
-    "consumer-stops": "checkers/properties/skipped_records.py: `stopped` is a note",
     "elr-member-forgotten": "checkers/properties/control_plane.py: `_state_faults` never asks who left the ISR and should be in the ELR",
     "high-watermark-back-at-node-across-epochs": "checkers/properties/watermarks.py: only rows of one leader epoch are compared",
 }  # fmt: skip

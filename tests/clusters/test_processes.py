@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulated.cluster_program import Rows
 from tribunal.clusters.api import (
     CLIENTS,
     ClusterError,
@@ -31,6 +32,7 @@ from tribunal.clusters.nodes.node_process import process_exists
 from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.run_context import RunContext
 from tribunal.harness.catalog import faults
+from tribunal.workloads.api import Reader, Stage, Worker, WorkerPlan
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,6 +136,52 @@ async def every_fault(folder):
 
 def test_every_fault_bites_and_heals(tmp_path):
     asyncio.run(every_fault(tmp_path))
+
+
+async def whole_records(folder):
+    async with running(folder, ClusterSpec(controllers=1)) as cluster:
+        await with_topic(cluster)
+        rows = Rows()
+        stage = Stage(clients=cluster.clients, sink=rows, now_ns=cluster.now_ns)
+        idempotent = WorkerPlan(
+            process=1, worker_class="idempotent", acks=-1, idempotent=True, partitions=(0,), rate_per_s=1, seed="0"
+        )
+        worker = Worker(stage, idempotent, delivery_timeout_ms=10_000, request_timeout_ms=5_000)
+        for number in range(50):
+            worker.produce(TopicPartition("t", number % 2), f"key-{number}")
+        await worker.finish(10_000)
+        reader = Reader(stage, 2, "tail")
+        reader.assign({TopicPartition("t", number): 0 for number in range(2)})
+        leaders = {
+            name.partition: (state.leader, state.leader_epoch) for name, state in cluster.state.partitions.items()
+        }
+        async with asyncio.timeout(20):
+            while len(rows.of("reads")) < 50:
+                await reader.poll(100, 200)
+        await reader.close()
+        await cluster.shut_down()
+        return rows, stage.sent, list(cluster.final_logs()), leaders
+
+
+def test_librdkafkas_records_come_back_whole_and_who_answered_is_read_off_its_connections(tmp_path):
+    rows, sent, logs, leaders = asyncio.run(whole_records(tmp_path))
+
+    assert {row["content"] for row in rows.of("reads")} == {None}
+    assert {sent.difference(entry.value, entry) for entry in logs} == {None}
+    assert len(logs) == 150
+    changed = rows.of("reads")[0]["value"]
+    assert "key" in sent.difference(changed + 1, next(entry for entry in logs if entry.value == changed))
+    (identity,) = {(row["producer_id"], row["producer_epoch"]) for row in rows.of("sends")}
+    assert identity[0] >= 0
+    assert identity[1] == 0
+    assert {(row["partition"], row["answered_by"]) for row in rows.of("sends")} == {
+        (number, node) for number, (node, _) in leaders.items()
+    }
+    for table in ("polls", "watermarks"):
+        seen = {(row["partition"], (row["answered_by"], row["leader_epoch"])) for row in rows.of(table)}
+        assert seen == set(leaders.items())
+    assert all(row["high_watermark"] >= row["position"] for row in rows.of("polls"))
+    assert all(row["last_stable_offset"] == row["high_watermark"] for row in rows.of("polls"))
 
 
 async def stopping_is_clean(folder):

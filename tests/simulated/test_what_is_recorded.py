@@ -9,6 +9,7 @@ from tests.simulated.cluster_program import Trial, settled
 from tribunal.clusters.api import ClusterError, Order, Proof, Refused, TopicPartition
 from tribunal.clusters.capabilities import ClockSkew
 from tribunal.clusters.orders import Orders, admin_row, elections
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.api import Effect
 from tribunal.nemesis.combine import take
 from tribunal.nemesis.faults import change_min_isr, wipe
@@ -160,3 +161,29 @@ def test_only_what_was_surely_refused_is_without_effect(problem, outcome):
     # Of several things one may have been done before another one was refused.
     assert {each.outcome for each in several} == {"ok" if outcome == "ok" else "info"}
     assert orders.drain() == []
+
+
+async def nothing(cluster):
+    """Let it be."""
+
+
+@pytest.mark.parametrize("log_append_time", [False, True])
+def test_records_come_back_whole_also_where_brokers_stamp_them(log_append_time):
+    settings = {"log.message.timestamp.type": "LogAppendTime"} if log_append_time else {}
+    trial = Trial(17, ClusterSpec(settings=settings), log_append_time=log_append_time).run(nothing)
+    contents = [row["content"] for row in trial.rows.of("reads")]
+    logged = [trial.stage.sent.difference(entry.value, entry) for entry in trial.logs if not entry.is_control]
+
+    assert len(contents) > 100
+    assert set(contents) == set(logged) == {None}
+
+
+def test_a_record_that_a_log_has_with_another_type_of_timestamp_is_described():
+    """The neighbour: brokers stamp the records of a topic whose records should have their clients' timestamps."""
+    settings = {"log.message.timestamp.type": "LogAppendTime"}
+
+    trial = Trial(17, ClusterSpec(settings=settings)).run(nothing)
+
+    contents = {row["content"].partition(" ")[2] for row in trial.rows.of("reads")}
+    assert contents
+    assert all(content.endswith("timestamp type LogAppendTime") for content in contents)
