@@ -44,8 +44,6 @@ KNOWN_MISSES: dict[str, str] = {
     "aborted-append-seen": "checkers/properties/aborted_reads.py: only steps of kind `send` are looked at, not `append`",
     "appends-of-unknown-outcome-torn": "checkers/properties/atomicity.py: the same",
     "elr-member-forgotten": "checkers/properties/control_plane.py: `_state_faults` never asks who left the ISR and should be in the ELR",
-    "high-watermark-back-at-consumer": "checkers/properties/watermarks.py: a consumer's rows have no leader epoch and are not judged",
-    "high-watermark-back-at-consumer-across-epochs": "checkers/properties/watermarks.py: the same, and epochs are not compared",
     "high-watermark-back-at-node-across-epochs": "checkers/properties/watermarks.py: only rows of one leader epoch are compared",
 }  # fmt: skip
 RUNS = {
