@@ -18,6 +18,7 @@ from tribunal.clusters.clients.list_offsets import Leader, Leaders
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts
 from tribunal.clusters.host_environment import HostEnvironment
+from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.links.requests import RequestLog
@@ -109,6 +110,8 @@ def composed(
     exits = NodeExits(system.events)
     requests = RequestLog(run.clock.now_ns)
     links.on_message = requests.note
+    answers = ClientAnswers(lambda: state.topic_ids)
+    links.listener = answers.listener
     if spec.is_zookeeper_mode:
         links.zookeeper_nodes = frozenset(spec.controller_ids)
     nodes = {
@@ -143,7 +146,7 @@ def composed(
         observer=system.observation.observer,
         metadata=system.observation.metadata,
         clients=ConfluentClients(
-            [links.advertised(broker) for broker in spec.broker_ids], committed_leaders(state, links)
+            [links.advertised(broker) for broker in spec.broker_ids], committed_leaders(state, links), answers
         ),
         administration=administration,
         membership=Membership(administration),

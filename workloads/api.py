@@ -311,7 +311,7 @@ class Worker:
         for sent, delivery, complete_ns in settled:
             was_in_doubt = sent.invoke_ns <= self._begun_ns
             worker_class = f"reset-{self.plan.worker_class}" if was_in_doubt else None
-            self._record(sent, delivery._replace(producer=identity), complete_ns, worker_class)
+            self._record(sent, delivery._replace(producer=delivery.producer or identity), complete_ns, worker_class)
 
     def _record(
         self, sent: _Sent, delivery: Delivery, complete_ns: int | None, worker_class: str | None = None

@@ -4,7 +4,8 @@ Only for anomalies that a rule may excuse; there are few of them, so looking thi
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from functools import cached_property
+from typing import Final, Literal
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from tribunal.checkers.properties.lost_writes import complete_readers, final_rea
 from tribunal.results.recording import WORDS
 
 _ABSENT: Final = frozenset({"lost", "lost_after_read", "moved", "offset_conflict"})  # found by the final read
+_SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 
 
@@ -183,13 +185,17 @@ class Evidence:
         """Return the leader epoch of the log that the record was written to, as a reader or a replica's log has it at that offset."""
         if value is None or offset == UNKNOWN:
             return None
-        for name in ("reads", "logs"):
-            rows = self._rows.columns(name)
-            epochs = rows["leader_epoch"][(rows["value"] == value) & (rows["log_offset"] == offset)]
+        for rows, order in ((self._reads, self._by_value), (self._rows.columns("logs"), self._logs_by_value)):
+            own = _of_value(rows, order, value)
+            epochs = rows["leader_epoch"][own[rows["log_offset"][own] == offset]]
             epochs = epochs[epochs != UNKNOWN]
             if epochs.size:
                 return int(epochs.min())
         return None
+
+    @cached_property
+    def _logs_by_value(self) -> Array:
+        return np.argsort(self._rows.columns("logs")["value"], kind="stable")
 
     def _shown_epoch(self, offset: int, since_ns: int) -> int | None:
         """Return the last leader epoch that showed something at the offset, older than what stands there in the end.
@@ -243,10 +249,8 @@ class Evidence:
     def _polls_of(self, value: int | None, offset: int | None) -> list[tuple[int, int]]:
         if value is None:
             return []
-        values, order = self._reads["value"], self._by_value
-        first = np.searchsorted(values, value, "left", sorter=order)
-        last = np.searchsorted(values, value, "right", sorter=order)
-        rows = [row for row in order[first:last].tolist() if self._reads["phase"][row] == TAIL]
+        own = _of_value(self._reads, self._by_value, value)
+        rows = [row for row in own.tolist() if self._reads["phase"][row] == TAIL]
         if offset is not None:
             rows = [row for row in rows if self._reads["log_offset"][row] == offset]
         return [(int(self._reads["process"][row]), int(self._reads["poll_index"][row])) for row in rows]
@@ -267,6 +271,12 @@ class Evidence:
             return None
         epoch = int(self._final_epochs[place])
         return None if epoch == UNKNOWN else epoch
+
+
+def _of_value(rows: Columns, order: Array, value: int) -> Array:
+    """Return the rows with a value, by the order of their values."""
+    first, last = (np.searchsorted(rows["value"], value, side, sorter=order) for side in _SIDES)
+    return np.asarray(order[first:last])
 
 
 def _only(values: Array) -> int | None:

@@ -288,9 +288,11 @@ class Timeline:
         elif (led := next((place for place in own if self._leader_at(place) == record.answered_by), None)) is not None:
             yield led
             return
-        earlier = list(self._before_deposed(start, record))
-        yield from earlier
-        if record.answered_by is not None and not earlier:
+        none = True
+        for place in self._before_deposed(start, record):
+            none = False
+            yield place
+        if record.answered_by is not None and none:
             yield start  # it was nobody's to answer: judged as if its leader had
 
     def _leader_at(self, place: int) -> int:

@@ -8,7 +8,7 @@ concluded from them, and tests of that code check what they hold.
     endings             topic, partition, leader, since_epoch, since_ns  how a partition's committed history ends
     hurt_disks          topic, partition, node, from_offset       members that provably lack records, and are not whole again
     committed           value                                     sent in a committed transaction
-    txn_steps           txn, step, process, outcome, begin_ns, end_ns, kind, topic, partition, log_offset, value
+    txn_steps           txn, step, process, outcome, begin_ns, end_ns, timeout_ms, kind, topic, partition, log_offset, value
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
     transaction_timeouts  timeout_ns                              of runs with transactions
     complete_runs                                                 runs that came to their end

@@ -40,6 +40,7 @@ from tribunal.clusters.api import (
     TransactionalProducer,
 )
 from tribunal.clusters.clients.list_offsets import Leaders, fenced_offsets
+from tribunal.clusters.links.answers import Answers
 
 POLL_MS: Final = 3
 STATEMENT_MS: Final = 200
@@ -80,6 +81,17 @@ NEVER_VALID: Final = frozenset(
         KafkaError.TOPIC_EXCEPTION,
     }
 )
+
+
+def answered(delivery: Delivery, answers: Answers, client_id: str, partition: TopicPartition) -> Delivery:
+    """Add who acknowledged a record, and as whose."""
+    if delivery.log_offset is None:
+        return delivery
+    appended = answers.appended(client_id, partition, delivery.log_offset)
+    if appended is None:
+        return delivery
+    producer = (appended.producer_id, appended.producer_epoch) if appended.producer_id >= 0 else None
+    return delivery._replace(answered_by=appended.node, producer=producer)
 
 
 def delivered(code: int | None, name: str | None, log_offset: int | None, *, acks: int) -> Delivery:
@@ -133,8 +145,10 @@ class _Epochs:
 class ConfluentProducer:
     """A producer; idempotent ones retry inside, the others only where librdkafka does so uncounted."""
 
-    def __init__(self, bootstrap: str, settings: ProducerSettings, client_id: str) -> None:
+    def __init__(self, bootstrap: str, settings: ProducerSettings, client_id: str, answers: Answers) -> None:
         self._settings = settings
+        self._client_id = client_id
+        self._answers = answers
         self._config = {
             **COMMON,
             "bootstrap.servers": bootstrap,
@@ -201,7 +215,7 @@ class ConfluentProducer:
                 value=value,
                 partition=partition.partition,
                 timestamp=timestamp_ms,
-                on_delivery=partial(self._on_delivery, done),
+                on_delivery=partial(self._on_delivery, done, partition),
             )
         except BufferError:
             done(Delivery("fail", "_QUEUE_FULL", None, None, 0))
@@ -209,9 +223,16 @@ class ConfluentProducer:
             done(Delivery("fail", problem.args[0].name(), None, None, 0))
         return timestamp_ms
 
-    def _on_delivery(self, done: Callable[[Delivery], None], error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(
+        self,
+        done: Callable[[Delivery], None],
+        partition: TopicPartition,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
         code, name = (None, None) if error is None else (error.code(), error.name())
-        done(delivered(code, name, message.offset(), acks=self._settings.acks))
+        delivery = delivered(code, name, message.offset(), acks=self._settings.acks)
+        done(answered(delivery, self._answers, self._client_id, partition))
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way."""
@@ -249,6 +270,7 @@ class ConfluentConsumer:
         bootstrap: str,
         client_id: str,
         isolation: Literal["read_uncommitted", "read_committed"],
+        answers: Answers,
         more: Mapping[str, Any] | None = None,
     ) -> None:
         config = {
@@ -270,12 +292,16 @@ class ConfluentConsumer:
             "enable.partition.eof": isolation == "read_committed",
             **(more or {}),
         }
+        self._client_id = client_id
+        self._answers = answers
+        answers.forget(client_id)
         self.consumer = Consumer(config, logger=QUIET)
         self.positions: dict[TopicPartition, int] = {}
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on."""
         self.positions = dict(positions)
+        self._answers.forget(self._client_id)
         self.consumer.assign(
             [RdPartition(partition.topic, partition.partition, offset) for partition, offset in positions.items()]
         )
@@ -336,6 +362,14 @@ class ConfluentConsumer:
         self.positions[poll.partition] = offset + 1
 
     def _add_watermarks(self, poll: PartitionPoll) -> None:
+        """Add the ends of the log as the answer had them that was read from; else what librdkafka heard last, of no epoch."""
+        fetched = self._answers.fetched(self._client_id, poll.partition, poll.position)
+        if fetched is not None:
+            poll.answered_by, poll.leader_epoch = fetched.node, fetched.leader_epoch
+            poll.high_watermark = fetched.high_watermark
+            poll.last_stable_offset = fetched.last_stable_offset
+            poll.log_start_offset = fetched.log_start_offset
+            return
         try:
             low, high = self.consumer.get_watermark_offsets(RdPartition(*poll.partition), cached=True)
         except KafkaException:
@@ -395,17 +429,18 @@ def _admin_config(bootstrap: str, client_id: str) -> dict[str, Any]:
 class ConfluentClients:
     """Makes clients that reach the brokers through their relays."""
 
-    def __init__(self, bootstrap: Sequence[tuple[str, int]], leaders: Leaders) -> None:
+    def __init__(self, bootstrap: Sequence[tuple[str, int]], leaders: Leaders, answers: Answers) -> None:
         self._leaders = leaders
+        self._answers = answers
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in bootstrap)
 
     def producer(self, settings: ProducerSettings, client_id: str) -> ConfluentProducer:
         """Make a producer."""
-        return ConfluentProducer(self.bootstrap, settings, client_id)
+        return ConfluentProducer(self.bootstrap, settings, client_id, self._answers)
 
     def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> ConfluentConsumer:
         """Make a consumer."""
-        return ConfluentConsumer(self.bootstrap, client_id, isolation)
+        return ConfluentConsumer(self.bootstrap, client_id, isolation, self._answers)
 
     def admin(self, client_id: str) -> ConfluentAdmin:
         """Make an admin client."""
@@ -415,7 +450,7 @@ class ConfluentClients:
         """Make a member of a group."""
         from tribunal.clusters.clients.confluent_coordinated import ConfluentMember
 
-        return ConfluentMember(self.bootstrap, client_id, settings)
+        return ConfluentMember(self.bootstrap, client_id, settings, self._answers)
 
     def transactional_producer(
         self, transactional_id: str, transaction_timeout_ms: int, client_id: str
@@ -423,4 +458,4 @@ class ConfluentClients:
         """Make a producer of transactions."""
         from tribunal.clusters.clients.confluent_coordinated import ConfluentTransactions
 
-        return ConfluentTransactions(self.bootstrap, transactional_id, transaction_timeout_ms, client_id)
+        return ConfluentTransactions(self.bootstrap, transactional_id, transaction_timeout_ms, client_id, self._answers)

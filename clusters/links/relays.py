@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from tribunal.clusters.api import CLIENTS, CutMode, Link, Proof
 from tribunal.clusters.capabilities import RETRANSMISSION_MS, Fate, Shape
 from tribunal.clusters.frame_rules import Rules
+from tribunal.clusters.links.answers import Listener
 from tribunal.clusters.links.frames import Head
 from tribunal.clusters.links.packet_filter import NoPacketFilter, PacketFilter
 from tribunal.clusters.links.probing import (
@@ -177,6 +178,7 @@ class Links:
         self._servers: list[asyncio.Server] = []
         self.zookeeper_nodes: frozenset[int] = frozenset()  # they speak another language: no messages, other probes
         self.on_message: Callable[[Head, Fate], None] = lambda head, fate: None
+        self.listener: Callable[[], Listener | None] = lambda: None
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where the node itself listens."""

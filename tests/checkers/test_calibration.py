@@ -43,8 +43,6 @@ SLOW = "slow: broker 1, from: brokers, delay_ms: 1, jitter_ms: 0, for: 12s"
 KNOWN_MISSES: dict[str, str] = {
     "aborted-append-seen": "checkers/properties/aborted_reads.py: only steps of kind `send` are looked at, not `append`",
     "appends-of-unknown-outcome-torn": "checkers/properties/atomicity.py: the same",
-    "high-watermark-back-at-consumer": "checkers/properties/watermarks.py: a consumer's rows have no leader epoch and are not judged",
-    "high-watermark-back-at-consumer-across-epochs": "checkers/properties/watermarks.py: the same, and epochs are not compared",
     "high-watermark-back-at-node-across-epochs": "checkers/properties/watermarks.py: only rows of one leader epoch are compared",
 }  # fmt: skip
 RUNS = {

@@ -152,16 +152,19 @@ async def whole_records(folder):
         await worker.finish(10_000)
         reader = Reader(stage, 2, "tail")
         reader.assign({TopicPartition("t", number): 0 for number in range(2)})
+        leaders = {
+            name.partition: (state.leader, state.leader_epoch) for name, state in cluster.state.partitions.items()
+        }
         async with asyncio.timeout(20):
             while len(rows.of("reads")) < 50:
                 await reader.poll(100, 200)
         await reader.close()
         await cluster.shut_down()
-        return rows, stage.sent, list(cluster.final_logs())
+        return rows, stage.sent, list(cluster.final_logs()), leaders
 
 
-def test_librdkafkas_records_come_back_whole_and_its_producer_is_known(tmp_path):
-    rows, sent, logs = asyncio.run(whole_records(tmp_path))
+def test_librdkafkas_records_come_back_whole_and_who_answered_is_read_off_its_connections(tmp_path):
+    rows, sent, logs, leaders = asyncio.run(whole_records(tmp_path))
 
     assert {row["content"] for row in rows.of("reads")} == {None}
     assert {sent.difference(entry.value, entry) for entry in logs} == {None}
@@ -171,6 +174,14 @@ def test_librdkafkas_records_come_back_whole_and_its_producer_is_known(tmp_path)
     (identity,) = {(row["producer_id"], row["producer_epoch"]) for row in rows.of("sends")}
     assert identity[0] >= 0
     assert identity[1] == 0
+    assert {(row["partition"], row["answered_by"]) for row in rows.of("sends")} == {
+        (number, node) for number, (node, _) in leaders.items()
+    }
+    for table in ("polls", "watermarks"):
+        seen = {(row["partition"], (row["answered_by"], row["leader_epoch"])) for row in rows.of(table)}
+        assert seen == set(leaders.items())
+    assert all(row["high_watermark"] >= row["position"] for row in rows.of("polls"))
+    assert all(row["last_stable_offset"] == row["high_watermark"] for row in rows.of("polls"))
 
 
 async def stopping_is_clean(folder):
