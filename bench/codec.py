@@ -80,7 +80,7 @@ def fetch_response(partitions: int) -> Any:
 
 
 def metadata(partitions: int) -> Any:
-    told = [
+    partition_fields = [
         kio_metadata.MetadataResponsePartition(
             error_code=ErrorCode.none,
             partition_index=n,
@@ -92,7 +92,7 @@ def metadata(partitions: int) -> Any:
         for n in range(partitions)
     ]
     topic = kio_metadata.MetadataResponseTopic(
-        error_code=ErrorCode.none, name="topic", topic_id=TOPIC_ID, partitions=tuple(told)
+        error_code=ErrorCode.none, name="topic", topic_id=TOPIC_ID, partitions=tuple(partition_fields)
     )
     brokers = tuple(kio_metadata.MetadataResponseBroker(node_id=n, host="127.0.0.1", port=9092) for n in (1, 2, 3))
     return kio_metadata.MetadataResponse(throttle_time=timedelta(), brokers=brokers, topics=(topic,))

@@ -63,7 +63,7 @@ def active_controller(cluster: SideBySide) -> int:
     topic = dq.DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     request = encode_request(Api.DESCRIBE_QUORUM, 0, 7, "t", dq.DescribeQuorumRequest(topics=[topic]))
     answer = asked(cluster.places[cluster.broker_ids[0]].endpoint, request)
-    return int(decode_response(Api.DESCRIBE_QUORUM, 0, answer)[1].topics[0].partitions[0].leader_id)
+    return int(decode_response(dq.EXCHANGE, 0, answer)[1].topics[0].partitions[0].leader_id)
 
 
 class Bench:

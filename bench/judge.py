@@ -179,7 +179,7 @@ def main() -> None:
 
 
 def measured(size: int, repeats: int, judge) -> dict[str, float]:
-    """Judge so many times; the first job of a session is told apart by `first_seconds`."""
+    """Judge so many times; the first job of a session is reported as `first_seconds`."""
     seconds, cpu = [], []
     with Peak() as peak:
         for _ in range(repeats):

@@ -158,7 +158,7 @@ def measured(arguments: list[str] | None = None) -> list[Row]:
 
 
 def main() -> int:
-    """Measure and tell."""
+    """Measure and print."""
     rows = measured(sys.argv[1:])
     print(json.dumps(rows, indent=1) if parsed(None).json else table(rows))
     return 0

@@ -104,8 +104,11 @@ def main() -> None:
                 "porcupine": by_porcupine(program, operations, chosen.limit) if program else {"answer": missing},
             }
             for judge, row in rows.items():
-                told = {"judge": judge, "operations": size, "clients": chosen.clients} | row
-                print(json.dumps(told) if chosen.json else "  ".join(f"{n} {v}" for n, v in told.items()), flush=True)
+                row_shown = {"judge": judge, "operations": size, "clients": chosen.clients} | row
+                print(
+                    json.dumps(row_shown) if chosen.json else "  ".join(f"{n} {v}" for n, v in row_shown.items()),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

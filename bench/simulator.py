@@ -163,7 +163,7 @@ def whole_sweep(count, seconds, rate):
     with Scratch("bench", in_memory=True) as scratch:
         account = swept(
             plans, jobs=os.cpu_count() or 1, budget_s=None, scratch=scratch,
-            told=lambda result, sweep: memory.append(resident_kib()),
+            notify=lambda result, sweep: memory.append(resident_kib()),
         )  # fmt: skip
     elapsed_s, cpu_s = time.perf_counter() - began, (children_s() - busy) / count
     most_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -138,10 +138,10 @@ def main() -> None:
         return
     for kind in chosen.kinds.split(","):
         for size in chosen.sizes.split(","):
-            told = subprocess.run(
+            finished = subprocess.run(
                 [sys.executable, __file__, "--one", kind, size], capture_output=True, text=True, check=True
             )
-            row = json.loads(told.stdout)
+            row = json.loads(finished.stdout)
             print(
                 json.dumps(row) if chosen.json else "  ".join(f"{name} {value}" for name, value in row.items()),
                 flush=True,

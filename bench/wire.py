@@ -1,4 +1,4 @@
-"""The protocol itself, for benches that no client library is quick or patient enough for."""
+"""The protocol itself, for benches that need more speed or longer timeouts than a client library has."""
 
 import asyncio
 import struct
@@ -7,6 +7,7 @@ from typing import Any
 
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
+from replog.wire.exchange import exchange_of
 
 
 class Wire:
@@ -27,4 +28,4 @@ class Wire:
         version = self._versions[api]
         self._writer.write(encode_request(api, version, 1, "bench", body))
         size = struct.unpack(">i", await self._reader.readexactly(4))[0]
-        return decode_response(api, version, memoryview(await self._reader.readexactly(size)))[1]
+        return decode_response(exchange_of(api), version, memoryview(await self._reader.readexactly(size)))[1]

@@ -91,12 +91,34 @@ class Meaning(StrEnum):
     UNJUDGED = "unjudged"  # the partition could not be judged: INCONCLUSIVE
 
 
+class Grounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule may look at: the partition's committed history and that of the run, the partition's rows."""
+
+    timeline: Timeline
+    history: History
+    rows: "PartitionRows"
+    context: "Context"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that a property brings along with its kernel of partitions; a kernel of runs judges its anomalies itself.
+
+    name:     as in docs/verdicts.md.
+    words:    why it permits the anomaly, for people.
+    excusing: returns the entry of the partition's history that excuses an anomaly; None: nothing does.
+    """
+
+    name: str
+    words: str
+    excusing: Callable[[Grounds, Anomaly], Entry | None]
+
+
 class Kind(msgspec.Struct, frozen=True):
     """An anomaly's meaning, its sentence for the report, and the rules that the property accepts as an excuse for it."""
 
     meaning: Meaning
     sentence: str
-    excused_by: tuple[Excuse, ...] = ()
+    excused_by: tuple[Excuse | Rule, ...] = ()
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,7 +218,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     run_kernel:        looks at a whole run.
     fold:     if something can only be said of all partitions together: the kernel's summaries, partition by partition, become
               anomalies of the run and figures for the report.
-    detail:   if there is more to say of an anomaly than its columns tell.
+    detail:   if there is more to say of an anomaly than is in its columns.
     sql:      the same as a query that runs in Spark SQL and in DuckDB: the definition for readers, the oracle in tests.
     name, about:  the module's name and its docstring; `properties` writes them in.
     """
@@ -212,6 +234,12 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     sql: str | None = None
     name: str = ""
     about: str = ""
+
+    @property
+    def rules(self) -> "tuple[Rule, ...]":
+        """The rules that it brings along."""
+        named = {rule.name: rule for kind in self.kinds.values() for rule in kind.excused_by if isinstance(rule, Rule)}
+        return tuple(named.values())
 
 
 class Columns(dict[str, Array]):
@@ -356,12 +384,12 @@ def sends_of_reads(rows: "PartitionRows") -> Array:
     sends, reads = rows.columns("sends"), rows.columns("reads")
     values = reads["value"]
     found = np.full(values.size, UNKNOWN, np.int64)
-    told = np.flatnonzero(sends["log_offset"] != UNKNOWN)
-    offsets = sends["log_offset"][told]
-    first, end = (int(offsets.min()), int(offsets.max()) + 1) if told.size else (0, 0)
-    if 0 < end - first <= 4 * told.size + 1024:
+    placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
+    offsets = sends["log_offset"][placed]
+    first, end = (int(offsets.min()), int(offsets.max()) + 1) if placed.size else (0, 0)
+    if 0 < end - first <= 4 * placed.size + 1024:
         at = np.zeros(end - first, np.int64)
-        at[offsets - first] = told
+        at[offsets - first] = placed
         guess = at[np.clip(reads["log_offset"] - first, 0, at.size - 1)]
         np.copyto(found, guess, where=sends["value"][guess] == values)
     rest = np.flatnonzero((found == UNKNOWN) & (values != UNKNOWN))

@@ -217,12 +217,12 @@ class Ledger:
         self.other_led = False  # somebody else than who answered was elected since
         self.log_start_moved = False
         self.election: Elected | None = None
-        self._settled = True
+        self._is_election_over = True
         self.violations: dict[str, None] = {}
 
     def add(self, fact: Fact) -> None:
         """Take in the next fact."""
-        self._settle_election()
+        self._finish_election()
         match fact:
             case Acknowledged():
                 self._on_acknowledged(fact)
@@ -251,11 +251,11 @@ class Ledger:
             case _:
                 assert_never(fact)
 
-    def _settle_election(self) -> None:
+    def _finish_election(self) -> None:
         """After an election that was not clean the leader's log is the log by definition: it is whole."""
-        if not self._settled and self.election is not None and self.election.how is not How.CLEAN:
+        if not self._is_election_over and self.election is not None and self.election.how is not How.CLEAN:
             self.unclean.pop(self.election.leader, None)
-        self._settled = True
+        self._is_election_over = True
 
     def _on_acknowledged(self, fact: Acknowledged) -> None:
         self.acks, self.isr, self.leader = fact.acks, fact.isr, fact.leader
@@ -282,7 +282,7 @@ class Ledger:
 
     def _on_unclean(self, node: int) -> None:
         self.unclean[node] = None
-        # A start notices what was cut under the former process: from here on it is a loss like any other.
+        # A start notices what was cut under the process before: from here on it is a loss like any other.
         if node in self.cut_live:
             del self.cut_live[node]
             self.lost[node] = None
@@ -296,13 +296,13 @@ class Ledger:
         leader = self.election.leader if self.election is not None else node
         if leader != node and leader not in self.certain:
             self.certain.pop(node, None)
-        for former in (self.unclean, self.lost, self.cut_live):
-            former.pop(node, None)
+        for nodes in (self.unclean, self.lost, self.cut_live):
+            nodes.pop(node, None)
 
     def _on_elected(self, election: Elected) -> None:
         self.other_led |= election.leader != self.leader
         self.election = election
-        self._settled = False
+        self._is_election_over = False
         if election.how is not How.CLEAN and not self._allowed(election):
             self.violations["unclean_election_not_allowed"] = None
         if election.how is How.CLEAN and self.settings.elr and election.leader in self.unclean:

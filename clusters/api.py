@@ -1,7 +1,7 @@
 """What any place to run offers, and all that workloads and faults know of it. Read this first.
 
-A *cluster* is a set of nodes with clients, links and disks. Faults ask it to hurt a node or a link and to prove
-that it hurt; workloads ask it for clients; the runner asks it for what the nodes said. Whether the nodes are
+A *cluster* is a set of nodes with clients, links and disks. Faults ask it to disturb a node or a link and to prove
+that it took effect; workloads ask it for clients; the runner asks it for what the nodes said. Whether the nodes are
 processes, containers, hosts, a real Apache Kafka or objects in the simulator's world is hidden behind this page:
 a new kind is one module of `tribunal.clusters.kinds` with one value, `KIND = Kind(launch=launch, ...)`, whose `launch` returns
 an object with the methods of `Cluster`, and those of `tribunal.clusters.capabilities` that it claims.
@@ -14,7 +14,7 @@ facts, with the one bit that follows from it: a fault without effect must never 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -61,13 +61,13 @@ Acks = Literal[0, 1, -1]
 
 
 class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a node's event file, or what the harness itself saw of the node's life."""
+    """One line of a node's event file, or what the harness itself saw of the node's process."""
 
     node: int
     name: str
     node_ns: int | None
     at_ns: int
-    fields: dict[str, Any]
+    fields: Mapping[str, object]
 
 
 class MetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class MetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
     topic: str | None
     topic_id: str | None
     partition: int | None
-    body: dict[str, Any]
+    body: Mapping[str, object]
 
 
 class RequestSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,7 +239,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Membership(NamedTuple):
-    """Who a consumer is in its group, None where it cannot tell."""
+    """Who a consumer is in its group, None where that is not known."""
 
     generation: int | None
     member: str | None
@@ -298,7 +298,7 @@ class TransactionalProducer(Protocol):
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """Producer id and epoch, None where it cannot tell."""
+        """Producer id and epoch, None where that is not known."""
 
     async def begin(self, timeout_ms: int) -> bool:
         """Begin a transaction; False when none can be begun in this time."""
@@ -391,7 +391,7 @@ class Cluster(FaultTarget, Protocol):
         """Return by how much a node's monotonic clock is ahead of the harness's; 0 where they read the same one."""
 
     def drain_events(self) -> list[NodeEvent]:
-        """Return what nodes told since the last call."""
+        """Return what nodes reported since the last call."""
 
     def drain_metadata(self) -> list[MetadataEntry]:
         """Return committed metadata records since the last call."""

@@ -16,12 +16,12 @@ from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.confluent import ConfluentClients
 from tribunal.clusters.clients.list_offsets import Leader, Leaders
 from tribunal.clusters.clients.membership import Membership
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
-from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
 from tribunal.clusters.nodes import on_host
 from tribunal.clusters.nodes.mounts import MountedDisks
@@ -56,7 +56,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 async def launched(run: RunContext, environment: HostEnvironment, compose: Compose) -> ComposedCluster:
     """Open the environment, compose a cluster there and bring it up; whatever goes wrong, nothing of it stays."""
     try:
-        cluster = compose(await environment.open(run.spec, run.directory))
+        cluster = compose(await environment.open(run))
     except BaseException:
         await asyncio.shield(environment.close())
         raise
@@ -77,7 +77,7 @@ def replog_cluster(
     files = {node: EventFile(node, run.folder(node) / "events.jsonl", run.clock.at_ns) for node in nodes}
     system = System(
         software=software,
-        files=LocalFiles(run, software, lambda folder: on_host.power_fail(folder, None), controlled=nodes),
+        files=LocalFiles(run, software, on_host.power_fail, controlled=nodes),
         events=FileEvents(files, run.clock.now_ns),
         observation=observed(run, links),
     )
@@ -87,13 +87,14 @@ def replog_cluster(
 def observed(run: RunContext, links: Links) -> Observation:
     """Observe the controllers' metadata log, or the ensemble's znodes."""
     state = ClusterState()
+    committed = CommittedRecords(state)
     endpoints = {node: links.endpoint(node) for node in run.spec.controller_ids}
     if run.spec.is_zookeeper_mode:
-        znodes = ZnodeView(state, run.clock.now_ns)
+        znodes = ZnodeView(committed, run.clock.now_ns)
         connect = ",".join(f"{host}:{port}" for host, port in endpoints.values())
-        return Observation(state=state, observer=ZnodeObserver(znodes, connect), metadata=znodes)
-    view = MetadataView(state, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
-    return Observation(state=state, observer=MetadataObserver(view, endpoints, run.cluster_id), metadata=view)
+        return Observation(state=state, observer=ZnodeObserver(znodes, connect), metadata=committed)
+    view = MetadataView(committed, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
+    return Observation(state=state, observer=MetadataObserver(view, endpoints, run.cluster_id), metadata=committed)
 
 
 def composed(
@@ -108,12 +109,8 @@ def composed(
     """Compose a cluster of a system's nodes in this environment."""
     spec, state = run.spec, system.observation.state
     exits = NodeExits(system.events)
-    requests = RequestLog(run.clock.now_ns)
-    links.on_message = requests.note
     answers = ClientAnswers(lambda: state.topic_ids)
     links.listener = answers.listener
-    if spec.is_zookeeper_mode:
-        links.zookeeper_nodes = frozenset(spec.controller_ids)
     nodes = {
         node: environment.node(
             node,
@@ -141,7 +138,7 @@ def composed(
         exits=exits,
         links=links,
         link_faults=LinkFaults(links),
-        requests=requests,
+        requests=run.requests,
         state=state,
         observer=system.observation.observer,
         metadata=system.observation.metadata,

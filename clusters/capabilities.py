@@ -2,17 +2,18 @@
 
 Each `Capability` has its protocol in `PROTOCOLS`; all of them are a `FaultTarget` besides, which is what every cluster offers to
 every fault. A fault names in its signature what it needs, and the plan that asks a cluster for what it cannot do is refused
-before anything starts. A new capability is a name and a protocol here, and the methods of the clusters that have it.
+before anything starts. A new capability is a name and a protocol here, and the methods of the clusters that have it: a class of
+clusters offers what it has the methods for (`offered_by`).
 """
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from replog.types import TopicPartition
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.spec import ClusterSpec, Settings
 from tribunal.clusters.values import ClusterState, CutMode, Link, Proof
 
 
@@ -144,7 +145,7 @@ class FaultTarget(Protocol):
         """Tell whether the node's process exists."""
 
     def failures(self) -> list[str]:
-        """Return what went wrong with nodes that nobody hurt: one line each, with the last log lines."""
+        """Return which nodes failed without a fault: one line each, with the last log lines."""
 
     def excuse(self, node: int, why: str | None) -> None:
         """Expect (or no longer expect) the node to end by itself: its end is then no failure of the run."""
@@ -208,8 +209,8 @@ class CanDamageLogs(FaultTarget, Protocol):
 class CanReconfigure(FaultTarget, Protocol):
     """Gives nodes other settings."""
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
-        """Give a node that is down other settings, by Kafka's names; they hold for its later lives."""
+    async def reconfigure(self, node: int, settings: Settings) -> None:
+        """Give a node that is down other settings, by Kafka's names; they hold from its next start on."""
 
 
 # --- links and messages --------------------------------------------------------------------
@@ -243,10 +244,10 @@ class CanHalfOpenLinks(FaultTarget, Protocol):
     """Leaves connections with one end only."""
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
-        """Let each link's target forget its connections while the source goes on believing in them."""
+        """Let each link's target forget its connections while the source goes on taking them for open."""
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
-        """Tell the believers; proven by probes over new connections."""
+        """Reset the ends that are still open; proven by probes over new connections."""
 
 
 class CanHinderMessages(FaultTarget, Protocol):
@@ -356,6 +357,17 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.UNREGISTER: CanUnregister,
     Capability.REMOVE_VOTER: CanChangeVoters,
 }
+
+
+def offered_by(cluster: type) -> frozenset[Capability]:
+    """Return the capabilities whose protocols' methods a class of clusters has."""
+    methods = set(dir(cluster))
+    return frozenset(capability for capability, protocol in PROTOCOLS.items() if _own(protocol) <= methods)
+
+
+def _own(protocol: type) -> set[str]:
+    """Return the methods that a protocol adds to those of every target."""
+    return {name for name in dir(protocol) if not name.startswith("_")} - set(dir(FaultTarget))
 
 
 def asked_by(target: type) -> frozenset[Capability]:

@@ -6,7 +6,7 @@ its node is down, the observer stops before the nodes do, and nothing is left be
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -24,11 +24,20 @@ from tribunal.clusters.api import (
     TopicPartition,
     until,
 )
-from tribunal.clusters.capabilities import Capability, ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
+from tribunal.clusters.capabilities import (
+    Capability,
+    ClockSkew,
+    Damage,
+    DiskTrouble,
+    FrameRule,
+    RuleInForce,
+    Shape,
+    offered_by,
+)
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.frame_rules import Rule
-from tribunal.clusters.host_environment import HostEnvironment, NodeLife
+from tribunal.clusters.host_environment import HostedNode, HostEnvironment
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.links.requests import RequestLog
@@ -40,6 +49,7 @@ from tribunal.clusters.nodes.node_files import NodeFiles
 from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.orders import Order, Orders, OrderSeen, elections
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.spec import Settings
 from tribunal.results.recording import PREFERRED, AdminApi
 
 
@@ -71,7 +81,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: frozenset[Capability]
     environment: HostEnvironment
     software: NodeSoftware
-    nodes: Mapping[int, NodeLife]
+    nodes: Mapping[int, HostedNode]
     files: NodeFiles
     mounts: MountedDisks
     events: NodeEvents
@@ -119,7 +129,9 @@ class ComposedCluster:
         for nodes in order.after_observer:
             await self._start_together(nodes)
         what = "all brokers registered and unfenced"
-        await until(lambda: self.state.whole(self.spec), timeout_ms=order.whole_timeout_ms, what=what, cluster=self)
+        await until(
+            lambda: self.state.is_fully_in_sync(self.spec), timeout_ms=order.in_sync_timeout_ms, what=what, cluster=self
+        )
 
     async def _start_together(self, nodes: Sequence[int]) -> None:
         # Until none is on its way any more, also when one cannot be started: whoever closes finds all that were.
@@ -133,7 +145,7 @@ class ComposedCluster:
         await self.nodes[node].spawn()
 
     async def shut_down(self) -> None:
-        """End every node at once: what they wrote is in the page cache, so the files are whole."""
+        """End every node at once: what they wrote is in the page cache, so the files are complete."""
         await self._parts.observer.stop()
         await asyncio.gather(*(node.kill() for node in self.nodes.values()))
         await self._parts.mounts.close()
@@ -149,7 +161,7 @@ class ComposedCluster:
 
     # --- nodes -----------------------------------------------------------------------------
 
-    def _node(self, node: int) -> NodeLife:
+    def _node(self, node: int) -> HostedNode:
         try:
             return self.nodes[node]
         except KeyError:
@@ -161,9 +173,9 @@ class ComposedCluster:
 
     async def start(self, node: int) -> None:
         """Start a node that is down; return when it serves."""
-        life = self._node(node)
+        node_process = self._node(node)
         await self._spawn(node)
-        await life.serving()
+        await node_process.serving()
 
     async def stop(self, node: int) -> None:
         """Ask a node to end in good order."""
@@ -174,8 +186,9 @@ class ComposedCluster:
 
     async def kill(self, node: int) -> Proof:
         """Kill -9."""
+        pid = self._node(node).pid
         proof = await self._node(node).kill()
-        self._parts.events.killed(node, proof.facts["pid"])
+        self._parts.events.killed(node, pid)
         return proof
 
     async def pause(self, node: int) -> Proof:
@@ -196,8 +209,8 @@ class ComposedCluster:
 
     # --- disks and clocks ------------------------------------------------------------------
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
-        """Give a node that is down other settings; they hold for its later lives."""
+    async def reconfigure(self, node: int, settings: Settings) -> None:
+        """Give a node that is down other settings; they hold from its next start on."""
         self._node(node)
         await self._parts.files.reconfigure(node, settings)
 
@@ -264,11 +277,11 @@ class ComposedCluster:
         return await self._parts.link_faults.reset(links)
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
-        """Let each link's target forget its connections while the source goes on believing in them."""
+        """Let each link's target forget its connections while the source goes on taking them for open."""
         return await self._parts.link_faults.half_open(links)
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
-        """Tell the believers."""
+        """Reset the ends that are still open."""
         return await self._parts.link_faults.close_half_open(links)
 
     def add_rule(self, rule: FrameRule) -> Rule:
@@ -320,12 +333,12 @@ class ComposedCluster:
     # --- what was seen ---------------------------------------------------------------------
 
     def failures(self) -> list[str]:
-        """Return what went wrong with nodes that nobody hurt."""
+        """Return what went wrong with nodes without a fault."""
         overtaken = self._parts.observer.overtaken
         return [*self._parts.exits.failures, *([overtaken] if overtaken else [])]
 
     def drain_events(self) -> list[NodeEvent]:
-        """Return what nodes told, and what was seen of their lives, since the last call."""
+        """Return what nodes reported, and what was seen of their starts and ends, since the last call."""
         return self._parts.events.drain()
 
     def drain_metadata(self) -> list[MetadataEntry]:
@@ -348,3 +361,6 @@ class ComposedCluster:
         """Read every replica's log."""
         for node in self.spec.broker_ids:
             yield from log_entries(node, self._run.data_dir(node))
+
+
+CAPABILITIES: Final = offered_by(ComposedCluster)  # of every kind that does not take one out

@@ -10,11 +10,11 @@ from typing import Protocol
 from tribunal.clusters.api import Proof
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_program import NodeProgram
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.run_context import RunContext
 
 
-class NodeLife(Protocol):
-    """One node, one life after another."""
+class HostedNode(Protocol):
+    """One node, through all its starts and ends."""
 
     @property
     def pid(self) -> int | None:
@@ -54,13 +54,13 @@ class HostEnvironment(Protocol):
     def place(self) -> str:
         """Where the nodes live, in a few words for the run's header."""
 
-    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+    async def open(self, run: RunContext) -> Links:
         """Prepare addresses and open the relays."""
 
     def node(
         self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
-    ) -> NodeLife:
-        """Return a node that is not started yet; `on_exit` hears why it ended, unless it was asked to."""
+    ) -> HostedNode:
+        """Return a node that is not started yet; `on_exit` gets the reason of an end that nobody asked for."""
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return where the node itself is to listen, as it sees it."""

@@ -4,6 +4,7 @@ Node N binds 127.0.1.N and is reached by everybody through its relay on 127.0.2.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ from tribunal.clusters.links.addresses import open_on_free_port
 from tribunal.clusters.links.relays import Links, node_host
 from tribunal.clusters.nodes.node_process import NodeProcess
 from tribunal.clusters.nodes.node_program import NodeProgram
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.run_context import RunContext
 
 PLACE: Final = "processes, link proxies on loopback"
 
@@ -27,9 +28,11 @@ class Loopback:
         self._prefix = prefix
         self._links = Links({})
 
-    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+    async def open(self, run: RunContext) -> Links:
         """Find a port that is free everywhere and open the relays."""
-        self._links = await open_on_free_port(spec, Links)
+        self._links = await open_on_free_port(
+            run.spec, partial(Links, on_message=run.requests.note, zookeeper_nodes=run.spec.ensemble_ids)
+        )
         return self._links
 
     def node(

@@ -5,29 +5,24 @@ high watermark, and asks again from there. It never takes an uncommitted record,
 serves two purposes: targets of faults are chosen by its state, and its entries are the recording's table
 `metadata`. It reaches the controllers' own addresses, never through a relay: no cut blinds it.
 
-It begins before the first node does. Controllers drop records that a snapshot holds: who is told to take a snapshot has
-been overtaken, and a recording with a hole judges nobody. The observer says so then, and the run ends.
+It begins before the first node does. Controllers drop records that a snapshot holds: an observer that is
+referred to a snapshot has been overtaken, and a recording with a hole judges nobody. The observer says so then, and the run ends.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final
-from uuid import UUID
-
-import msgspec
 
 from replog.errors import Error
 from replog.log import batch
-from replog.metadata.image import Image
 from replog.metadata.records import MetadataRecord
-from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID, LeaderRecoveryState, TopicPartition
-from replog.wire.apis import Api
+from replog.types import METADATA_TOPIC, METADATA_TOPIC_ID
 from replog.wire.decoder import MalformedMessage
-from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from replog.wire.messages.fetch import EXCHANGE, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from replog.wire.records.metadata import decode_metadata_record
-from tribunal.clusters.api import BrokerState, ClusterState, MetadataEntry, PartitionState
 from tribunal.clusters.clients.asking import FAILURES, Asking
+from tribunal.clusters.committed_records import CommittedRecords
 
 FETCH_VERSION: Final = 17
 WAIT_MS: Final = 250
@@ -39,20 +34,19 @@ CLIENT_ID: Final = "tribunal-observer"
 
 
 class MetadataView:
-    """What the committed records say, and the records themselves until somebody takes them.
+    """Reads committed batches of a metadata log.
 
     now_ns:         the run's clock: when a record was seen.
     wall_start_ms:  what this machine's wall clock said as the run's began, for what controllers stamped.
     """
 
-    def __init__(self, state: ClusterState, *, now_ns: Callable[[], int], wall_start_ms: float) -> None:
-        self.state = state
+    def __init__(self, committed: CommittedRecords, *, now_ns: Callable[[], int], wall_start_ms: float) -> None:
+        self.state = committed.state
         self.next_offset = 0
         self.last_epoch = 0  # of an empty log (SPEC 1.10.1 refuses a negative one)
         self._now_ns = now_ns
+        self._committed = committed
         self._wall_start_ms = wall_start_ms
-        self._image = Image()
-        self._entries: list[MetadataEntry] = []
 
     def apply_committed(self, data: bytes | memoryview, high_watermark: int) -> int:
         """Apply the batches below the high watermark; return how many records were new."""
@@ -69,74 +63,28 @@ class MetadataView:
             self.next_offset = header.next_offset
             self.last_epoch = header.leader_epoch
         if self.next_offset != before:
-            self._refresh()
+            self._committed.refresh(self.next_offset - 1)
         return self.next_offset - before
 
     def _apply(self, record: batch.Record, epoch: int, seen_ns: int) -> None:
         decoded = decode_metadata_record(record.value or b"")
         # (A partition is named by topic id: its topic may be removed by this very record.)
         topic = self._topic_of(decoded)
-        self._image.replay(decoded, record.offset)
-        topic_id = _topic_id(decoded)
-        self._entries.append(
-            MetadataEntry(
-                metadata_offset=record.offset,
-                quorum_epoch=epoch,
-                at_ns=seen_ns,
-                stamped_ns=round((record.timestamp_ms - self._wall_start_ms) * 1_000_000),
-                record_type=type(decoded).__name__,
-                topic=topic or self._topic_of(decoded),
-                topic_id=None if topic_id is None else str(topic_id),
-                partition=getattr(decoded, "partition_id", None),
-                body=msgspec.to_builtins(decoded),
-            )
+        self._committed.replay(decoded, record.offset)
+        self._committed.note(
+            decoded,
+            metadata_offset=record.offset,
+            quorum_epoch=epoch,
+            at_ns=seen_ns,
+            stamped_ns=round((record.timestamp_ms - self._wall_start_ms) * 1_000_000),
+            topic=topic or self._topic_of(decoded),
+            partition=getattr(decoded, "partition_id", None),
         )
 
     def _topic_of(self, record: MetadataRecord) -> str | None:
-        topic_id = _topic_id(record)
-        topic = self._image.topics.get(topic_id) if topic_id is not None else None
+        topic_id = getattr(record, "topic_id", None)
+        topic = self._committed.image.topics.get(topic_id) if topic_id is not None else None
         return topic.name if topic else None
-
-    def _refresh(self) -> None:
-        self.state.metadata_offset = self.next_offset - 1
-        self.state.brokers = {
-            broker.broker_id: BrokerState(
-                broker_epoch=broker.epoch, incarnation=str(broker.incarnation_id), fenced=broker.fenced
-            )
-            for broker in self._image.brokers.values()
-        }
-        self.state.topic_ids = {name: str(topic_id) for name, topic_id in self.topic_ids().items()}
-        self.state.partitions = {
-            TopicPartition(self._image.topics[key.topic_id].name, key.partition): PartitionState(
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                partition_epoch=partition.partition_epoch,
-                replicas=tuple(partition.replicas),
-                isr=tuple(partition.isr),
-                elr=tuple(partition.elr),
-                recovering=partition.leader_recovery_state is LeaderRecoveryState.RECOVERING,
-            )
-            for key, partition in self._image.partitions()
-        }
-
-    def topic_ids(self) -> dict[str, UUID]:
-        """Return the ids of the topics that there are."""
-        return {name: topic.topic_id for name, topic in self._image.topics_by_name.items()}
-
-    def setting(self, topic: str, name: str) -> str | None:
-        """Return what the committed metadata say of a topic's setting; None: what the nodes were started with."""
-        own = self._image.topic_config(topic, name)
-        return own if own is not None else self._image.cluster_config(name)
-
-    def drain(self) -> list[MetadataEntry]:
-        """Hand over what was applied since the last call."""
-        taken, self._entries = self._entries, []
-        return taken
-
-
-def _topic_id(record: MetadataRecord) -> UUID | None:
-    topic_id: UUID | None = getattr(record, "topic_id", None)
-    return topic_id
 
 
 class MetadataObserver:
@@ -186,8 +134,7 @@ class MetadataObserver:
             asking.close()
 
     async def _ask(self, asking: Asking) -> PartitionData:
-        body = await asking.ask(Api.FETCH, FETCH_VERSION, self._request(), ANSWER_WAIT_MS)
-        assert isinstance(body, FetchResponse)
+        body = await asking.ask(EXCHANGE, FETCH_VERSION, self._request(), ANSWER_WAIT_MS)
         for topic in body.responses:
             for partition in topic.partitions:
                 return partition

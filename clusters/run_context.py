@@ -1,8 +1,9 @@
-"""What every part of one run's cluster may need: what was asked for, the run's folder, its clock, the cluster's id."""
+"""What every part of one run's cluster may need: what was asked for, the run's folder, its clock, the cluster's id, its messages."""
 
 from pathlib import Path
 
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.spec import ClusterSpec
 
 
@@ -14,6 +15,7 @@ class RunContext:
         self.directory = directory
         self.clock = clock
         self.cluster_id = cluster_id
+        self.requests = RequestLog(clock.now_ns)  # what nodes say to each other
 
     def folder(self, node: int) -> Path:
         """Return the node's own folder."""

@@ -6,12 +6,16 @@ the profile, then those of the spec, overlay replog's defaults; names are checke
 node's file is written, so that a mistyped name is refused before anything starts.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 import msgspec
 
-CI: Final[Mapping[str, Any]] = {
+# What a setting may be, by Kafka's name of it; `replog.config` knows which type each one has.
+SettingValue = bool | int | float | str | Sequence[str]
+Settings = Mapping[str, SettingValue]
+
+CI: Final[Settings] = {
     "broker.heartbeat.interval.ms": 300,
     "broker.session.timeout.ms": 1800,
     "controller.quorum.election.timeout.ms": 300,
@@ -30,18 +34,18 @@ CI: Final[Mapping[str, Any]] = {
 }
 
 # What the time-outs of a profile mean in ZooKeeper mode.
-IN_ZOOKEEPER_MODE: Final[Mapping[str, Mapping[str, Any]]] = {
+IN_ZOOKEEPER_MODE: Final[Mapping[str, Settings]] = {
     "ci": {"zookeeper.session.timeout.ms": 1800, "zookeeper.connection.timeout.ms": 15000},
     "kafka-defaults": {},
 }
 # KIP-966's lists are KRaft's alone, whatever a scenario says: who judges a run must not count on them.
-NEVER_IN_ZOOKEEPER_MODE: Final[Mapping[str, Any]] = {"eligible.leader.replicas.enable": False}
+NEVER_IN_ZOOKEEPER_MODE: Final[Settings] = {"eligible.leader.replicas.enable": False}
 Mode = Literal["kraft", "zookeeper"]
 KRAFT: Final = "kraft"
 ZOOKEEPER: Final = "zookeeper"
 MODES: Final[tuple[Mode, ...]] = (KRAFT, ZOOKEEPER)
 
-PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {"ci": CI, "kafka-defaults": {}}
+PROFILES: Final[Mapping[str, Settings]] = {"ci": CI, "kafka-defaults": {}}
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +59,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     replication_factor: int = 3
     min_insync_replicas: int = 2
     profile: str = "ci"
-    settings: dict[str, Any] = {}
+    settings: dict[str, SettingValue] = {}
     mutants: tuple[str, ...] = ()
     base_port: int | None = None  # None: any that is free
     mode: str = "kraft"
@@ -74,15 +78,20 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def is_zookeeper_mode(self) -> bool:
-        """Whether brokers are told apart and told what to do through ZooKeeper (KIP-380)."""
+        """Whether brokers are registered in ZooKeeper and controlled by requests (KIP-380)."""
         return self.mode == ZOOKEEPER
+
+    @property
+    def ensemble_ids(self) -> tuple[int, ...]:
+        """Ids of the servers of ZooKeeper; none in KRaft mode."""
+        return self.controller_ids if self.is_zookeeper_mode else ()
 
     @property
     def node_ids(self) -> tuple[int, ...]:
         """Every node, controllers first: the order in which they are started."""
         return self.controller_ids + self.broker_ids
 
-    def node_settings(self) -> dict[str, Any]:
+    def node_settings(self) -> dict[str, SettingValue]:
         """Return what all nodes have in common, by Kafka's names."""
         return {
             "min.insync.replicas": self.min_insync_replicas,

@@ -5,7 +5,7 @@ them too.
 """
 
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -49,11 +49,14 @@ class CutMode(StrEnum):
     RESET = "reset"  # connections are reset at once, new ones refused
 
 
+Facts = dict[str, object]  # whatever JSON can say: written down, for readers of the recording
+
+
 class Proof(msgspec.Struct, frozen=True):
     """What was seen of a fault or of its heal."""
 
     holds: bool
-    facts: dict[str, Any]
+    facts: Facts
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +89,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
     partitions: dict[TopicPartition, PartitionState] = {}
     topic_ids: dict[str, str] = {}  # of the topics that there are
 
-    def whole(self, spec: ClusterSpec) -> bool:
+    def is_fully_in_sync(self, spec: ClusterSpec) -> bool:
         """Tell whether every broker serves and every partition has all its replicas in the ISR."""
         serving = sum(not broker.fenced for broker in self.brokers.values()) == spec.brokers
         return serving and all(

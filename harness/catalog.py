@@ -19,6 +19,7 @@ from tribunal.results import plugins
 from tribunal.results.plugins import FOLDER, BadPlugin, Plugin, Seam, first_line
 from tribunal.workloads.api import AnyWorkload, Workload
 
+SIMULATED: Final = "simulated"  # the kind that many seeds are run on
 SCENARIOS: Final = PACKAGE / "scenarios"
 KINDS: Final = ("scenarios", "faults", "workloads", "checkers", "mutants", "clusters")
 
@@ -63,6 +64,11 @@ def faults() -> dict[str, AnyFault]:
 def all_workloads() -> dict[str, AnyWorkload]:
     """Return the workloads."""
     return {name: plugin.value for name, plugin in plugins.of_type(WORKLOADS, Workload).items()}
+
+
+def is_simulated(cluster: str) -> bool:
+    """Return whether this kind's nodes live in virtual time; `Unknown` for a kind that there is not."""
+    return one_of("cluster", cluster, all_clusters()).is_simulated
 
 
 def all_clusters() -> dict[str, Kind]:

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -19,22 +19,24 @@ from tribunal.workloads.sent import SentRecords
 COLLECT_MS: Final = 250
 SEGMENT_MS: Final = 5_000
 LOG_ROWS: Final = 100_000
-LIFE_EVENTS: Final = frozenset(WORDS["nodes", "event"])
+NODE_EVENTS: Final = frozenset(WORDS["nodes", "event"])
 
 
 class Collector:
     """Moves events and metadata from the cluster into the recording, and closes segments now and then."""
 
-    def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
+    def __init__(self, cluster: Cluster, recorder: Recorder, *, in_segments: bool) -> None:
+        """Collect from a cluster; `in_segments`: close segments while the run goes on, so that they survive this process."""
         self._cluster = cluster
         self._recorder = recorder
+        self._in_segments = in_segments
         self._task: asyncio.Task[None] | None = None
         self._by_event: dict[str, Callable[[NodeEvent], None]] = {
             "high_watermark": self._watermark,
             "follows": self._log_end,
             "truncated": self._truncated,
             "probe": self._probe,
-            **dict.fromkeys(LIFE_EVENTS, self._life),
+            **dict.fromkeys(NODE_EVENTS, self._node_event),
         }
 
     def start(self) -> None:
@@ -55,8 +57,7 @@ class Collector:
         segment_due = loop.time() + SEGMENT_MS / 1000
         while True:
             self.collect()
-            # A simulated run that dies is run again: its rows are written once, at the end.
-            if self._cluster.kind != "simulated" and loop.time() >= segment_due:
+            if self._in_segments and loop.time() >= segment_due:
                 segment_due = loop.time() + SEGMENT_MS / 1000
                 # A full disk: the rows are kept, and the run's end says it if it stays so.
                 with contextlib.suppress(OSError):
@@ -76,7 +77,7 @@ class Collector:
         for ordered in self._cluster.drain_orders():
             self._recorder.row("admin", **admin_row(ordered))
 
-    def _life(self, event: NodeEvent) -> None:
+    def _node_event(self, event: NodeEvent) -> None:
         fields = event.fields
         controller = event.node in self._cluster.spec.controller_ids
         self._recorder.row(
@@ -140,11 +141,11 @@ class Collector:
         )
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _known(value: Any) -> Any:
+def _known(value: object) -> object:
     """Return null for the protocol's -1: a recording writes unknown as null."""
     return None if isinstance(value, int) and value < 0 else value
 
@@ -162,7 +163,7 @@ def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder, sent: Sen
     return count
 
 
-def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, pa.string()).dictionary_encode()
     return pa.array(values, kind)

@@ -4,8 +4,6 @@ A kind of cluster is asked for its obstacles by really trying (binding its addre
 where the kind is able to do what it needs.
 """
 
-from typing import Final
-
 import msgspec
 
 from tribunal.clusters.api import Kind
@@ -14,8 +12,6 @@ from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import all_clusters, faults, nearest
 from tribunal.harness.plan import refusal
 from tribunal.nemesis.api import AnyFault
-
-MOST_ROWS: Final = 200
 
 
 class KindHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +64,7 @@ def _fault(name: str, fault: AnyFault, kinds: dict[str, tuple[Kind, KindHealth]]
         reasons = [cluster.refused(ClusterSpec(mode=mode)) for mode in fault.modes]
         if lacking:
             refused[kind] = f"cannot {lacking}"
-        elif all(reasons):  # it has no mode in which there is what the fault hurts
+        elif all(reasons):  # it has no mode in which there is what the fault strikes
             refused[kind] = reasons[0]
         elif not health.works:
             refused[kind] = health.obstacles[0].reason

@@ -1,4 +1,4 @@
-"""What is hurt right now, on disk: written before a fault is injected, struck out when it is healed.
+"""The faults in force right now, on disk: written before a fault is injected, struck out when it is healed.
 
 One file in the run's folder, there from before the first node starts until everything is put down. A harness that
 dies with kill -9 leaves its file: then the next run refuses to start, and `tribunal heal` undoes what is left: it ends
@@ -6,9 +6,10 @@ what the run's kind of cluster has left running, proves that nothing is left, an
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -26,7 +27,7 @@ class ActiveFault(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     kind: str
     target: str
-    options: dict[str, Any]
+    options: Mapping[str, object]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,8 +39,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     harness_started: int | None
     active: tuple[ActiveFault, ...] = ()
 
-    def harness_lives(self) -> bool:
-        """Tell whether the harness that wrote this is still at it."""
+    def harness_is_alive(self) -> bool:
+        """Return whether the harness that wrote this is still at it."""
         return process_exists(self.harness_pid) and started_at(self.harness_pid) == self.harness_started
 
     def title(self) -> str:
@@ -90,12 +91,12 @@ class FaultJournal:
 
 def unhealed(out: Path) -> list[Entry]:
     """Return the runs in this folder whose harness died."""
-    return [entry for _, entry in _entries(out) if not entry.harness_lives()]
+    return [entry for _, entry in _entries(out) if not entry.harness_is_alive()]
 
 
 def running(out: Path) -> list[Entry]:
     """Return the runs in this folder that are going on."""
-    return [entry for _, entry in _entries(out) if entry.harness_lives()]
+    return [entry for _, entry in _entries(out) if entry.harness_is_alive()]
 
 
 def _entries(out: Path) -> list[tuple[Path, Entry]]:
@@ -124,7 +125,7 @@ def heal(out: Path) -> list[str]:
     done: list[str] = []
     problems = []
     for path, entry in _entries(out):
-        if entry.harness_lives():
+        if entry.harness_is_alive():
             done.append(f"{entry.title()}: is running, left alone")
             continue
         run_dir = Path(entry.run_dir)

@@ -21,14 +21,14 @@ from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.simulated.violation import Violated, state_of
 from tribunal.results.violation import Expected, Invariant, NoProgress
 
-SETTLE_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
+RECOVERY_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
 SESSIONS: Final = 3
 JOIN_TIMEOUT_MS: Final = 20_000
 DRAWS_MAX: Final = 3
 
 
 class Liveness:
-    """Asks one simulated cluster for progress; what does not come about is told to the watch as a violation."""
+    """Asks one simulated cluster for progress; what does not come about is reported to the watch as a violation."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster
@@ -56,7 +56,7 @@ class Liveness:
         try:
             violated = await self._violated(
                 lambda: all(committed_end(one) > before[one] for one in partitions),
-                SETTLE_MS + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms"),
+                RECOVERY_MS + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms"),
                 Expected.CORE_PROGRESS,
             )
             return None if violated is None else _Missed(violated, self._may_progress(partitions, core))
@@ -68,7 +68,9 @@ class Liveness:
         spec = self._cluster.spec
         if self._is_excused() or not all(map(self._cluster.alive, spec.node_ids)):
             return
-        violated = await self._violated(lambda: self._cluster.state.whole(spec), JOIN_TIMEOUT_MS, Expected.FULL_ISR)
+        violated = await self._violated(
+            lambda: self._cluster.state.is_fully_in_sync(spec), JOIN_TIMEOUT_MS, Expected.FULL_ISR
+        )
         if violated is not None:
             self._cluster.watch.report(violated)
 
@@ -110,7 +112,7 @@ class _Missed(msgspec.Struct, frozen=True):
 
 
 def may_progress(state: ClusterState, partition: TopicPartition, brokers: Sequence[int], min_isr: int) -> bool:
-    """Tell whether these brokers alone can lead a partition and commit something."""
+    """Return whether these brokers alone can lead a partition and commit something."""
     known: PartitionState | None = state.partitions.get(partition)
     if known is None or not any(node in brokers for node in known.isr or known.elr):
         return False

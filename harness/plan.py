@@ -5,16 +5,16 @@ the expression and the drawn fractions that choose among those who fit, the exec
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tribunal.clusters.api import Kind
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
-from tribunal.harness.bounds import affordable
+from tribunal.harness.bounds import bounded
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, nearest, one_of
 from tribunal.harness.scenario import BadScenario, Scenario, Step, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
@@ -31,7 +31,7 @@ ANY_COUNT: Final = 1 << 31  # of partitions: which there are was checked when th
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault to come.
 
-    not_before_ms:  of the fault phase; None: as soon as the cluster is whole again and `after_ms` have passed.
+    not_before_ms:  of the fault phase; None: as soon as the cluster is in full service again and `after_ms` have passed.
     meanwhile:      the fault before goes on while this one begins.
     must:           the run is no test without it (the scenario's first round).
     """
@@ -39,7 +39,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     kind: str
     target: Target
-    options: dict[str, Any]
+    options: Mapping[str, object]
     lasts_ms: int
     after_ms: int
     not_before_ms: int | None = None
@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = "kraft"
     spec: ClusterSpec
     workload: str
-    workload_plan: dict[str, Any]
+    workload_plan: Mapping[str, object]
     time_ms: int
     warm_up_ms: int
     final_read_ms: int
@@ -84,7 +84,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
     if scenario.swarm:
-        spec = affordable(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
+        spec = bounded(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
         load = drawn_load(load, chance(seed, "swarm load"))
         spec = with_points(spec, chance(seed, "points")) if kind.is_simulated else spec
     options = msgspec.convert(load, workload.options)
@@ -131,7 +131,7 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
         fault = one_of("fault", name, faults())
         if spec.mode not in fault.modes:
             raise BadScenario(
-                f"fault {name} hurts what only {MODE_NAMES[fault.modes[0]]} mode has: --mode {fault.modes[0]}"
+                f"fault {name} strikes what only {MODE_NAMES[fault.modes[0]]} mode has: --mode {fault.modes[0]}"
             )
         if refused := refusal(fault, kind):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")
@@ -166,7 +166,7 @@ def _rounds(scenario: Scenario, seed: int, time_ms: int, partitions: int) -> tup
     return tuple(planned)
 
 
-def _with_seed(step: Step, random: Random) -> dict[str, Any]:
+def _with_seed(step: Step, random: Random) -> Mapping[str, object]:
     """Return a step's options, with a seed drawn for a fault that has chances of its own and was given none."""
     options = faults()[step.kind].options
     wanted = "seed" in options.__struct_fields__ and "seed" not in step.options
@@ -174,7 +174,7 @@ def _with_seed(step: Step, random: Random) -> dict[str, Any]:
 
 
 def _fault(
-    index: int, step: Step, options: dict[str, Any], random: Random, partitions: int, *, must: bool
+    index: int, step: Step, options: Mapping[str, object], random: Random, partitions: int, *, must: bool
 ) -> PlannedFault:
     return PlannedFault(
         index=index,
@@ -196,7 +196,7 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     planned_target: str
     resolved: int
     role: str  # broker or controller
-    options: dict[str, Any]
+    options: Mapping[str, object]
     started_ms: int
     lasted_ms: int
     meanwhile: bool = False

@@ -37,7 +37,7 @@ class Progress(Protocol):
         """Begin a phase."""
 
     def say(self, line: str) -> None:
-        """Tell one thing that happened."""
+        """Show one thing that happened."""
 
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
         """Show how it stands."""
@@ -61,7 +61,7 @@ class Plain:
         self.say(f"{elapsed_ms / 1000:6.1f} s  {name}")
 
     def say(self, line: str) -> None:
-        """Tell one thing that happened."""
+        """Show one thing that happened."""
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
@@ -111,7 +111,7 @@ class Screen:
         self._status.phase, self._status.elapsed_ms = name, elapsed_ms
 
     def say(self, line: str) -> None:
-        """Tell one thing that happened."""
+        """Show one thing that happened."""
         self._status.faults.append(line)
 
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:

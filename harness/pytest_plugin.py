@@ -1,4 +1,4 @@
-"""Chaos tests of one's own, in pytest: a marker says what to run, a fixture runs it, a failure tells the story.
+"""Chaos tests of one's own, in pytest: a marker says what to run, a fixture runs it, a failure shows the story.
 
     import pytest
 
@@ -79,7 +79,7 @@ class TribunalRun:
 
 
 class Judgement:
-    """A run that was judged: its folder, its verdict, and how to tell it."""
+    """A run that was judged: its folder, its verdict, and how to show it."""
 
     def __init__(self, run_dir: Path, test: str) -> None:
         from tribunal.results.verdict import load

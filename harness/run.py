@@ -1,7 +1,7 @@
-"""One run: bring a cluster up, load it, hurt it one fault at a time, let it heal, read everything, put it down.
+"""One run: bring a cluster up, load it, inject one fault at a time, let it heal, read everything, put it down.
 
 The phases are warm-up, faults, heal, quiesce, final-read; each stands in the recording with what was completed
-in it. Before each fault the cluster must be whole: every broker unfenced, every ISR full. What goes wrong with the
+in it. Before each fault the cluster must be in full service: every broker unfenced, every ISR full. What goes wrong with the
 cluster ends the run early but not the recording: what was seen can be judged, and the reason is in the manifest.
 A cancelled run (Ctrl-C) does the same as fast as it can.
 """
@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -28,8 +28,9 @@ from tribunal.harness.collect import Collector, record_final_logs
 from tribunal.harness.fault_journal import ActiveFault, FaultJournal
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded
 from tribunal.harness.progress import Progress
-from tribunal.nemesis.api import Effect
+from tribunal.nemesis.api import Effect, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
+from tribunal.results.manifest import Made, Setting
 from tribunal.results.store import Recorder
 from tribunal.workloads.api import Stage
 
@@ -88,11 +89,13 @@ class Run:
         self.recorder = Recorder(run_dir, run_dir.name)
         self.load = all_workloads()[plan.workload].load(plan.workload_plan)
         self.failure: str | None = None
-        self.failure_kind: str | None = None  # the exception's name: what failures are told apart by
+        self.failure_kind: str | None = None  # the exception's name: what distinguishes failures
         self._running_load: asyncio.Task[None] | None = None
         self._lasting: list[asyncio.Task[None]] = []  # faults that are not healed yet
         self._faults_start_ns = 0
-        self.heal: Callable[[Cluster], Awaitable[None]] = _nothing_more  # after the last fault, before all is whole
+        self.heal: Callable[[Cluster], Awaitable[None]] = (
+            _nothing_more  # after the last fault, before everything is in service again
+        )
         self._place: str | None = None  # where the nodes live, where there is a choice
 
     async def execute(self) -> Ending:
@@ -101,7 +104,7 @@ class Run:
         (self.run_dir / "schedule.jsonl").touch()
         interrupted = False
         try:
-            await self._whole_run()
+            await self._carry_out()
         except asyncio.CancelledError:
             interrupted = True
         except ClusterError as problem:
@@ -111,10 +114,10 @@ class Run:
             self.failure = f"{self.failure_kind}: {problem}"
             raise
         finally:
-            self.recorder.finish(self._manifest(interrupted=interrupted))
+            self.recorder.finish(self._made(interrupted=interrupted))
         return Ending(run_dir=self.run_dir, failure=self.failure, interrupted=interrupted)
 
-    async def _whole_run(self) -> None:
+    async def _carry_out(self) -> None:
         self.progress.phase("start", self._elapsed_ms())
         kind = one_of("cluster", self.plan.cluster, all_clusters())
         cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
@@ -127,7 +130,8 @@ class Run:
             now_ns=self.clock.now_ns,
             log_append_time=self._is_log_append_time(),
         )
-        collector = Collector(cluster, self.recorder)
+        # A simulated run that dies is run again: its rows are written once, at the end.
+        collector = Collector(cluster, self.recorder, in_segments=not kind.is_simulated)
         collector.start()
         status = asyncio.create_task(self._show(cluster, stage))
         try:
@@ -153,7 +157,7 @@ class Run:
             await self._hurt(cluster)
         async with self._phase("heal", stage):
             await self.heal(cluster)
-            await self._whole(cluster)
+            await self._in_full_service(cluster)
         async with self._phase("quiesce", stage):
             await self._quiesce(stage)
         async with self._phase("final-read", stage):
@@ -193,11 +197,11 @@ class Run:
         if self._running_load is not None and self._running_load.done():
             self._running_load.result()
 
-    async def _whole(self, cluster: Cluster) -> bool:
-        """Wait until every broker serves and every ISR is full; tell whether it came about."""
+    async def _in_full_service(self, cluster: Cluster) -> bool:
+        """Wait until every broker serves and every ISR is full; return whether it came about."""
         try:
             await until(
-                lambda: cluster.state.whole(self.plan.spec),
+                lambda: cluster.state.is_fully_in_sync(self.plan.spec),
                 timeout_ms=WHOLE_TIMEOUT_MS,
                 what="every ISR full",
                 cluster=cluster,
@@ -226,7 +230,7 @@ class Run:
                 if not planned.meanwhile:
                     await self._all_healed()
                 in_time = self._faults_ms() < self.plan.time_ms
-                if in_time and (planned.meanwhile or await self._whole(cluster)):
+                if in_time and (planned.meanwhile or await self._in_full_service(cluster)):
                     await self._hold(cluster, self._pause_before(planned))
                     await self._begin(cluster, planned)
                 elif planned.must:
@@ -343,9 +347,9 @@ class Run:
             planned_ns=entry.planned_ns,
             injected_ns=entry.injected_ns,
             healed_ns=entry.healed_ns,
-            proof=_json(effect.proof.facts) if effect else None,
+            proof=_json(effect.proof) if effect else None,
             took_effect=effect.proof.holds if effect else False,
-            heal_proof=_json(heal.facts) if heal else None,
+            heal_proof=_json(heal) if heal else None,
             healed=heal.holds if heal else False,
             losses=losses,
         )
@@ -367,22 +371,22 @@ class Run:
         finally:
             await cluster.close()
 
-    def _manifest(self, *, interrupted: bool) -> dict[str, Any]:
+    def _made(self, *, interrupted: bool) -> Made:
         plan = self.plan
-        return {
-            "seed": plan.seed,
-            "scenario": plan.scenario,
-            "cluster": plan.cluster,
-            "mode": plan.mode,
-            "place": self._place,
-            "mutants": list(plan.spec.mutants),
-            "commit": commit(),
-            "lock_sha256": lock_sha256(),
-            "settings": settings(plan),
-            "interrupted": interrupted,
-            "failure": self.failure,
-            "failure_kind": self.failure_kind,
-        }
+        return Made(
+            seed=plan.seed,
+            scenario=plan.scenario,
+            cluster=plan.cluster,
+            mode=plan.mode,
+            place=self._place,
+            mutants=plan.spec.mutants,
+            commit=commit(),
+            lock_sha256=lock_sha256(),
+            settings=settings(plan),
+            interrupted=interrupted,
+            failure=self.failure,
+            failure_kind=self.failure_kind,
+        )
 
     # --- showing ---------------------------------------------------------------------------
 
@@ -395,7 +399,7 @@ class Run:
             await asyncio.sleep(STATUS_MS / 1000)
 
 
-async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+async def to_its_end(work: Coroutine[object, None, None]) -> None:
     """Do work that must not be left half-way: who is cancelled meanwhile is so only when it is done."""
     task = asyncio.ensure_future(work)
     try:
@@ -403,7 +407,7 @@ async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # the cancellation is what is told
+            task.exception()  # the cancellation is what is raised
         raise
 
 
@@ -423,9 +427,9 @@ class _Entry:
         self.effect: Effect | None = None
 
 
-def settings(plan: Plan) -> dict[str, Any]:
+def settings(plan: Plan) -> dict[str, Setting]:
     """Return the nodes' settings that say what a run promises."""
-    return {name: DEFINITIONS[name].default for name in JUDGED_SETTINGS} | plan.spec.node_settings()
+    return {**{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS}, **plan.spec.node_settings()}
 
 
 @cache
@@ -450,8 +454,8 @@ def lock_sha256() -> str:
         return "unknown"
 
 
-def _json(facts: dict[str, Any]) -> str:
-    return msgspec.json.encode(facts).decode()
+def _json(proof: Proof) -> str:
+    return msgspec.json.encode(proof.facts).decode()
 
 
 def _expression(planned: PlannedFault) -> str:

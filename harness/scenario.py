@@ -18,13 +18,14 @@ of a time-out: session, lag, election, fetch), or a range of one unit, `1..2s`, 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import yaml
+from msgspec.inspect import StructType, type_info
 
 from replog.config import DEFINITIONS, ConfigError
 from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec
@@ -43,6 +44,10 @@ NUMBER: Final = r"\d+(?:\.\d*)?|\.\d+"
 DURATION: Final = re.compile(rf"({NUMBER})(?:\.\.({NUMBER}))?\s*(ms|s|m|x\s+\w+)")
 NAME_BYTES: Final = 100  # it becomes part of folders' names
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
+
+
+Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"  # what YAML text means
+Options = TypeVar("Options")
 
 
 class BadScenario(ValueError):
@@ -68,7 +73,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     lasts: Duration
     after: Duration
     meanwhile: bool = False
-    options: dict[str, Any]
+    options: Mapping[str, object]
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +83,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     spec: ClusterSpec
     workload: str
-    workload_options: dict[str, Any]
+    workload_options: Mapping[str, object]
     time_ms: int
     warm_up_ms: int
     final_read_ms: int
@@ -112,7 +117,7 @@ def load(path: Path, overrides: Mapping[str, str]) -> Scenario:
         raise BadScenario(f"{path.name}: {problem}") from None
 
 
-def read_yaml(path: Path) -> Any:
+def read_yaml(path: Path) -> Plain:
     """Read a short YAML file; `BadScenario` in one line when it is none."""
     try:
         text = path.read_text()
@@ -125,12 +130,14 @@ def read_yaml(path: Path) -> Any:
     return parsed(text, path.name)
 
 
-def parsed(text: str, where: str) -> Any:
+def parsed(text: str, where: str) -> Plain:
     """Return what YAML text means; `BadScenario` when it means nothing, also for a date that no calendar has."""
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        # What YAML has beyond JSON becomes what JSON has: a date is text, a set a list, every key text.
+        plain: Plain = msgspec.to_builtins(yaml.safe_load(text), str_keys=True)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as problem:
         raise BadScenario(f"{where}: not YAML: {' '.join(str(problem).split())}") from None
+    return plain
 
 
 def usable(name: str) -> str:
@@ -142,43 +149,55 @@ def usable(name: str) -> str:
     return name
 
 
-def overridden(content: dict[str, Any], overrides: Mapping[str, str]) -> dict[str, Any]:
+def overridden(content: Mapping[str, Plain], overrides: Mapping[str, str]) -> dict[str, Plain]:
     """Return the scenario with `--set` values put in; a setting of nodes is `cluster.settings.NAME`."""
-    result: dict[str, Any] = dict(content)
+    result = dict(content)
     for name, text in overrides.items():
         value = parsed(text, f"--set {name}")
         head, _, rest = name.partition(".")
         if not rest:
             result[head] = value
             continue
-        present: Any = result.get(head) or {}
-        inner: dict[str, Any] = {"name": present} if isinstance(present, str) else dict(present)
+        inner = _part(head, result.get(head))
         group, _, setting = rest.partition(".")
         if head == "cluster" and group == "settings" and setting:
-            inner["settings"] = dict(inner.get("settings", {})) | {setting: value}
+            inner["settings"] = {**_part("settings", inner.get("settings")), setting: value}
         else:
             inner[rest] = value
         result[head] = inner
     return result
 
 
-def scenario(content: Mapping[str, Any]) -> Scenario:
+def _part(name: str, given: Plain) -> dict[str, Plain]:
+    """Return a part of a scenario as a mapping; a word alone is its name."""
+    match given:
+        case None:
+            return {}
+        case str():
+            return {"name": given}
+        case dict():
+            return dict(given)
+        case _:
+            raise TypeError(f"{name!r} is a mapping")
+
+
+def scenario(content: Mapping[str, Plain]) -> Scenario:
     """Check a scenario's content."""
     for name in content:
         if name not in KNOWN:
-            raise nearest("word", str(name), KNOWN)
+            raise nearest("word", name, KNOWN)
     for name in ("scenario", "workload", "steps"):
         if name not in content:
             raise ValueError(f"{name!r} is missing")
     spec = cluster_spec(content.get("cluster") or {})
     workload, options = workload_of(content["workload"])
     partitions = options.partitions
-    order = content.get("order", "fixed")
+    order, steps = content.get("order", "fixed"), content["steps"]
     if order not in ("fixed", "shuffled"):
         raise ValueError(f"order is {order!r}: use fixed or shuffled")
-    if not isinstance(content["steps"], list):
+    if not isinstance(steps, list):
         raise TypeError("'steps' is a list")
-    if order == "shuffled" and any(isinstance(one, dict) and one.get("meanwhile") for one in content["steps"]):
+    if order == "shuffled" and any(isinstance(one, dict) and one.get("meanwhile") for one in steps):
         raise ValueError("steps that are shuffled have no meanwhile: use order fixed")
     return Scenario(
         name=usable(str(content["scenario"])),
@@ -190,24 +209,25 @@ def scenario(content: Mapping[str, Any]) -> Scenario:
         warm_up_ms=duration(content.get("warm_up", "2s"), spec).most_ms,
         final_read_ms=duration(content.get("final_read", "20s"), spec).most_ms,
         shuffled=order == "shuffled",
-        swarm=_is_swarm(content.get("swarm", False), steps=content["steps"]),
-        steps=tuple(step(number, given, spec, partitions) for number, given in enumerate(content["steps"], start=1)),
+        swarm=_is_swarm(content.get("swarm", False), steps),
+        steps=tuple(step(number, given, spec, partitions) for number, given in enumerate(steps, start=1)),
     )
 
 
-def _is_swarm(given: Any, *, steps: Any) -> bool:
+def _is_swarm(given: Plain, steps: Sequence[Plain]) -> bool:
     """Check `swarm`: the seed then draws cluster and load, and steps can't name nodes or partitions."""
     if not isinstance(given, bool):
         raise TypeError(f"swarm is {given!r}: use true or false")
-    named = [step for step in steps if isinstance(step, dict) and re.search(r"\d", str(next(iter(step.values()), "")))]
+    targets = [str(next(iter(one.values()), "")) for one in steps if isinstance(one, dict)]
+    named = [target for target in targets if re.search(r"\d", target)]
     if given and named:
-        raise ValueError(f"swarm: a step names {next(iter(named[0].values()))!r}, which not every drawn cluster has")
+        raise ValueError(f"swarm: a step names {named[0]!r}, which not every drawn cluster has")
     return given
 
 
-def cluster_spec(given: Any) -> ClusterSpec:
+def cluster_spec(given: Plain) -> ClusterSpec:
     """Check the `cluster` part."""
-    spec: ClusterSpec = _converted("cluster", given, ClusterSpec)
+    spec = _converted("cluster", given, ClusterSpec)
     if spec.profile not in PROFILES:
         raise nearest("profile", spec.profile, PROFILES)
     for setting, value in spec.settings.items():
@@ -226,16 +246,15 @@ def cluster_spec(given: Any) -> ClusterSpec:
     return spec
 
 
-def workload_of(given: Any) -> tuple[str, LoadOptions]:
+def workload_of(given: Plain) -> tuple[str, LoadOptions]:
     """Check the `workload` part: a name, or a mapping with `name` and its options."""
-    options = {"name": given} if isinstance(given, str) else dict(given)
+    options = _part("workload", given)
     known = all_workloads()
     name = known_name("workload", str(options.pop("name", "")), known)
-    chosen: LoadOptions = _converted(f"workload {name}", options, known[name].options)
-    return name, chosen
+    return name, _converted(f"workload {name}", options, known[name].options)
 
 
-def step(number: int, given: Any, spec: ClusterSpec, partitions: int) -> Step:
+def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
     """Check one step."""
     if not isinstance(given, dict) or not given:
         raise ValueError(f"step {number}: write it as {{fault: target, for: duration}}")
@@ -243,14 +262,14 @@ def step(number: int, given: Any, spec: ClusterSpec, partitions: int) -> Step:
     rest = {key: value for key, value in given.items() if key not in (kind, "for", "after", "meanwhile")}
     try:
         known = faults()
-        name = known_name("fault", str(kind), known)
+        name = known_name("fault", kind, known)
         meanwhile = given.get("meanwhile", False)
         if not isinstance(meanwhile, bool) or (meanwhile and number == 1):
             raise BadScenario("meanwhile is true or false, and the first step has none before it")
         _converted(name, rest, known[name].options)
         return Step(
             kind=name,
-            target=parse(target, spec, partitions),
+            target=parse(str(target), spec, partitions),
             lasts=duration(given.get("for", "1x session"), spec),
             after=duration(given.get("after", "300ms"), spec),
             meanwhile=meanwhile,
@@ -260,7 +279,7 @@ def step(number: int, given: Any, spec: ClusterSpec, partitions: int) -> Step:
         raise ValueError(f"step {number}: {problem}") from None
 
 
-def duration(given: Any, spec: ClusterSpec) -> Duration:
+def duration(given: Plain, spec: ClusterSpec) -> Duration:
     """Parse a duration or a range of them."""
     match = DURATION.fullmatch(str(given).strip())
     if match is None:
@@ -278,12 +297,13 @@ def duration(given: Any, spec: ClusterSpec) -> Duration:
     return Duration(round(least * unit_ms), round(most * unit_ms))
 
 
-def _converted(what: str, given: Any, wanted: type[Any]) -> Any:
+def _converted(what: str, given: Plain, wanted: type[Options]) -> Options:
     try:
         return msgspec.convert(given, wanted)
     except msgspec.ValidationError as problem:
         unknown = re.search(r"unknown field `(.+?)`", str(problem))
-        if unknown:
-            names = [field.encode_name for field in msgspec.structs.fields(wanted)]
+        known = type_info(wanted)
+        if unknown and isinstance(known, StructType):
+            names = [field.encode_name for field in known.fields]
             raise nearest(f"option of {what}:", unknown[1], names) from None
         raise ValueError(f"{what}: {problem}") from None

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -156,5 +156,5 @@ def _known(plan: Plan, simulation: Simulation, cpu_ns: int) -> SimulatedRun:
 
 
 def _violation(simulation: Simulation) -> Violated | None:
-    cluster: Any = simulation.cluster
+    cluster = simulation.cluster
     return cluster.watch.violation if isinstance(cluster, SimulatedCluster) else None

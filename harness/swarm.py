@@ -8,12 +8,13 @@ ZooKeeper mode knows no quorum of controllers, no snapshots and no ELR; there th
 time-out and the protocol version are drawn, of those that have broker epochs (KIP-380: before 2.2 its races are known).
 """
 
+from collections.abc import Mapping
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.spec import ClusterSpec, SettingValue
 
 SCALED: Final = (
     "broker.heartbeat.interval.ms",
@@ -44,10 +45,10 @@ def drawn_cluster(spec: ClusterSpec, random: Random) -> ClusterSpec:
     )
 
 
-def _settings(spec: ClusterSpec, random: Random) -> dict[str, Any]:
+def _settings(spec: ClusterSpec, random: Random) -> dict[str, SettingValue]:
     slowness = random.choice((0.7, 1.0, 1.0, 1.6))
     scaled = SCALED_IN_ZOOKEEPER_MODE if spec.is_zookeeper_mode else SCALED
-    settings: dict[str, Any] = {name: round(spec.timeout_ms(name) * slowness) for name in scaled}
+    settings: dict[str, SettingValue] = {name: round(spec.timeout_ms(name) * slowness) for name in scaled}
     if spec.is_zookeeper_mode:
         settings["inter.broker.protocol.version"] = random.choice(PROTOCOLS)
     else:
@@ -66,7 +67,7 @@ def with_points(spec: ClusterSpec, random: Random) -> ClusterSpec:
     return replace(spec, settings={"tribunal.points": random.random() < 0.5, **spec.settings})
 
 
-def drawn_load(options: dict[str, Any], random: Random) -> dict[str, Any]:
+def drawn_load(options: Mapping[str, object], random: Random) -> Mapping[str, object]:
     """Draw the load, where the workload has such options."""
     choices: dict[str, tuple[int, ...]] = {"partitions": (1, 3, 6), "rate": (60, 150, 240), "readers": (1, 2)}
-    return options | {name: random.choice(values) for name, values in choices.items() if name in options}
+    return {**options, **{name: random.choice(values) for name, values in choices.items() if name in options}}

@@ -8,13 +8,14 @@ import importlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 PRODUCT: Final = "replog."
 MUTANTS: Final = "replog.mutants"
 
-Owner = Any  # a class or a module
-Attributes = Mapping[int, tuple[Owner, dict[str, Any]]]
+Owner = type | ModuleType
+Attributes = Mapping[int, tuple[Owner, dict[str, object]]]
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def switched_on(mutants: Sequence[str]) -> Iterator[None]:
 
 def _attributes() -> Attributes:
     """Return the attributes of the product's modules and classes, by the owner's identity."""
-    found: dict[int, tuple[Owner, dict[str, Any]]] = {}
+    found: dict[int, tuple[Owner, dict[str, object]]] = {}
     for name, module in list(sys.modules.items()):
         if not name.startswith(PRODUCT) or name.startswith(MUTANTS):
             continue
@@ -51,7 +52,7 @@ def _attributes() -> Attributes:
     return found
 
 
-def _differences(before: Attributes, after: Attributes) -> Iterator[tuple[Owner, str, bool, Any]]:
+def _differences(before: Attributes, after: Attributes) -> Iterator[tuple[Owner, str, bool, object]]:
     for key, (owner, now) in after.items():
         _, was = before.get(key, (owner, now))
         for name in now:

@@ -1,1 +1,1 @@
-"""What hurts: one file a fault."""
+"""Faults: one file each in `faults`, and what they share."""

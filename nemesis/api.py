@@ -4,12 +4,12 @@ A fault is one module of `tribunal.nemesis.faults`; the module's name is its nam
 `FAULT = Fault(options=Options, inject=inject)`:
 
 - `Options`: a msgspec Struct of what a scenario may say about it (unknown words are refused at plan time),
-- `inject(cluster, node, options)`: an async context manager that hurts one node and yields an `Effect`. Its first parameter is
+- `inject(cluster, node, options)`: an async context manager that disturbs one node and yields an `Effect`. Its first parameter is
   annotated with what it asks of the cluster, a protocol of `tribunal.clusters.capabilities` or one made of several: it can
   call nothing else, and a plan for a cluster that does not have all of it is refused.
 
-Verb and target are apart: which node is hurt is decided by a `Target` (`tribunal.nemesis.targets`), resolved at the
-moment of injection and recorded. When the fault is entered, `effect.proof` says how it bit; when it is left,
+Verb and target are apart: which node is meant is decided by a `Target` (`tribunal.nemesis.targets`), resolved at the
+moment of injection and recorded. When the fault is entered, `effect.proof` says how it took effect; when it is left,
 `effect.heal` says how it healed. What can only be seen while the fault lasts (a session expired, an ISR changed)
 is waited for before healing. A fault whose proof does not hold makes a run INCONCLUSIVE, so a proof is never polite.
 What several faults share lies beside this page; nothing in `tribunal.nemesis.faults` is anything but a fault.
@@ -52,17 +52,24 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     end_ns: int | None = None
 
 
+class LogEnds(msgspec.Struct):
+    """Where a disk's logs ended, by partition: the facts that a proof has of something done to a disk."""
+
+    log_end_offsets_before: dict[str, int] = {}
+    log_end_offsets_after: dict[str, int] = {}
+
+
 def proven_losses(cluster: FaultTarget, node: int, proof: Proof, begin_ns: int) -> list[Loss]:
     """Return what a disk has lost by now, from the log ends that a proof names before and after.
 
     begin_ns:  when the disk was still whole.
     """
     now_ns, topic_ids = cluster.now_ns(), cluster.state.topic_ids
-    before, after = proof.facts.get("log_end_offsets_before", {}), proof.facts.get("log_end_offsets_after", {})
+    ends = msgspec.convert(proof.facts, LogEnds)
     found = []
-    for name, end in sorted(before.items()):
+    for name, end in sorted(ends.log_end_offsets_before.items()):
         topic, _, partition = name.rpartition("-")
-        left = after.get(name, 0)
+        left = ends.log_end_offsets_after.get(name, 0)
         if left < end and topic != METADATA_TOPIC:
             loss = Loss(
                 node=node,
@@ -88,7 +95,7 @@ class Effect:
         self.losses: list[Loss] = []  # what disks provably lost, each time that they did
 
     def add_proof(self, name: str, proof: Proof) -> None:
-        """Add a further thing that must hold for the fault to have bitten."""
+        """Add a further thing that must hold for the fault to have taken effect."""
         self.proof = joined(self.proof, name, proof)
 
     def add_heal(self, name: str, proof: Proof) -> None:
@@ -104,9 +111,9 @@ Options = TypeVar("Options", bound=msgspec.Struct)
 
 
 class Fault(msgspec.Struct, Generic[Asked, Options], frozen=True, kw_only=True):
-    """One fault: what may be said of it, how it hurts, and by that what it needs.
+    """One fault: what may be said of it, how it is injected, and by that what it needs.
 
-    modes:  in which modes of a cluster there is what it hurts.
+    modes:  in which modes of a cluster there is what it disturbs.
     """
 
     options: type[Options]
@@ -155,7 +162,7 @@ class AnyFault(Protocol):
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """In which modes of a cluster there is what it hurts."""
+        """In which modes of a cluster there is what it disturbs."""
 
     def planned(self, node: int, given: Mapping[str, object]) -> Aimed:
         """Return it with its node and with options as a plan has them."""
@@ -215,7 +222,7 @@ async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: s
 
     what = "a new incarnation registered and unfenced" if former_incarnation else "unfenced"
     registered = await came_true(anew, timeout_ms=BACK_TIMEOUT_MS, what=what, cluster=cluster)
-    whole = await came_true(
+    in_sync = await came_true(
         lambda: all(memberships(cluster, node).values()),
         timeout_ms=BACK_TIMEOUT_MS,
         what="in the ISR of all its partitions",
@@ -223,13 +230,13 @@ async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: s
     )
     broker = cluster.state.brokers.get(node)
     epochs = {"broker_epoch": broker.broker_epoch, "incarnation": broker.incarnation} if broker else {}
-    return joined(Proof(holds=registered.holds, facts={**registered.facts, **epochs}), "isr", whole)
+    return joined(Proof(holds=registered.holds, facts={**registered.facts, **epochs}), "isr", in_sync)
 
 
 async def all_back(cluster: FaultTarget) -> Proof:
     """Wait until every broker serves and every ISR is full."""
     return await came_true(
-        lambda: cluster.state.whole(cluster.spec),
+        lambda: cluster.state.is_fully_in_sync(cluster.spec),
         timeout_ms=BACK_TIMEOUT_MS,
         what="every broker unfenced, every ISR full",
         cluster=cluster,

@@ -33,21 +33,21 @@ def together(*faults: Aimed) -> Aimed:
         leave = asyncio.Event()
         parts = [_Part(one, cluster, leave) for one in faults]
         effects = [await part.entered for part in parts]
-        whole = Effect(effects[0].node, Proof(holds=True, facts={}))
-        yield whole
+        total = Effect(effects[0].node, Proof(holds=True, facts={}))
+        yield total
         leave.set()
         await asyncio.gather(*(part.task for part in parts))
         for index, effect in enumerate(effects):
-            take(whole, f"part_{index}", effect)
+            take(total, f"part_{index}", effect)
 
     return fault
 
 
-def take(whole: Effect, name: str, part: Effect) -> None:
+def take(total: Effect, name: str, part: Effect) -> None:
     """Let a fault that is over count as a part of another."""
-    whole.add_proof(name, part.proof)
-    whole.add_heal(name, part.heal or Proof(holds=False, facts={"missing": "a heal"}))
-    whole.losses += part.losses
+    total.add_proof(name, part.proof)
+    total.add_heal(name, part.heal or Proof(holds=False, facts={"missing": "a heal"}))
+    total.losses += part.losses
 
 
 def one_of(random: Random, *faults: Aimed) -> Aimed:
@@ -72,12 +72,12 @@ def held_for(lasts_ms: int, fault: Aimed) -> Aimed:
     """Inject, hold, heal, all before the body begins: for what is followed by something else."""
 
     @asynccontextmanager
-    async def whole(cluster: FaultTarget) -> AsyncGenerator[Effect]:
+    async def held(cluster: FaultTarget) -> AsyncGenerator[Effect]:
         async with fault(cluster) as effect:
             await asyncio.sleep(lasts_ms / 1000)
         yield effect
 
-    return whole
+    return held
 
 
 class _Part:

@@ -14,7 +14,7 @@ class DamageTarget(KillTarget, CanDamageLogs, Protocol):
 
 @asynccontextmanager
 async def damaged(cluster: DamageTarget, node: int, damage: Damage) -> AsyncGenerator[Effect]:
-    """Bite: the process is gone and logs end earlier on its disk. Heal: a new incarnation, in its ISRs again."""
+    """Inject: the process is gone and logs end earlier on its disk. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     begin_ns = cluster.now_ns()
     effect = Effect(node, await cluster.kill(node))

@@ -51,7 +51,7 @@ async def _go(
 
 
 async def _rest(duration_ms: int, leave: asyncio.Event | None) -> None:
-    """Let time pass; not longer than the whole lasts, except in the first episode: one there has to be."""
+    """Let time pass; not longer than the fault lasts, except in the first episode: one there has to be."""
     for _ in range(max(1, duration_ms // POLL_MS)):
         if leave is not None and leave.is_set():
             return

@@ -1,7 +1,7 @@
 """What part-kill and pause-kill share: while one part is away another node loses power, then the parts change roles.
 
-With three brokers: the target is away while writes go on with the other two; one of these (the crasher) loses what it
-had not synced; the target comes back, the third goes away, the crasher is started: target and crasher are a majority
+With three brokers: the target is away while writes go on with the other two; one of these (the victim) loses what it
+had not synced; the target comes back, the third goes away, the victim is started: target and victim are a majority
 that never saw all of the writes together (Jepsen's NATS tests, where it lost acknowledged writes).
 """
 
@@ -33,23 +33,23 @@ class PowerTarget(CanPowerFail, CanStart, Protocol):
 async def changing_sides(
     cluster: PowerTarget, node: int, away: Callable[[int], Aimed], phase_ms: int
 ) -> AsyncGenerator[Effect]:
-    """Bite and heal: every single fault did."""
+    """Inject and heal: every single fault took effect, and healed."""
     circle = from_target(cluster.spec.broker_ids, node)
     if len(circle) < 3 or node not in circle:
         raise ClusterError("this needs a broker among at least three as its target")
-    crasher, other = circle[1], circle[2]
-    whole = Effect(node, Proof(holds=True, facts={"away_first": node, "crasher": crasher, "away_then": other}))
-    former = incarnation(cluster, crasher)
+    victim, other = circle[1], circle[2]
+    effect = Effect(node, Proof(holds=True, facts={"away_first": node, "crasher": victim, "away_then": other}))
+    former = incarnation(cluster, victim)
     async with away(node)(cluster) as first:
         await asyncio.sleep(phase_ms / 1000)
         begin_ns = cluster.now_ns()
-        crashed = await cluster.power_fail(crasher)
-        whole.add_proof("crash", crashed)
-        whole.losses += proven_losses(cluster, crasher, crashed, begin_ns)
+        crashed = await cluster.power_fail(victim)
+        effect.add_proof("crash", crashed)
+        effect.losses += proven_losses(cluster, victim, crashed, begin_ns)
     async with away(other)(cluster) as second:
-        await cluster.start(crasher)
-        yield whole
-    take(whole, "first", first)
-    take(whole, "second", second)
-    whole.add_heal("crasher", await back_in_service(cluster, crasher, former))
-    whole.add_heal("service", await all_back(cluster))
+        await cluster.start(victim)
+        yield effect
+    take(effect, "first", first)
+    take(effect, "second", second)
+    effect.add_heal("crasher", await back_in_service(cluster, victim, former))
+    effect.add_heal("service", await all_back(cluster))

@@ -30,7 +30,7 @@ def links_of(spec: ClusterSpec, node: int, others: Others, direction: Direction 
 
 
 def from_ensemble(spec: ClusterSpec, node: int) -> list[Link]:
-    """Return the links by which a broker hears from ZooKeeper."""
+    """Return the links from ZooKeeper's servers to a broker."""
     return [Link(server, node) for server in spec.controller_ids]
 
 
@@ -79,11 +79,11 @@ def bridge(spec: ClusterSpec, target: int) -> list[Link]:
 
 
 def majorities_ring(spec: ClusterSpec, target: int) -> list[Link]:
-    """Return the links to cut so that every node hears a majority, and no two the same one."""
+    """Return the links to cut so that every node is reached by a majority, and no two by the same one."""
     circle = mixed(spec, target)
-    heard = len(circle) // 2  # besides itself: a majority
+    others = len(circle) // 2  # besides itself: a majority
     cut: list[Link] = []
     for index, node in enumerate(circle):
-        reached = {circle[(index + step) % len(circle)] for step in range(heard + 1)}
+        reached = {circle[(index + step) % len(circle)] for step in range(others + 1)}
         cut += [Link(other, node) for other in circle if other not in reached]
     return cut

@@ -9,7 +9,7 @@ from tribunal.nemesis.link_groups import Others, links_of
 
 @asynccontextmanager
 async def shaped(cluster: CanShapeLinks, node: int, others: Others, shape: Shape) -> AsyncGenerator[Effect]:
-    """Bite: timed probes are late by what the shape says. Heal: they are not, and everybody is back."""
+    """Inject: timed probes are late by what the shape says. Heal: they are not, and everybody is back."""
     links = links_of(cluster.spec, node, others)
     effect = Effect(node, await cluster.shape(links, shape))
     yield effect

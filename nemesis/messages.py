@@ -1,7 +1,7 @@
 """What all faults on single messages share: which messages are meant, the rule, its proof, its end.
 
 Messages are named by Kafka's API and by the node that sends or gets them. That a rule is in force proves nothing:
-the fault has bitten when a message met it, and has healed when what it held has been let go and everybody is back.
+the fault took effect when a message met it, and has healed when what it held has been let go and everybody is back.
 """
 
 from contextlib import asynccontextmanager

@@ -9,8 +9,8 @@ from tribunal.nemesis.api import AsyncGenerator, Effect, all_back, joined
 
 
 @asynccontextmanager
-async def parted(cluster: CanCutLinks, node: int, links: Sequence[Link], mode: CutMode) -> AsyncGenerator[Effect]:
-    """Bite: probes stop passing. Heal: they pass, every broker serves, every ISR is full."""
+async def partitioned(cluster: CanCutLinks, node: int, links: Sequence[Link], mode: CutMode) -> AsyncGenerator[Effect]:
+    """Inject: probes stop passing. Heal: they pass, every broker serves, every ISR is full."""
     effect = Effect(node, await cluster.cut(links, mode))
     yield effect
     mended = await cluster.heal(links)

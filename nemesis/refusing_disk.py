@@ -16,7 +16,7 @@ class DiskTarget(KillTarget, CanTroubleDisk, Protocol):
 
 @asynccontextmanager
 async def refusing(cluster: DiskTarget, node: int, trouble: DiskTrouble) -> AsyncGenerator[Effect]:
-    """Bite: a write was refused and the node ended. Heal: writes are taken, a new incarnation is in its ISRs."""
+    """Inject: a write was refused and the node ended. Heal: writes are taken, a new incarnation is in its ISRs."""
     former = incarnation(cluster, node)
     cluster.excuse(node, f"its disk is {trouble.writes}")
     effect = Effect(node, await cluster.trouble_disk(node, trouble))

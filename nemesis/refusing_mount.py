@@ -18,7 +18,7 @@ class MountTarget(KillTarget, CanMountDisk, Protocol):
 async def refusing_mount(
     cluster: MountTarget, node: int, writes: Literal["full", "read-only"]
 ) -> AsyncGenerator[Effect]:
-    """Bite: a write of our own is refused and the node ended. Heal: writes are taken, a new incarnation is in its ISRs."""
+    """Inject: a write of our own is refused and the node ended. Heal: writes are taken, a new incarnation is in its ISRs."""
     former = incarnation(cluster, node)
     cluster.excuse(node, f"its disk is {writes}")
     effect = Effect(node, await cluster.mount_disk(node, writes))

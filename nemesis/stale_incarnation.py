@@ -1,7 +1,7 @@
-"""What the faults of KIP-380's motivation share: a broker whose former life is still talked to, and talks.
+"""What the faults of KIP-380's motivation share: messages of and to a broker's previous incarnation that arrive late.
 
-They hurt one broker that is not the controller (the target, or the next by id), because what is late must have a controller
-that lives on. Everything is heard late by the controller where the KIP says "by the time a broker finishes bouncing".
+They disturb one broker that is not the controller (the target, or the next by id), because what is late must have a controller
+that keeps running. Everything reaches the controller late where the KIP says "by the time a broker finishes bouncing".
 """
 
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ LATE_MS: Final = 450
 
 
 def victim(cluster: FaultTarget, node: int) -> tuple[int, int]:
-    """Return the broker to hurt and the controller that goes on."""
+    """Return the broker to disturb and the controller that goes on."""
     controller = cluster.state.quorum_leader
     if controller not in cluster.spec.broker_ids:
         raise ClusterError("no broker is the controller: this is a fault of ZooKeeper mode")
@@ -28,8 +28,8 @@ def victim(cluster: FaultTarget, node: int) -> tuple[int, int]:
 
 
 @asynccontextmanager
-async def hears_late(cluster: CanShapeLinks, controller: int) -> AsyncGenerator[Proof]:
-    """Let the controller hear late from ZooKeeper."""
+async def slow_watches(cluster: CanShapeLinks, controller: int) -> AsyncGenerator[Proof]:
+    """Let everything from ZooKeeper reach the controller late."""
     links = from_ensemble(cluster.spec, controller)
     yield await cluster.shape(links, Shape(delay_ms=LATE_MS))
     await cluster.shape(links, Shape())
@@ -49,7 +49,7 @@ async def met(cluster: FaultTarget, rule: RuleInForce) -> Proof:
     )
 
 
-async def new_life(cluster: FaultTarget, broker: int, former_epoch: int) -> Proof:
+async def reregistered(cluster: FaultTarget, broker: int, former_epoch: int) -> Proof:
     """Wait until a broker is registered with a larger epoch."""
 
     def registered() -> bool:
@@ -65,6 +65,6 @@ def epoch_of(cluster: FaultTarget, broker: int) -> int:
     return -1 if known is None else known.broker_epoch
 
 
-async def settled(cluster: FaultTarget, effect: Effect) -> None:
+async def heal(cluster: FaultTarget, effect: Effect) -> None:
     """Heal: everybody is back."""
     effect.heal = joined(Proof(holds=True, facts={}), "service", await all_back(cluster))

@@ -1,4 +1,4 @@
-"""Whom a fault hurts: an expression over the cluster's state, resolved at the moment of injection.
+"""Which node a fault is aimed at: an expression over the cluster's state, resolved at the moment of injection.
 
     leader(p0)  follower(p1)  isr_member(p2)    of a partition of the run's topic; p* for one drawn by the plan
     last_isr_member(p0)  elr_member(p0)         the ISR's only member, a member of the ELR; outsider(p0): in neither
@@ -7,7 +7,7 @@
     broker 2, controller 101                    by id
 
 Where several nodes fit, the plan's drawn fraction decides, so that a seed chooses alike whatever the ids are. A node
-whose process is gone (another fault has it) fits nothing: it can't be hurt any more.
+whose process is gone (another fault has it) fits nothing: it can't be the target of another.
 """
 
 import re

@@ -247,7 +247,7 @@ def _foresee(loop: asyncio.AbstractEventLoop, refused: list[Unusable]) -> None:
     end = loop.get_exception_handler()
     assert end is not None, "`run` has set what ends the node"
 
-    def told(of: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    def on_exception(of: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         problem = context.get("exception")
         if isinstance(problem, DamagedZnode):
             refused.append(Unusable(Exit.DAMAGE, str(problem)))
@@ -257,7 +257,7 @@ def _foresee(loop: asyncio.AbstractEventLoop, refused: list[Unusable]) -> None:
             refused.append(Unusable(Exit.REFUSED, str(problem)))
         end(of, context)
 
-    loop.set_exception_handler(told)
+    loop.set_exception_handler(on_exception)
 
 
 async def _check_addresses(world: RealWorld, config: NodeConfig) -> None:
@@ -305,7 +305,7 @@ async def _start_controller(world: World, config: NodeConfig) -> Callable[[], Co
 
 
 async def _start_combined(world: World, config: NodeConfig) -> Callable[[], Coroutine[object, object, None]]:
-    controller = ControllerNode(world, config, also_tell=lambda: broker)
+    controller = ControllerNode(world, config, also_notify=lambda: broker)
     broker = Broker(world, config, quorum=controller.prepare())
     await broker.start()
     await controller.start()

@@ -7,19 +7,19 @@ that was cut off and has none, the copy has none either.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
+import msgspec
 import pyarrow as pa
 
+from tribunal.results.manifest import Setting
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recorder, Recording
 
-REMADE: Final = frozenset({"schema_version", "run_id", "python", "platform", "tables", "recording_hash"})
 Part = tuple[str, str]  # a table, and a partition of it ("none" where it has none)
 
 
 def copied(
-    original: Recording, run_dir: Path, changed: Mapping[Part, pa.Table], settings: Mapping[str, object] | None = None
+    original: Recording, run_dir: Path, changed: Mapping[Part, pa.Table], settings: Mapping[str, Setting] | None = None
 ) -> Path:
     """Write a recording like another one into a new folder.
 
@@ -39,10 +39,10 @@ def copied(
     if original.manifest is None:
         recorder.close_segment()
         return run_dir
-    kept = {name: value for name, value in original.manifest.items() if name not in REMADE}
+    made = original.manifest.made
     if settings is not None:
-        kept["settings"] = {**(kept.get("settings") or {}), **settings}
-    recorder.finish(kept)
+        made = msgspec.structs.replace(made, settings={**(made.settings or {}), **settings})
+    recorder.finish(made)
     return run_dir
 
 

@@ -5,8 +5,12 @@ value, `N` and `M` numbers plain ones. Text comes from others: whatever is not E
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+# What EDN and JSON can say. Of a map the keys are text in JSON, and whatever can be hashed in EDN.
+Key: TypeAlias = "bool | int | float | str | tuple[Key, ...] | None"
+Value: TypeAlias = "bool | int | float | str | Sequence[Value] | Mapping[str, Value] | Mapping[Key, Value] | None"
 
 DEPTH_MOST: Final = 200
 TOKEN: Final = re.compile(
@@ -35,7 +39,7 @@ class _End:
         self.bracket = bracket
 
 
-def values(text: str) -> Iterator[Any]:
+def values(text: str) -> Iterator[Value]:
     """Yield the values that stand one after the other. Raises NotEdn."""
     reader = _Reader(text)
     while not isinstance(value := reader.value(0), _End):
@@ -54,7 +58,7 @@ class _Reader:
         column = self._at - self._text.rfind("\n", 0, self._at)
         return NotEdn(f"line {line}, column {column}: {what}")
 
-    def value(self, depth: int) -> Any:
+    def value(self, depth: int) -> "Value | _End":
         """Return the next value, or an `_End`."""
         if depth > DEPTH_MOST:
             raise self.wrong(f"nested deeper than {DEPTH_MOST}")
@@ -71,16 +75,16 @@ class _Reader:
             if found.lastgroup == "discard":
                 self._needed(depth)
                 continue
-            return self._told(found, depth)
+            return self._read(found, depth)
         return _End("")
 
-    def _told(self, found: re.Match[str], depth: int) -> Any:
+    def _read(self, found: re.Match[str], depth: int) -> Value:
         token = found[0]
         match found.lastgroup:
             case "open":
                 return self._collection(token, depth)
             case "text":
-                return _whole(ESCAPE.sub(_unescaped, token[1:-1]))
+                return _without_halves(ESCAPE.sub(_unescaped, token[1:-1]))
             case "char":
                 return CHARACTERS.get(token[1:], token[1:])
             case "tag":
@@ -88,14 +92,14 @@ class _Reader:
             case _:
                 return self._word(token)
 
-    def _needed(self, depth: int) -> Any:
+    def _needed(self, depth: int) -> Value:
         value = self.value(depth + 1)
         if isinstance(value, _End):
             raise self.wrong("a value is missing")
         return value
 
-    def _collection(self, bracket: str, depth: int) -> Any:
-        items = []
+    def _collection(self, bracket: str, depth: int) -> Value:
+        items: list[Value] = []
         while not isinstance(item := self.value(depth + 1), _End):
             items.append(item)
         if item.bracket != CLOSING[bracket]:
@@ -109,7 +113,7 @@ class _Reader:
             raise self.wrong("a map with a key that has no value")
         return {_as_key(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
 
-    def _word(self, word: str) -> Any:
+    def _word(self, word: str) -> Value:
         if word in CONSTANTS:
             return CONSTANTS[word]
         if NUMBER.fullmatch(word):
@@ -128,19 +132,35 @@ def _unescaped(escape: re.Match[str]) -> str:
     return chr(int(word[1:], 16)) if len(word) == 5 else ESCAPES.get(word, word)
 
 
-def _whole(text: str) -> str:
+def _without_halves(text: str) -> str:
     """Put halves of a character beyond 16 bits together; a half alone becomes the replacement character."""
     if not any("\ud800" <= character <= "\udfff" for character in text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _as_key(key: Any) -> Any:
-    return tuple(map(_as_key, key)) if isinstance(key, list) else str(key) if isinstance(key, dict) else key
+def _as_key(key: Value) -> Key:
+    match key:
+        case None | bool() | int() | float() | str():
+            return key
+        case Mapping():
+            return str(key)
+        case _:
+            return tuple(map(_as_key, key))
 
 
-def written(value: Any) -> str:
-    """Return a value as EDN; keys of maps that look like names become keywords."""
+class Keyword:
+    """A word that is written with a colon."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+Written: TypeAlias = "Value | Keyword | Sequence[Written] | Mapping[Keyword, Written]"
+
+
+def written(value: Written) -> str:
+    """Return a value as EDN; words that are keywords there are given as `Keyword`."""
     match value:
         case None:
             return "nil"
@@ -159,10 +179,3 @@ def written(value: Any) -> str:
             return "[" + " ".join(map(written, value)) + "]"
         case _:
             raise TypeError(f"no EDN for {type(value).__name__}")
-
-
-class Keyword:
-    """A word that is written with a colon."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name

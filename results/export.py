@@ -4,12 +4,14 @@ Their clients do one thing at a time; our producers have many sends in flight. S
 had operations at once. That loses the order within a process, which the other tools then cannot judge, and invents nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from tribunal.results import rows
+from tribunal.results.edn import Value
 from tribunal.results.history import Event
 from tribunal.results.store import Recording
 
@@ -25,8 +27,8 @@ class _Operation(msgspec.Struct):
     end_ns: int | None
     outcome: str
     function: str
-    asked: list[Any]
-    answered: list[Any]
+    asked: Sequence[Value]
+    answered: Sequence[Value]
 
 
 def history(recording: Recording) -> Iterator[Event]:
@@ -44,8 +46,8 @@ def history(recording: Recording) -> Iterator[Event]:
         operation = operations[number]
         kind = "invoke" if moment == INVOKE else operation.outcome
         steps = operation.asked if moment == INVOKE else operation.answered
-        place = {"index": index, "process": lanes[number], "type": kind, "f": operation.function, "time": at_ns}
-        yield place | {"mops": steps}
+        event: Event = {"index": index, "process": lanes[number], "type": kind, "f": operation.function, "time": at_ns}
+        yield event | {"mops": steps}
 
 
 def _lanes(operations: list[_Operation]) -> list[int]:
@@ -66,31 +68,29 @@ def _lanes(operations: list[_Operation]) -> list[int]:
 
 
 def _transactions(recording: Recording) -> Iterator[_Operation]:
-    for row in recording.table("txns").to_pylist():
-        steps = row["operations"] or []
-        lists = any(step["kind"] in ("append", "read") for step in steps)
+    for row in rows.typed(recording.table("txns"), rows.Transaction):
+        steps = row.operations or ()
+        lists = any(step.kind in ("append", "read") for step in steps)
         yield _Operation(
-            client=(row["process"], "txn"),
-            begin_ns=row["begin_ns"],
-            end_ns=row["end_ns"],
-            outcome=OUTCOMES[row["outcome"]],
+            client=(row.process, "txn"),
+            begin_ns=row.begin_ns,
+            end_ns=row.end_ns,
+            outcome=OUTCOMES[row.outcome],
             function="txn",
             asked=list(_steps(steps, answered=False)),
-            answered=list(_steps(steps, answered=row["outcome"] == "committed" or not lists)),
+            answered=list(_steps(steps, answered=row.outcome == "committed" or not lists)),
         )
 
 
-def _steps(steps: list[dict[str, Any]], *, answered: bool) -> Iterator[list[Any]]:
-    for (kind, key), group in groupby(steps, lambda step: (step["kind"], "" if step["kind"] == "poll" else _key(step))):
+def _steps(steps: Sequence[rows.Step], *, answered: bool) -> Iterator[Sequence[Value]]:
+    for (kind, key), group in groupby(steps, lambda step: (step.kind, "" if step.kind == "poll" else _key(step))):
         members = list(group)
         if kind == "read":
-            yield ["r", key, [step["value"] for step in members if step["value"] is not None] if answered else None]
+            yield ["r", key, [step.value for step in members if step.value is not None] if answered else None]
         elif kind == "append":
-            yield from (["append", key, step["value"]] for step in members)
+            yield from (["append", key, step.value] for step in members)
         elif kind == "send":
-            yield from (
-                ["send", key, [step["log_offset"], step["value"]] if answered else step["value"]] for step in members
-            )
+            yield from (["send", key, [step.log_offset, step.value] if answered else step.value] for step in members)
         elif answered:
             yield ["poll", _messages(members)]
         else:
@@ -98,53 +98,40 @@ def _steps(steps: list[dict[str, Any]], *, answered: bool) -> Iterator[list[Any]
 
 
 def _sends(recording: Recording) -> Iterator[_Operation]:
-    columns = [
-        "process",
-        "topic",
-        "partition",
-        "value",
-        "acks",
-        "txn_id",
-        "invoke_ns",
-        "complete_ns",
-        "outcome",
-        "log_offset",
-    ]
-    for row in recording.table("sends", columns=columns).to_pylist():
-        if row["txn_id"] is not None:
+    for row in rows.typed(recording.table("sends"), rows.Send):
+        if row.txn_id is not None:
             continue  # stands in its transaction
-        known = row["outcome"] == "ok"
+        known = row.outcome == "ok"
         yield _Operation(
-            client=(row["process"], "send"),
-            begin_ns=row["invoke_ns"],
-            end_ns=row["complete_ns"],
-            outcome=OUTCOMES[row["outcome"]],
+            client=(row.process, "send"),
+            begin_ns=row.invoke_ns,
+            end_ns=row.complete_ns,
+            outcome=OUTCOMES[row.outcome],
             function="send",
-            asked=[["send", _key(row), row["value"]]],
-            answered=[["send", _key(row), [row["log_offset"], row["value"]] if known else row["value"]]],
+            asked=[["send", _key(row), row.value]],
+            answered=[["send", _key(row), [row.log_offset, row.value] if known else row.value]],
         )
 
 
 def _polls(recording: Recording) -> Iterator[_Operation]:
     """One operation a call: rows of several partitions that one process asked at once belong together."""
-    received: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    columns = ["process", "poll_index", "topic", "partition", "log_offset", "value"]
-    for row in recording.table("reads", columns=columns).to_pylist():
-        received.setdefault((row["process"], row["poll_index"]), []).append(row)
-    columns = ["process", "poll_index", "phase", "invoke_ns", "complete_ns", "outcome"]
-    calls: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
-    for row in recording.table("polls", columns=columns).to_pylist():
-        calls.setdefault((row["process"], row["phase"], row["invoke_ns"]), []).append(row)
-    for (process, phase, begin_ns), rows in calls.items():
-        places = dict.fromkeys((process, row["poll_index"]) for row in rows)
+    received: dict[tuple[int, int], list[rows.Read]] = {}
+    for read in rows.typed(recording.table("reads"), rows.Read):
+        received.setdefault((read.process, read.poll_index), []).append(read)
+    calls: dict[tuple[int, str, int], list[rows.Poll]] = {}
+    for poll in rows.typed(recording.table("polls"), rows.Poll):
+        calls.setdefault((poll.process, poll.phase, poll.invoke_ns), []).append(poll)
+    for (process, phase, begin_ns), polls in calls.items():
+        places = dict.fromkeys((process, poll.poll_index) for poll in polls)
         messages = [message for place in places for message in received.get(place, [])]
-        ends = [row["complete_ns"] for row in rows]
-        outcomes = {OUTCOMES[row["outcome"]] for row in rows}
+        ends = [poll.complete_ns for poll in polls]
+        known_ends = [end for end in ends if end is not None]
+        outcomes = {OUTCOMES[poll.outcome] for poll in polls}
         yield _Operation(
             # The final read begins anew, so it is another client's.
             client=(process, phase),
             begin_ns=begin_ns,
-            end_ns=None if None in ends else max(ends),
+            end_ns=max(known_ends) if len(known_ends) == len(ends) else None,
             outcome="ok" if messages else next(word for word in ("ok", "info", "fail") if word in outcomes),
             function="poll",
             asked=[["poll"]],
@@ -152,12 +139,12 @@ def _polls(recording: Recording) -> Iterator[_Operation]:
         )
 
 
-def _messages(rows: list[dict[str, Any]]) -> dict[str, list[list[Any]]]:
-    messages: dict[str, list[list[Any]]] = {}
-    for row in rows:
-        messages.setdefault(_key(row), []).append([row["log_offset"], row["value"]])
+def _messages(received: Iterable[rows.Read | rows.Step]) -> dict[str, list[list[int | None]]]:
+    messages: dict[str, list[list[int | None]]] = {}
+    for row in received:
+        messages.setdefault(_key(row), []).append([row.log_offset, row.value])
     return messages
 
 
-def _key(row: Mapping[str, Any]) -> str:
-    return f"{row['topic']}-{row['partition']}"
+def _key(row: rows.Send | rows.Read | rows.Step) -> str:
+    return f"{row.topic}-{row.partition}"

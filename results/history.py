@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeGuard
 
 import msgspec
 
 from tribunal.results import edn
+from tribunal.results.edn import Value
 from tribunal.results.recording import DamagedRecording
 
 HISTORY: Final = "history.jsonl"
@@ -23,7 +24,8 @@ FORMATS: Final = ("jepsen-json", "jepsen-edn", "corpus")
 TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
 STEPS: Final = frozenset({"append", "r", "w", "send", "poll"})
 BYTES_MOST: Final = 4 << 30
-Event = dict[str, Any]
+Event = dict[str, Value]
+Step = list[Value]
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +38,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_history(folder: Path) -> bool:
-    """Tell whether a folder holds an imported history instead of a recording."""
+    """Return whether a folder holds an imported history instead of a recording."""
     return (folder / HISTORY).is_file()
 
 
@@ -84,27 +86,28 @@ def _text(path: Path) -> str:
         raise DamagedRecording("", None, f"{path.name}: not UTF-8 text at byte {problem.start}") from problem
 
 
-def _json_events(text: str) -> Iterator[Any]:
+def _json_events(text: str) -> Iterator[Value]:
     """One JSON list of events, an object with a `history`, or an event a line."""
     stripped = text.lstrip()
     if stripped.startswith("["):
-        yield from msgspec.json.decode(stripped, type=list[Any])
+        events: list[Value] = msgspec.json.decode(stripped, type=list)
+        yield from events
         return
     decoder = msgspec.json.Decoder()
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            event = decoder.decode(line)
+            event: Value = decoder.decode(line)
         except msgspec.DecodeError as problem:
             raise msgspec.DecodeError(f"line {number}: {problem}") from problem
-        if isinstance(event, dict) and isinstance(event.get("history"), list):
-            yield from event["history"]
+        if isinstance(event, dict) and isinstance(history := event.get("history"), list):
+            yield from history
         else:
             yield event
 
 
-def _edn_events(text: str) -> Iterator[Any]:
+def _edn_events(text: str) -> Iterator[Value]:
     for value in edn.values(text):
         if isinstance(value, list):
             yield from value
@@ -112,35 +115,34 @@ def _edn_events(text: str) -> Iterator[Any]:
             yield value
 
 
-def _event(event: Any, position: int, name: str) -> Event:
+def _event(event: Value, position: int, name: str) -> Event:
     """Bring an event into the neutral form."""
     if not isinstance(event, dict):
         raise DamagedRecording("", None, f"{name}, event {position}: not an operation but {str(event)[:40]!r}")
     kind = event.get("type")
-    if kind not in TYPES:
+    if not isinstance(kind, str) or kind not in TYPES:
         raise DamagedRecording(
             "", None, f"{name}, event {position}: type is {str(kind)[:40]!r}, not invoke, ok, fail or info"
         )
     process = event.get("process", 0)
     if isinstance(process, bool) or not isinstance(process, int | str):
         raise DamagedRecording("", None, f"{name}, event {position}: process is {str(process)[:40]!r}")
-    told = {key: value for key, value in event.items() if key not in ("value", "mops")}
+    found: Event = {str(key): value for key, value in event.items() if key not in ("value", "mops")}
     steps = event.get("mops", event.get("value"))
-    if not isinstance(steps, list) or not _are_steps(steps):
-        return told | ({"value": event["value"]} if "value" in event else {})
-    return told | {"f": event.get("f", "txn"), "mops": [_step(step, position, name) for step in steps]}
+    if not _are_steps(steps):
+        return found | ({"value": event["value"]} if "value" in event else {})
+    return found | {"f": event.get("f", "txn"), "mops": [_step(step, position, name) for step in steps]}
 
 
-def _are_steps(steps: Any) -> bool:
-    return (
-        isinstance(steps, list)
-        and bool(steps)
-        and all(isinstance(step, list) and step and step[0] in STEPS for step in steps if not isinstance(step, dict))
-        and not any(isinstance(step, dict) for step in steps)
-    )
+def _are_steps(steps: Value) -> TypeGuard[list[Step]]:
+    return isinstance(steps, list) and bool(steps) and all(map(_is_step, steps))
 
 
-def _step(step: list[Any], position: int, name: str) -> list[Any]:
+def _is_step(step: Value) -> bool:
+    return isinstance(step, list) and bool(step) and isinstance(step[0], str) and step[0] in STEPS
+
+
+def _step(step: Step, position: int, name: str) -> Step:
     """Messages' keys become text: JSON knows no others in objects."""
     known = (step[0] == "poll" and len(step) <= 2) or len(step) == 3
     if not known:
@@ -157,50 +159,50 @@ def _step(step: list[Any], position: int, name: str) -> list[Any]:
     return step
 
 
-def _hashable(key: Any, position: int, name: str) -> None:
+def _hashable(key: Value, position: int, name: str) -> None:
     if isinstance(key, list | dict):
         raise DamagedRecording(
             "", None, f"{name}, event {position}: {json.dumps(key)[:40]} cannot be a key or an element"
         )
 
 
-def _polled(messages: Any, position: int, name: str) -> dict[str, list[Any]]:
-    sound = isinstance(messages, dict) and all(
-        isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)
-        for pairs in messages.values()
-    )
-    if not sound:
+def _polled(messages: Value, position: int, name: str) -> dict[str, Value]:
+    if not isinstance(messages, dict) or not all(map(_are_pairs, messages.values())):
         raise DamagedRecording(
             "", None, f"{name}, event {position}: a poll returns a map of key to [[offset, value], ...]"
         )
     return {str(key): pairs for key, pairs in messages.items()}
 
 
-def as_edn(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _are_pairs(pairs: Value) -> bool:
+    return isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)
+
+
+def as_edn(events: Iterable[Mapping[str, Value]]) -> Iterator[str]:
     """Yield one line an event, as Jepsen writes histories."""
     for event in events:
         yield edn.written({edn.Keyword(str(key)): _edn_value(str(key), value) for key, value in _jepsen(event).items()})
 
 
-def as_json(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def as_json(events: Iterable[Mapping[str, Value]]) -> Iterator[str]:
     """Yield one JSON object an event, with Jepsen's names."""
     for event in events:
         yield msgspec.json.encode(_jepsen(event)).decode()
 
 
-def _jepsen(event: Mapping[str, Any]) -> Event:
-    told = {key: value for key, value in event.items() if key != "mops"}
-    return told | ({"value": event["mops"]} if "mops" in event else {})
+def _jepsen(event: Mapping[str, Value]) -> Event:
+    named = {key: value for key, value in event.items() if key != "mops"}
+    return named | ({"value": event["mops"]} if "mops" in event else {})
 
 
 _WORD: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def _edn_value(name: str, value: Any) -> Any:
+def _edn_value(name: str, value: Value) -> edn.Written:
     if name in ("type", "f") and isinstance(value, str):
         return edn.Keyword(value)
     if name == "process" and isinstance(value, str) and _WORD.fullmatch(value):
         return edn.Keyword(value)
     if name == "value" and _are_steps(value):
-        return [[edn.Keyword(step[0]), *step[1:]] for step in value]
+        return [[edn.Keyword(str(step[0])), *step[1:]] for step in value]
     return value

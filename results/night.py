@@ -115,7 +115,7 @@ class Night(msgspec.Struct, kw_only=True):
 
     @property
     def simulated_hours(self) -> float:
-        """How long the simulated clusters lived in all."""
+        """How much virtual time the simulated clusters ran in all."""
         return sum(swept.simulated_ms for swept in self.swept) / 3_600_000
 
     @property
@@ -179,7 +179,7 @@ def save(night: Night, folder: Path) -> None:
 def load(path: Path) -> Night:
     """Read nightly.json; `msgspec.DecodeError` or `msgspec.ValidationError` when it is none."""
     night = msgspec.json.decode(path.read_bytes(), type=Night)
-    # A night of before there were kinds told the same findings apart by their sentences.
+    # A night of before there were kinds identified the same findings by their sentences.
     night.past = [msgspec.structs.replace(one, signature=renewed(one.signature)) for one in night.past]
     night.found = [msgspec.structs.replace(one, signature=renewed(one.signature)) for one in night.found]
     return night
@@ -222,7 +222,7 @@ def junit(night: Night) -> JUnitXml:
 
     A signature fails one case, its own, however many runs showed it: the same bug must not open thirty red cases.
     """
-    whole = JUnitXml(night.name)
+    report = JUnitXml(night.name)
     for name, cases in (
         ("findings", _past_cases(night)),
         ("canaries", _canary_cases(night)),
@@ -236,8 +236,8 @@ def junit(night: Night) -> JUnitXml:
         for case in cases:
             suite.add_testcase(case)
         if len(suite):
-            whole.add_testsuite(suite)
-    return whole
+            report.add_testsuite(suite)
+    return report
 
 
 def _case(name: str, group: str, seconds: float = 0.0) -> TestCase:

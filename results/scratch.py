@@ -17,7 +17,7 @@ MEMORY: Final = "/dev/shm"  # noqa: S108  # folders in it are made by `tempfile`
 
 
 class Scratch:
-    """One folder; in memory, where the system has such a place, for what lives only for a moment."""
+    """One folder; in memory, where the system has such a place, for what is kept only for a moment."""
 
     def __init__(self, purpose: str, *, in_memory: bool = False) -> None:
         place = MEMORY if in_memory and os.access(MEMORY, os.W_OK) else None

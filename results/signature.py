@@ -1,4 +1,4 @@
-"""What findings are told apart by: property, kind and invariant; never the words, so that these may be worded better.
+"""The identity of a finding: property, kind and invariant; never the words, so that these may be worded better.
 
 Equal findings of different seeds are one. The text form is what files and the command line have: `lost_writes/lost` of a checker,
 `invariant/differs/I4` of a simulation that stopped at one, `run/ClusterError` of a run that ended early, `harness/‹exception>` of a bug of ours.

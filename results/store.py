@@ -1,7 +1,7 @@
 """Write a recording while a run goes on, and read it back when it is judged.
 
 Rows are gathered in memory and leave as segments: one Parquet file per table and partition, written as
-`.tmp` and renamed, so that a harness that dies leaves only whole segments. The one who runs calls
+`.tmp` and renamed, so that a harness that dies leaves only complete segments. The one who runs calls
 `close_segment` every few seconds; a segment also closes by itself when it has many rows. A recording
 without manifest.json was cut off: it is judged by what is closed.
 """
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tribunal.results.manifest import Made, Manifest, Setting, TableFacts, Version
 from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
 from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table
@@ -35,7 +36,7 @@ MEASURED: Final = [
     "log_offset"
 ]  # hot partitions are cut by it; of all columns statistics would be an eighth of a small recording
 
-Row = dict[str, Any]
+Row = dict[str, object]  # of any table: whether a value is of its column's type, Arrow says
 
 
 class WrongRow(ValueError):
@@ -58,7 +59,7 @@ class Recorder:
         for table in TABLES.values():
             self._write(table, NO_PARTITION, table.arrow.empty_table())
 
-    def row(self, table: str, **columns: Any) -> None:
+    def row(self, table: str, **columns: object) -> None:
         """Record one fact; unknown columns and missing required ones are refused at once."""
         schema = TABLES.get(table)
         if schema is None:
@@ -105,24 +106,20 @@ class Recorder:
                 self._rows[name] = former + self._rows[name]
                 self._row_count += len(former)
 
-    def finish(self, manifest_fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Close the last segment and write manifest.json: the recording is complete.
-
-        manifest_fields:  what only the harness knows: seed, commit, lock_sha256, scenario, cluster, ...
-        returns:          the manifest as written.
-        """
+    def finish(self, made: Made) -> Manifest:
+        """Close the last segment and write manifest.json: the recording is complete; return the manifest as written."""
         self.close_segment()
         files = _files(self.run_dir / "recording")
         tables = {name: _fingerprint(self.run_dir, list(_flat(files[name]))) for name in TABLES}
-        manifest = {
-            "schema_version": SCHEMA_VERSION,
-            "run_id": self.run_id,
-            **manifest_fields,
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            "tables": tables,
-        }
-        manifest["recording_hash"] = recording_hash(Recording(self.run_dir, self.run_id, manifest, files))
+        manifest = Manifest(
+            **msgspec.structs.asdict(made),
+            schema_version=SCHEMA_VERSION,
+            run_id=self.run_id,
+            python=platform.python_version(),
+            platform=platform.platform(),
+            tables=tables,
+            recording_hash=recording_hash(Recording(self.run_dir, self.run_id, None, files)),
+        )
         path = self.run_dir / MANIFEST
         temporary = path.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
@@ -176,7 +173,7 @@ class Recording:
     """The reading side: the closed segments of one run, structurally sound."""
 
     def __init__(
-        self, run_dir: Path, run_id: str, manifest: dict[str, Any] | None, files: dict[str, dict[str, list[Path]]]
+        self, run_dir: Path, run_id: str, manifest: Manifest | None, files: dict[str, dict[str, list[Path]]]
     ) -> None:
         self.run_dir = run_dir
         self.run_id = run_id
@@ -202,13 +199,18 @@ class Recording:
                 raise DamagedRecording(name, None, "the table is missing")
         if manifest is not None and compare:
             _compare_with_manifest(run_dir, manifest, files)
-        run_id = manifest["run_id"] if manifest is not None else run_dir.resolve().name
+        run_id = manifest.run_id if manifest is not None else run_dir.resolve().name
         return cls(run_dir, run_id, manifest, files)
 
     @property
     def complete(self) -> bool:
         """Whether the run came to its end; a cut-off run has no manifest."""
         return self.manifest is not None
+
+    @property
+    def settings(self) -> Mapping[str, Setting] | None:
+        """What every node was started with; None: unknown."""
+        return None if self.manifest is None else self.manifest.settings
 
     def partitions(self, *tables: str) -> list[str]:
         """Return the `topic-p` that any of these tables has rows of, by topic and number."""
@@ -218,13 +220,13 @@ class Recording:
     def table(self, name: str, topic_partition: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a table, or one partition of it; columns as asked for, types as in the schema."""
         if topic_partition is None and not TABLES[name].by_partition:
-            whole = self._whole(name)
-            return whole if columns is None else whole.select(list(columns))
+            rows = self._table_of_run(name)
+            return rows if columns is None else rows.select(list(columns))
         by_partition = self.files[name]
         chosen = _flat(by_partition) if topic_partition is None else by_partition.get(topic_partition, [])
         return read_files(name, chosen, columns)
 
-    def _whole(self, name: str) -> pa.Table:
+    def _table_of_run(self, name: str) -> pa.Table:
         if name not in self._of_run:
             self._of_run[name] = read_files(name, _flat(self.files[name]))
         return self._of_run[name]
@@ -311,19 +313,18 @@ def _short(error: Exception) -> str:
     return re.sub(r"\s+", " ", str(error)).split(". ")[0][:120]
 
 
-def _manifest(path: Path) -> dict[str, Any] | None:
+def _manifest(path: Path) -> Manifest | None:
     if not path.exists():
         return None
+    content = path.read_bytes()
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except msgspec.DecodeError as error:
+        version = msgspec.json.decode(content, type=Version).schema_version
+        if not is_known(version):
+            # Before the other fields: a manifest of another version may have any.
+            raise DamagedRecording("", None, f"unknown schema version {version!r} (this is {SCHEMA_VERSION})")
+        return msgspec.json.decode(content, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedRecording("", None, f"manifest.json cannot be read: {error}") from error
-    version = manifest.get("schema_version")
-    if not is_known(version):
-        raise DamagedRecording("", None, f"unknown schema version {version!r} (this is {SCHEMA_VERSION})")
-    if not isinstance(manifest.get("run_id"), str) or not isinstance(manifest.get("tables"), dict):
-        raise DamagedRecording("", None, "manifest.json names no run_id or no tables")
-    return manifest
 
 
 def _files(folder: Path, pattern: str = "*") -> dict[str, dict[str, list[Path]]]:
@@ -350,28 +351,28 @@ def _flat(by_partition: Mapping[str, list[Path]]) -> list[Path]:
     return [path for name in sorted(by_partition, key=partition_order) for path in by_partition[name]]
 
 
-def _fingerprint(run_dir: Path, paths: Sequence[Path]) -> dict[str, Any]:
+def _fingerprint(run_dir: Path, paths: Sequence[Path]) -> TableFacts:
     digest = hashlib.sha256()
     rows = 0
     for path in paths:
         digest.update(path.relative_to(run_dir).as_posix().encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
         rows += pq.read_metadata(path).num_rows
-    return {"rows": rows, "files": len(paths), "sha256": digest.hexdigest()}
+    return TableFacts(rows=rows, files=len(paths), sha256=digest.hexdigest())
 
 
-def _compare_with_manifest(run_dir: Path, manifest: dict[str, Any], files: dict[str, dict[str, list[Path]]]) -> None:
+def _compare_with_manifest(run_dir: Path, manifest: Manifest, files: dict[str, dict[str, list[Path]]]) -> None:
     for name in TABLES:
-        stated = manifest["tables"].get(name)
-        if not isinstance(stated, dict):
+        stated = manifest.tables.get(name)
+        if stated is None:
             raise DamagedRecording(name, None, "the manifest does not know the table")
         paths = _flat(files[name])
         for path in paths:
             _check_readable(name, path)
         found = _fingerprint(run_dir, paths)
-        if found["rows"] != stated.get("rows"):
-            raise DamagedRecording(name, None, f"has {found['rows']} rows, the manifest says {stated.get('rows')}")
-        if found["sha256"] != stated.get("sha256"):
+        if found.rows != stated.rows:
+            raise DamagedRecording(name, None, f"has {found.rows} rows, the manifest says {stated.rows}")
+        if found.sha256 != stated.sha256:
             raise DamagedRecording(name, None, "was changed after the manifest was written (sha256 differs)")
 
 

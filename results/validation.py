@@ -6,7 +6,6 @@ the answer is ERROR with table, row and reason, never a verdict. Checks that nee
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +56,7 @@ def value_sent_twice(values: np.ndarray) -> int | None:
 
 
 def all_different(parts: Iterable[np.ndarray]) -> bool:
-    """Tell whether no value occurs twice in all parts together: one bit a value, no sort.
+    """Return whether no value occurs twice in all parts together: one bit a value, no sort.
 
     Values describe themselves: a process counts its records up, so its sequences are dense.
     """
@@ -109,12 +108,12 @@ def _by_process(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
             yield int(processes[order[low]]), sequences[low:high]
 
 
-def _first(mask: Any) -> int | None:
+def _first(mask: pa.ChunkedArray) -> int | None:
     position = pc.index(pc.fill_null(mask, False), True).as_py()  # noqa: FBT003 - pyarrow's own signature
     return None if position < 0 else int(position)
 
 
-def _damage(name: str, mask: Any, reason: str) -> DamagedRecording | None:
+def _damage(name: str, mask: pa.ChunkedArray, reason: str) -> DamagedRecording | None:
     row = _first(mask)
     return None if row is None else DamagedRecording(name, row, reason)
 
@@ -141,7 +140,7 @@ def _says(column: pa.ChunkedArray, word: str) -> pa.ChunkedArray:
 
 
 def _only_these_words(column: pa.ChunkedArray, words: tuple[str, ...]) -> bool:
-    """Tell whether dictionaries hold nothing else; a word that no row uses makes this say no."""
+    """Return whether dictionaries hold nothing else; a word that no row uses makes this say no."""
     if not pa.types.is_dictionary(column.type):
         return False
     return all(set(chunk.dictionary.to_pylist()) <= {*words, None} for chunk in column.chunks)

@@ -128,7 +128,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
     @property
     def signature(self) -> Signature:
-        """What it is told apart by."""
+        """Its identity: findings with equal signatures are the same bug."""
         if self.violation is not None:
             return signature.of_violation(self.violation)
         if self.property_name == signature.INVARIANT:  # of a run before there were facts
@@ -229,7 +229,7 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def save(verdict: RunVerdict, path: Path) -> None:
-    """Write verdict.json, whole or not at all."""
+    """Write verdict.json completely or not at all."""
     temporary = path.with_suffix(".tmp")
     written = msgspec.structs.replace(verdict, schema_version=SCHEMA_VERSION)
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")

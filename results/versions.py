@@ -198,6 +198,6 @@ def stored_table(name: str, version: int) -> StoredTable:
     return StoredTable(pa.schema(list(fields.items())), names, tuple(reversed(rewrites)), restored)
 
 
-def is_known(version: object) -> bool:
-    """Tell whether a manifest's version is one that can be read."""
-    return isinstance(version, int) and not isinstance(version, bool) and OLDEST <= version <= SCHEMA_VERSION
+def is_known(version: int | str | None) -> bool:
+    """Return whether a manifest's version is one that can be read."""
+    return isinstance(version, int) and OLDEST <= version <= SCHEMA_VERSION

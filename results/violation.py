@@ -1,7 +1,7 @@
 """An invariant that did not hold in a simulation, as data: which one, where, and the facts that show it.
 
 Whoever finds it fills in facts; nobody reads them out of a sentence. `tribunal.results.words` makes the sentence, for people alone, so it may
-be worded better at any time: what a violation is told apart by is its kind, the tag of its facts (`tribunal.results.signature`).
+be worded better at any time: the identity of a violation is its kind, the tag of its facts (`tribunal.results.signature`).
 """
 
 from enum import StrEnum
@@ -178,7 +178,7 @@ class CleanShutdownFile(msgspec.Struct, frozen=True, kw_only=True, tag="clean_sh
 
 
 class StaleRequestCarriedOut(msgspec.Struct, frozen=True, kw_only=True, tag="stale_request_carried_out"):
-    """A broker carries out a control request of a former life."""
+    """A broker carries out a control request that names the broker epoch of an earlier process."""
 
     api: str
     broker_epoch: int
@@ -186,7 +186,7 @@ class StaleRequestCarriedOut(msgspec.Struct, frozen=True, kw_only=True, tag="sta
 
 
 class StoppedUnasked(msgspec.Struct, frozen=True, kw_only=True, tag="stopped_unasked"):
-    """A controller stops the replicas of a broker's life that did not ask to leave."""
+    """A controller stops the replicas of a broker process that did not ask to leave."""
 
     controller: int
     broker_epoch: int
@@ -197,7 +197,7 @@ class HostedLogGone(msgspec.Struct, frozen=True, kw_only=True, tag="hosted_log_g
 
 
 class NeverTold(msgspec.Struct, frozen=True, kw_only=True, tag="never_told"):
-    """A broker's life was never told what it hosts."""
+    """A broker process was never sent the partitions that it hosts."""
 
     broker_epoch: int
 
@@ -250,7 +250,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kind(self) -> str:
-        """What is wrong, in a word that stays: the facts' tag, and what tells cases of one kind apart."""
+        """What is wrong, in a word that stays: the facts' tag, and what distinguishes cases of one kind."""
         match self.facts:
             case LogEndsEarly(role=role):
                 return f"log_of_{role.value}_ends_early"

@@ -97,14 +97,16 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
         case StaleRequestCarriedOut(api=api, broker_epoch=stale, registered_epoch=registered):
             return f"broker {node} of epoch {registered} carries out a {api} of broker epoch {stale}"
         case StoppedUnasked(controller=controller, broker_epoch=broker_epoch):
-            return f"controller {controller} stops broker {node}, whose life {broker_epoch} does not leave"
+            return f"controller {controller} stops the replicas of broker {node}, which did not ask to leave with broker epoch {broker_epoch}"
         case HostedLogGone():
             return f"{node} hosts it, and its log with its checkpoints is gone"
         case NeverTold(broker_epoch=broker_epoch):
-            return f"broker {node} lives as {broker_epoch} and was never told what it hosts"
+            return (
+                f"broker {node} runs with broker epoch {broker_epoch} and was never sent the partitions that it hosts"
+            )
         case NoProgress(expected=expected, timeout_ms=timeout_ms, states=states):
-            told = "".join(f"\n{name}: {_state(state)}" for name, state in states.items())
-            return f"no {expected.value} within {timeout_ms} ms{told}"
+            listed = "".join(f"\n{name}: {_state(state)}" for name, state in states.items())
+            return f"no {expected.value} within {timeout_ms} ms{listed}"
         case other_facts:
             assert_never(other_facts)
 

@@ -22,6 +22,7 @@ be negative, except where the limits say so.
 *Whose* says whether Apache Kafka (or a KIP) has the setting, or it is ours. Defaults are Kafka's unless the description says otherwise.
 A setting with a *topic config* is only the default for topics; it can be changed while brokers run, for all of them or one topic
 (`kafka-configs.sh`). All others are read once, at the start. `none` in the column *Default* means that the setting must be given.
+What Kafka's files may name and replog does nothing with is accepted and shown; it is marked **without effect here**.
 
 This page is made by `python tools/generate_configuration.py` from `replog/config`: change it there.
 """
@@ -50,7 +51,7 @@ def row(definition: Definition) -> tuple[str, ...]:
         limits(definition),
         "Kafka" if setting.is_kafkas else "ours",
         f"`{setting.topic}`" if setting.topic else "",
-        setting.description,
+        setting.description if setting.has_effect else f"**Without effect here.** {setting.description}",
     )
 
 

@@ -13,7 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
-from typing import Annotated, Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -34,11 +34,11 @@ from tribunal.workloads.sent import SentRecords
 
 VALUE_BYTES: Final = 8
 CREATE_TIMEOUT_MS: Final = 15_000
-STATEMENT_POLLS: Final = 20  # to hear once more of the producer's epochs
+STATEMENT_POLLS: Final = 20  # to get the producer's epochs once more
 STATEMENT_POLL_MS: Final = 50
 IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits instead of piling up
 
-# What options are made of: a scenario that says otherwise is told so before anything starts.
+# What options are made of: a scenario that says otherwise is refused before anything starts.
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
@@ -47,7 +47,7 @@ Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 class Sink(Protocol):
     """The recording, as far as a workload writes it."""
 
-    def row(self, table: str, **columns: Any) -> None:
+    def row(self, table: str, **columns: object) -> None:
         """Record one fact."""
 
 
@@ -96,7 +96,7 @@ class LoadPlan(Protocol):
 
     @property
     def delivery_timeout_ms(self) -> int:
-        """How long its last sends may take once it is told to stop."""
+        """How long its last sends may take once it is asked to stop."""
 
 
 Options = TypeVar("Options", bound=LoadOptions)
@@ -113,7 +113,7 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     prepare:             creates topics, with this replication factor.
     run:                 goes on until `stage.stopping` is set; returns when every send's fate is written down.
     read_to_end:         reads everything within so many ms, after all is quiet; returns the partitions not read to their ends.
-    written_throughout:  partitions written as long as the run lasts by somebody who hears answers; None: all of them.
+    written_throughout:  partitions written as long as the run lasts by somebody who gets answers; None: all of them.
     """
 
     options: type[Options]
@@ -154,7 +154,7 @@ class Load(Protocol):
 
     @property
     def delivery_timeout_ms(self) -> int:
-        """How long its last sends may take once it is told to stop."""
+        """How long its last sends may take once it is asked to stop."""
 
     def partitions(self) -> list[TopicPartition]:
         """Return all its partitions."""
@@ -166,7 +166,7 @@ class Load(Protocol):
         """Create topics."""
 
     def run(self, stage: Stage) -> Coroutine[object, None, None]:
-        """Go on until told to stop."""
+        """Go on until asked to stop."""
 
     def read_to_end(self, stage: Stage, timeout_ms: int) -> Awaitable[list[TopicPartition]]:
         """Read everything; return what was not read to its end."""
@@ -260,12 +260,12 @@ class Worker:
         self._producer: Producer = stage.clients.producer(settings, f"worker-{plan.process}")
         self._sequence = 0
         self._open: dict[int, _Sent] = {}
-        self._unsettled: list[tuple[_Sent, Delivery, int]] = []
+        self._undecided: list[tuple[_Sent, Delivery, int]] = []
         self._epochs = 1
-        self._begun_ns = -1  # when the last epoch but the first was heard of
+        self._begun_ns = -1  # when the last epoch but the first was reported
         self._statements = 0
         if self._states_epochs:
-            self._producer.on_epochs = self._settle  # type: ignore[attr-defined]
+            self._producer.on_epochs = self._record_decided  # type: ignore[attr-defined]
 
     @property
     def in_flight(self) -> int:
@@ -287,7 +287,7 @@ class Worker:
         if sent is None:
             return
         if self._states_epochs:
-            self._unsettled.append((sent, delivery, self.stage.now_ns()))
+            self._undecided.append((sent, delivery, self.stage.now_ns()))
         else:
             self._record(sent, delivery, self.stage.now_ns())
 
@@ -295,20 +295,20 @@ class Worker:
     def _states_epochs(self) -> bool:
         return bool(getattr(self._producer, "states_epochs", False))
 
-    def _settle(self, epochs: int, identity: tuple[int, int] | None = None) -> None:
+    def _record_decided(self, epochs: int, identity: tuple[int, int] | None = None) -> None:
         """Write down what completed since the producer last said how many epochs it has had.
 
         librdkafka begins a new epoch by itself when a batch was refused behind one that had failed, or when a record
         timed out; then it sends again what was in doubt anywhere, with sequences that no broker can know. Such a record may
-        stand twice by the client's own doing: its class says so. It was offered before the new epoch was heard of.
+        stand twice by the client's own doing: its class says so. It was offered before the new epoch was reported.
 
-        identity:  producer id and epoch now; which of two it was in between nobody says.
+        identity:  producer id and epoch now; which of two it was in between is not known.
         """
         self._statements += 1
         if epochs > self._epochs:
             self._epochs, self._begun_ns, identity = epochs, self.stage.now_ns(), None
-        settled, self._unsettled = self._unsettled, []
-        for sent, delivery, complete_ns in settled:
+        decided, self._undecided = self._undecided, []
+        for sent, delivery, complete_ns in decided:
             was_in_doubt = sent.invoke_ns <= self._begun_ns
             worker_class = f"reset-{self.plan.worker_class}" if was_in_doubt else None
             self._record(sent, delivery._replace(producer=delivery.producer or identity), complete_ns, worker_class)
@@ -344,9 +344,9 @@ class Worker:
     async def finish(self, timeout_ms: int) -> None:
         """Let what is under way arrive, then give up the rest; every send has its row afterwards."""
         await self._producer.flush(timeout_ms)
-        heard = self._statements
+        reported = self._statements
         for _ in range(STATEMENT_POLLS if self._states_epochs else 0):
-            if self._statements > heard:
+            if self._statements > reported:
                 break
             await asyncio.sleep(STATEMENT_POLL_MS / 1000)
         await self.close()
@@ -354,7 +354,8 @@ class Worker:
     async def close(self) -> None:
         """Give up what is under way: nobody will ever know, so it is `info` without a completion."""
         await self._producer.close()
-        self._settle(self._epochs + 1 if self._unsettled else self._epochs)  # of the last moment nothing was said
+        # Of the last moment the producer has not reported anything.
+        self._record_decided(self._epochs + 1 if self._undecided else self._epochs)
         while self._open:
             _, sent = self._open.popitem()
             self._record(sent, Delivery("info", "unknown at the end", None, None, None), None)
@@ -436,8 +437,8 @@ class PollLog:
         It says so of what its broker shows, and a new leader may show an old end, below min ISR for long (KIP-207). A final
         read has come to the end where the leader states that: its workload says so with a poll of its own.
         """
-        told_by_client = self.phase == "final" and not poll.records and poll.next_position is not None
-        return told_by_client and poll.position >= (poll.high_watermark or 0)
+        known_by_client = self.phase == "final" and not poll.records and poll.next_position is not None
+        return known_by_client and poll.position >= (poll.high_watermark or 0)
 
     def _record_watermark(self, poll: PartitionPoll, at_ns: int) -> None:
         self.stage.sink.row(

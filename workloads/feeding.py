@@ -13,7 +13,7 @@ REQUEST_TIMEOUT_MS: Final = 2_000
 
 
 async def feed(stage: Stage, topic: str, chosen: WorkerPlan) -> None:
-    """Produce to a topic at a rate until told to stop."""
+    """Produce to a topic at a rate until asked to stop."""
     worker = Worker(stage, chosen, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, request_timeout_ms=REQUEST_TIMEOUT_MS)
     random = Random(chosen.seed)
     try:

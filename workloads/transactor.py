@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, NamedTuple, TypedDict
 
 from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, GroupSettings, PartitionPoll, TopicPartition
 from tribunal.results.recording import value_of
@@ -12,6 +12,24 @@ BEGIN_MS: Final = 2_000
 END_MS: Final = 8_000
 OFFSETS_MS: Final = 2_000
 RETRY_MS: Final = 200
+
+
+class Step(TypedDict):
+    """One operation of a transaction, as it is recorded; a send's offset is known later."""
+
+    kind: str
+    topic: str
+    partition: int
+    log_offset: int | None
+    value: int | None
+
+
+class OpenSend(NamedTuple):
+    """A send whose fate is not known yet."""
+
+    key: str
+    invoke_ns: int
+    step: Step
 
 
 class Transactor:
@@ -30,8 +48,8 @@ class Transactor:
         )
         self._sequence = 0
         self._begin_ns = 0
-        self._operations: list[dict[str, Any]] = []
-        self._open: dict[int, dict[str, Any]] = {}  # sends without a known fate, by value
+        self._operations: list[Step] = []
+        self._open: dict[int, OpenSend] = {}  # sends without a known fate, by value
         self._in_transaction = False
 
     async def begin(self) -> bool:
@@ -45,17 +63,17 @@ class Transactor:
         value = value_of(self.process, self._sequence)
         self._sequence += 1
         step = self.step(kind, partition, None, value)
-        self._open[value] = {"key": key, "invoke_ns": self.stage.now_ns(), "step": step}
+        self._open[value] = OpenSend(key, self.stage.now_ns(), step)
         timestamp_ms = self.producer.send(
             partition, key.encode(), value.to_bytes(VALUE_BYTES), lambda delivery: self._completed(value, delivery)
         )
         self.stage.sent.note(value, key.encode(), timestamp_ms)
         return value
 
-    def step(self, kind: str, partition: TopicPartition, log_offset: int | None, value: int | None) -> dict[str, Any]:
+    def step(self, kind: str, partition: TopicPartition, log_offset: int | None, value: int | None) -> Step:
         """Add a step to the transaction, as it will be recorded."""
         topic, number = partition
-        step = {"kind": kind, "topic": topic, "partition": number, "log_offset": log_offset, "value": value}
+        step: Step = {"kind": kind, "topic": topic, "partition": number, "log_offset": log_offset, "value": value}
         self._operations.append(step)
         return step
 
@@ -101,7 +119,7 @@ class Transactor:
         sent = self._open.pop(value, None)
         if sent is None:
             return
-        step = sent["step"]
+        step = sent.step
         step["log_offset"] = delivery.log_offset
         self.stage.tally[-1, delivery.outcome] += 1
         self.stage.sink.row(
@@ -111,10 +129,10 @@ class Transactor:
             topic=step["topic"],
             partition=step["partition"],
             value=value,
-            key=sent["key"],
+            key=sent.key,
             acks=-1,
             txn_id=self.transactional_id,
-            invoke_ns=sent["invoke_ns"],
+            invoke_ns=sent.invoke_ns,
             complete_ns=None if delivery.error == "unknown at the end" else self.stage.now_ns(),
             outcome=delivery.outcome,
             error=delivery.error,

@@ -20,6 +20,7 @@ import msgspec
 
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.results.copies import Part
+from tribunal.results.manifest import Setting
 from tribunal.results.rows import Row
 
 Item = TypeVar("Item")
@@ -57,7 +58,7 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
 
     injection: Injection
     changed: Changed
-    settings: Mapping[str, object] | None = None
+    settings: Mapping[str, Setting] | None = None
 
 
 Inject = Callable[[Case, Random], Iterator[Injected]]

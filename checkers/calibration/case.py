@@ -1,7 +1,7 @@
 """One recording as calibration sees it: rows, final logs, committed history, and where nothing may be lost.
 
 `must_survive` and its kin are an independent and conservative reading of docs/verdicts.md. They name only what no rule could
-excuse, whoever was a holder; of most records in a hurt run they say nothing.
+excuse, whoever was a holder; of most records in a run with faults they say nothing.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.manifest import Setting
 from tribunal.results.metadata import NO_LEADER, RECOVERING, PartitionChangeRecord, PartitionRecord, State, decoded
 from tribunal.results.recording import NO_PARTITION
 from tribunal.results.rows import (
@@ -66,19 +67,14 @@ class FinalLog(msgspec.Struct, frozen=True, kw_only=True):
     readers: dict[int, str]
     end: int
 
-    def offset_of(self, value: int) -> int | None:
-        """Return where a value stands."""
-        return next((offset for offset, read in self.records.items() if read.value == value), None)
-
 
 class Case:
     """A recording to put anomalies into."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        settings = (recording.manifest or {}).get("settings")
-        self.settings: dict[str, object] = dict(settings) if isinstance(settings, dict) else {}
-        self.is_zookeeper = (recording.manifest or {}).get("mode") == "zookeeper"
+        self.settings: dict[str, Setting] = dict(recording.settings or {})
+        self.is_zookeeper = recording.manifest is not None and recording.manifest.mode == "zookeeper"
         self.has_elr = not self.is_zookeeper and self._is_on("eligible.leader.replicas.enable", otherwise=True)
         self.allows_unclean = self._is_on("unclean.leader.election.enable", otherwise=False)
         self.allows_unclean |= self._is_on("unclean.recovery.manager.enabled", otherwise=False)
@@ -217,17 +213,17 @@ class Case:
     @cached_property
     def is_timely(self) -> bool:
         """Whether times can be believed: no clock was set."""
-        told = (f"{fault.kind} {fault.proof or ''}" for fault in self.of_run(Fault))
-        return not any("clock" in text for text in told)
+        described = (f"{fault.kind} {fault.proof or ''}" for fault in self.of_run(Fault))
+        return not any("clock" in text for text in described)
 
     def is_untouched(self, topic: str) -> bool:
         """Whether no order was given that may take records of the topic away."""
-        told = [f"{row.api} {row.setting or ''}".lower() for row in self.of_run(Admin)]
-        told += [f"{name}={value}".lower() for name, value in self.settings.items()]
-        told += [
+        described = [f"{row.api} {row.setting or ''}".lower() for row in self.of_run(Admin)]
+        described += [f"{name}={value}".lower() for name, value in self.settings.items()]
+        described += [
             row.body.lower() for row in self.metadata if row.record_type == "ConfigRecord" and _is_about(row, topic)
         ]
-        return not any(word in text for text in told for word in GONE_BY_ORDER)
+        return not any(word in text for text in described for word in GONE_BY_ORDER)
 
     def holds(self, place: Place, since_ns: int, until_ns: int = NEVER) -> bool:
         """Whether the partition kept all that had the guarantee of acks=all from one moment to another, by every rule.
@@ -252,7 +248,7 @@ class Case:
             if (fault.injected_ns or 0) <= last and first <= (NEVER if fault.healed_ns is None else fault.healed_ns)
         )
 
-    def is_told(self, place: Place, at_ns: int) -> bool:
+    def deposed_leaders_know(self, place: Place, at_ns: int) -> bool:
         """Whether every deposed leader was in the ISR of a later one for long enough before that moment, or there was none."""
         history = [change for change in self.history(place) if change.at_ns <= at_ns]
         for position, change in enumerate(history):
@@ -289,12 +285,12 @@ class Case:
         if standing is None or standing.value != send.value or not self.holds(place, send.invoke_ns):
             return False
         if send.acks == -1:
-            return all(one.clean or one.at_ns > send.invoke_ns for one in self.elections(place)) or self.is_told(
-                place, send.invoke_ns - LAG_NS
-            )
+            return all(
+                one.clean or one.at_ns > send.invoke_ns for one in self.elections(place)
+            ) or self.deposed_leaders_know(place, send.invoke_ns - LAG_NS)
         # acks=1 binds its leader only: nobody else may have answered, and no election may lie behind it.
         quiet = all(one.at_ns < send.invoke_ns - LAG_NS for one in self.elections(place))
-        return quiet and self.is_told(place, send.invoke_ns - LAG_NS)
+        return quiet and self.deposed_leaders_know(place, send.invoke_ns - LAG_NS)
 
     def kept(self, place: Place, acks: int) -> list[Send]:
         """Return the partition's acknowledged records that had to survive."""

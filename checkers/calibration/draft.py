@@ -10,7 +10,7 @@ from tribunal.checkers.calibration.case import Case, Place
 from tribunal.results.recording import NO_PARTITION, SEQUENCE_BITS, value_of
 from tribunal.results.rows import TABLE_OF, AnyRow, LogRecord, Poll, Read, Row, Send
 
-STRANGER: Final = 9_000  # the process whose records stand where others were lost: no workload counts that far
+UNKNOWN_PROCESS: Final = 9_000  # the process whose records stand where others were lost: no workload counts that far
 EVERY: Final = ("final", "tail")
 
 
@@ -77,20 +77,23 @@ class Draft:
         ))  # fmt: skip
 
     def supplant(self, send: Send) -> None:
-        """Let a stranger's record of unknown fate stand where an acknowledged one stood: the log went on without it."""
+        """Let another process's record of unknown fate stand where an acknowledged one stood: the log went on without it."""
         place, offset = Place(send.topic, send.partition), send.log_offset
         assert offset is not None
         sends = self.rows(Send, place)
         known = [
-            other.value for name in self.case.places for other in self.rows(Send, name) if other.process == STRANGER
+            other.value
+            for name in self.case.places
+            for other in self.rows(Send, name)
+            if other.process == UNKNOWN_PROCESS
         ]
         sequence = max((value & ((1 << SEQUENCE_BITS) - 1) for value in known), default=-1) + 1
-        stranger = Send(
-            process=STRANGER, worker_class="plain", topic=send.topic, partition=send.partition,
-            value=value_of(STRANGER, sequence), acks=-1, invoke_ns=send.invoke_ns, outcome="info", attempts=2,
+        added = Send(
+            process=UNKNOWN_PROCESS, worker_class="plain", topic=send.topic, partition=send.partition,
+            value=value_of(UNKNOWN_PROCESS, sequence), acks=-1, invoke_ns=send.invoke_ns, outcome="info", attempts=2,
         )  # fmt: skip
-        sends.insert(sends.index(send), stranger)
-        self.put(place, offset, stranger.value)
+        sends.insert(sends.index(send), added)
+        self.put(place, offset, added.value)
 
     def cut_off(self, place: Place, end: int) -> None:
         """Let the final log end earlier."""
@@ -98,7 +101,7 @@ class Draft:
         last = max([standing.end - 1, *(record.log_offset for record in self.case.rows(LogRecord, place))])
         self.erase(place, range(end, last + 1))
 
-        def told(poll: Poll) -> Poll:
+        def shown(poll: Poll) -> Poll:
             if poll.phase != "final":
                 return poll
             return replace(
@@ -106,7 +109,7 @@ class Draft:
                 last_stable_offset=_least(poll.last_stable_offset, end),
             )  # fmt: skip
 
-        self.edit(Poll, place, told)
+        self.edit(Poll, place, shown)
 
     def append(self, place: Place, value: int) -> int:
         """Let a value stand once more, behind the final log's end; return its offset."""
@@ -137,7 +140,7 @@ class Draft:
     def exchange(self, one: Send, two: Send, *, acknowledged: bool) -> None:
         """Let two records stand in each other's place, for every reader.
 
-        acknowledged:  also in what their producers were told.
+        acknowledged:  also in the acknowledgements that their producers got.
         """
         place = Place(one.topic, one.partition)
         values = {one.log_offset: two.value, two.log_offset: one.value}

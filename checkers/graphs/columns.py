@@ -162,7 +162,7 @@ class ListSteps(msgspec.Struct):
     def operation(self, number: int) -> Operation:
         """Return one transaction as an operation."""
         own = np.arange(*np.searchsorted(self.txn, [number, number + 1]))
-        told = self.transactions
+        transactions = self.transactions
         steps = tuple(
             ("r", self.names[int(self.key[row])], self.read(row))
             if self.is_read[row]
@@ -170,12 +170,12 @@ class ListSteps(msgspec.Struct):
             for row in own.tolist()
         )
         return Operation(
-            index=int(told.index[number]),
-            process=int(told.process[number]),
-            outcome=told.word(number),
+            index=int(transactions.index[number]),
+            process=int(transactions.process[number]),
+            outcome=transactions.word(number),
             function="txn",
-            invoked=int(told.invoked[number]),
-            completed=int(told.completed[number]),
+            invoked=int(transactions.invoked[number]),
+            completed=int(transactions.completed[number]),
             steps=steps,
         )
 

@@ -15,7 +15,7 @@ Every component is searched by itself, from the worst class to the mildest, and 
 implies is not listed again (Adya, "Weak Consistency", 1999; Alvaro and Kingsbury, "Elle", 2020).
 
 Real-time edges would be quadratic; `realtime_barriers` puts one vertex between each run of completions and the
-invocation after it, so that they are linear. Barriers vanish when a cycle is told.
+invocation after it, so that they are linear. Barriers are left out of the cycles that are reported.
 """
 
 from collections import deque
@@ -48,7 +48,7 @@ NAMES: Final = {Edge.WW: "ww", Edge.WR: "wr", Edge.RW: "rw", Edge.PROCESS: "proc
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One edge of a cycle that is told: transaction numbers and why."""
+    """One edge of a reported cycle: transaction numbers and why."""
 
     source: int
     target: int
@@ -231,7 +231,7 @@ def find(component: Component, name: str, walk: Walk, budget: int = 2_000_000) -
         steps, visits = _close(component, label, walk, number)
         spent += visits
         if steps is not None:
-            return Cycle(name, _told(component, steps))
+            return Cycle(name, _reported(component, steps))
         if spent > budget:
             raise SearchBudgetExceeded(name, component.size)
     return None
@@ -313,17 +313,17 @@ def _path(
     return [first, *reversed(steps)]
 
 
-def _told(component: Component, steps: Iterable[tuple[int, int, int]]) -> tuple[Step, ...]:
+def _reported(component: Component, steps: Iterable[tuple[int, int, int]]) -> tuple[Step, ...]:
     """Return the steps between transactions; a way through barriers is one realtime step."""
-    told: list[Step] = []
+    reported: list[Step] = []
     begun: int | None = None
     for source, target, kind in steps:
         start, end = int(component.vertices[source]), int(component.vertices[target])
         begun = start if begun is None else begun
         if end < component.transactions:
-            told.append(Step(begun, end, Edge(kind)))
+            reported.append(Step(begun, end, Edge(kind)))
             begun = None
-    return tuple(told)
+    return tuple(reported)
 
 
 class Search(msgspec.Struct):

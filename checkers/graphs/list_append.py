@@ -118,19 +118,19 @@ class Lists:
 
     def _irregular(self) -> NDArray[np.bool_]:
         steps, outcome = self.steps, self.steps.transactions.outcome
-        odd = np.zeros(self.count, bool)
-        odd[self._owner[(self.writer < 0) | (outcome[self.writer] == FAIL)]] = True
+        irregular = np.zeros(self.count, bool)
+        irregular[self._owner[(self.writer < 0) | (outcome[self.writer] == FAIL)]] = True
         twice = np.unique(self._ordered[1:][self._ordered[1:] == self._ordered[:-1]])
         if twice.size:
-            odd[self._owner[np.isin(self._placed, twice)]] = True
+            irregular[self._owner[np.isin(self._placed, twice)]] = True
         again = np.sort(self._asked)
         if (again[1:] == again[:-1]).any():
             doubled = np.unique(again[1:][again[1:] == again[:-1]])
-            odd[steps.key[self.appends][np.isin(self._asked, doubled)]] = True
-        odd[steps.key[self.reads[~self._are_prefixes()]]] = True
-        odd[self._intermediate_reads()] = True
-        odd[self._lost_updates()] = True
-        return odd
+            irregular[steps.key[self.appends][np.isin(self._asked, doubled)]] = True
+        irregular[steps.key[self.reads[~self._are_prefixes()]]] = True
+        irregular[self._intermediate_reads()] = True
+        irregular[self._lost_updates()] = True
+        return irregular
 
     def _are_prefixes(self) -> NDArray[np.bool_]:
         """Compare every read with the order of its key, a few million elements at a time."""

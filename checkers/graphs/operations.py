@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 Outcome = Literal["ok", "fail", "info"]
-# What clients of other tools sent, wrote and got: of whatever form, by the function that their operation names.
-Told = Any
-Event = Mapping[str, Told]
-Step = tuple[Told, ...]
+# A value in a history that another tool recorded: its form depends on the function that the operation names.
+Datum = Any
+Event = Mapping[str, Datum]
+Step = tuple[Datum, ...]
 OPEN_END: Final = 1 << 62  # the completion position of an operation that nobody saw complete
 
 
@@ -71,7 +71,7 @@ def _process(event: Event, position: int) -> int:
 
 def _operation(opened: tuple[int, Event], end: int, completion: Event | None) -> Operation:
     start, invocation = opened
-    told = completion or invocation
+    last_event = completion or invocation
     outcome: Outcome = completion["type"] if completion else "info"
     return Operation(
         index=end if completion else start,
@@ -81,21 +81,21 @@ def _operation(opened: tuple[int, Event], end: int, completion: Event | None) ->
         # An unknown outcome may take effect at any later time.
         invoked=start,
         completed=end if outcome != "info" else OPEN_END,
-        steps=_steps(told, invocation),
-        extra={name: told[name] for name in ("rebalance_log", "keys", "error", "offset") if name in told},
+        steps=_steps(last_event, invocation),
+        extra={name: last_event[name] for name in ("rebalance_log", "keys", "error", "offset") if name in last_event},
     )
 
 
-def _steps(told: Event, invocation: Event) -> tuple[Step, ...]:
+def _steps(last_event: Event, invocation: Event) -> tuple[Step, ...]:
     for name in ("mops", "value"):
-        for event in (told, invocation):
+        for event in (last_event, invocation):
             steps = event.get(name)
             if steps is not None and _is_transaction(steps):
                 return tuple(tuple(step) for step in steps)
-    return ((invocation.get("f"), invocation.get("key"), invocation.get("value"), told.get("value")),)
+    return ((invocation.get("f"), invocation.get("key"), invocation.get("value"), last_event.get("value")),)
 
 
-def _is_transaction(steps: Told) -> bool:
+def _is_transaction(steps: Datum) -> bool:
     return isinstance(steps, list) and bool(steps) and all(isinstance(s, list) and isinstance(s[0], str) for s in steps)
 
 

@@ -31,7 +31,7 @@ from tribunal.checkers.graphs.cycles import Edge, Graph, search
 from tribunal.checkers.graphs.findings import Contradiction, Findings
 from tribunal.checkers.graphs.list_append import add_time, edges_of, pair_codes
 from tribunal.checkers.graphs.models import implied_by
-from tribunal.checkers.graphs.operations import Operation, Told
+from tribunal.checkers.graphs.operations import Datum, Operation
 from tribunal.checkers.judge import steps as flat_steps
 
 Integers = NDArray[np.int64]
@@ -128,13 +128,13 @@ class LogHistory:
         messages = distinct(sent)
         # Hashing finds the few different ones among many far faster than sorting.
         number = pd.Index(messages).get_indexer(seen)
-        strange = np.flatnonzero(number < 0)
-        if strange.size:
-            messages = distinct(np.concatenate([messages, seen[strange]]))
+        unsent = np.flatnonzero(number < 0)
+        if unsent.size:
+            messages = distinct(np.concatenate([messages, seen[unsent]]))
             number = pd.Index(messages).get_indexer(seen)
         self.sent, self.seen = np.searchsorted(messages, sent).astype(np.int32), number.astype(np.int32)
         self.message_key, self.message_value = np.empty(messages.size, np.int64), np.empty(messages.size, np.int64)
-        for rows, own, chosen in ((sends, self.sent, slice(None)), (reads, self.seen, strange)):
+        for rows, own, chosen in ((sends, self.sent, slice(None)), (reads, self.seen, unsent)):
             self.message_key[own[chosen]], self.message_value[own[chosen]] = rows.key[chosen], rows.value[chosen]
         self.writer = np.full(len(messages), -1, dtype=np.int64)
         self.writer[self.sent] = self.sends.operation
@@ -173,7 +173,7 @@ def packed(*columns: Integers) -> Integers:
     return code
 
 
-def _sent(value: Told) -> tuple[Hashable, int]:
+def _sent(value: Datum) -> tuple[Hashable, int]:
     if isinstance(value, list | tuple):
         offset, number = value
         return number, -1 if offset is None else offset
@@ -253,8 +253,8 @@ class Order:
         for number in np.unique(message[order][again]):
             places = offset[message == number].tolist()
             writer = history.writer[number]
-            told = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} stands at {places}"
-            found.add("duplicate", (history.index(writer),) if writer >= 0 else (), told)
+            words = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} stands at {places}"
+            found.add("duplicate", (history.index(writer),) if writer >= 0 else (), words)
 
 
 def check(operations: Sequence[Operation] | LogHistory, *, ww: bool = True, rw: bool = False) -> Findings:
@@ -300,16 +300,16 @@ def _dirty_reads(found: Findings, history: LogHistory) -> None:
     reads, outcome = history.reads, history.outcome
     writer = history.writer[history.seen]
     for place in np.flatnonzero(writer < 0):
-        _tell(found, "phantom", history, int(place), "was read but never sent")
+        _report(found, "phantom", history, int(place), "was read but never sent")
     aborted = (writer >= 0) & (outcome[writer] == FAIL) & (outcome[reads.operation] == OK)
     for place in np.flatnonzero(aborted):
-        _tell(found, "G1a", history, int(place), "was read although its send failed")
+        _report(found, "G1a", history, int(place), "was read although its send failed")
     own = (writer >= 0) & (writer == reads.operation)
     for place in np.flatnonzero(own):
-        _tell(found, "precommitted-read", history, int(place), "was read by the operation that sends it")
+        _report(found, "precommitted-read", history, int(place), "was read by the operation that sends it")
 
 
-def _tell(found: Findings, anomaly: str, history: LogHistory, place: int, what: str) -> None:
+def _report(found: Findings, anomaly: str, history: LogHistory, place: int, what: str) -> None:
     reads = history.reads
     writer = history.writer[history.seen[place]]
     places = [history.index(writer)] if writer >= 0 else []
@@ -328,8 +328,8 @@ def _lost(
     passed = (order.last_place >= 0) & (order.last_place <= bound[history.message_key]) & ~read_by_ok
     lost = passed & (writer >= 0) & committed[writer]
     for number in np.flatnonzero(lost):
-        told = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} was passed over by all"
-        found.add("lost-write", (history.index(writer[number]),), told)
+        words = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} was passed over by all"
+        found.add("lost-write", (history.index(writer[number]),), words)
 
 
 def _unseen(found: Findings, history: LogHistory, read_by_ok: NDArray[np.bool_]) -> None:
@@ -337,9 +337,9 @@ def _unseen(found: Findings, history: LogHistory, read_by_ok: NDArray[np.bool_])
     missing = sent_ok & ~read_by_ok[history.sent]
     if missing.any():
         first = int(np.flatnonzero(missing)[0])
-        told = f"{int(missing.sum())} acknowledged messages nobody has read, {history.value(history.sends.value[first])} of "
-        told += f"{history.name(history.sends.key[first])} the first"
-        found.add("unseen", (history.index(history.sends.operation[first]),), told)
+        words = f"{int(missing.sum())} acknowledged messages nobody has read, {history.value(history.sends.value[first])} of "
+        words += f"{history.name(history.sends.key[first])} the first"
+        found.add("unseen", (history.index(history.sends.operation[first]),), words)
 
 
 def _positions(found: Findings, history: LogHistory, order: Order) -> None:
@@ -405,8 +405,8 @@ def _between(found: Findings, history: LogHistory, messages: Messages, index: In
         chosen = np.flatnonzero(moves)
         operation, key, first, last = operation[chosen], key[chosen], first[chosen], last[chosen]
         process, moves = process[chosen], moves[chosen]
-    life = _lives(history, process, key, history.transactions.invoked[operation])
-    line = packed(process, key, life)
+    revoked = _times_revoked(history, process, key, history.transactions.invoked[operation])
+    line = packed(process, key, revoked)
     order = np.argsort(line, kind="stable")
     begins = np.ones(order.size, bool)
     begins[1:] = line[order][1:] != line[order][:-1]
@@ -425,16 +425,16 @@ def _between(found: Findings, history: LogHistory, messages: Messages, index: In
         found.add(_name("", verb, moved), places_, f"{verb} of {history.name(key[other])} moves by {moved}")
 
 
-def _lives(history: LogHistory, process: Integers, key: Integers, invoked: Integers) -> Integers:
-    """Return how often a process had been told to forget a key by the time of each operation."""
-    lives = np.zeros(process.size, np.int64)
+def _times_revoked(history: LogHistory, process: Integers, key: Integers, invoked: Integers) -> Integers:
+    """Return how often a key had been taken from a process by the time of each operation."""
+    counts = np.zeros(process.size, np.int64)
     for number, changes in history.resets.items():
         own = np.flatnonzero(process == number)
         for place in np.unique(key[own]).tolist():
             rows = own[key[own] == place]
             forgotten = np.array([at for at, kept in changes if place not in kept], np.int64)
-            lives[rows] = np.searchsorted(forgotten, invoked[rows], "left")
-    return lives
+            counts[rows] = np.searchsorted(forgotten, invoked[rows], "left")
+    return counts
 
 
 def _cycles(found: Findings, history: LogHistory, order: Order, *, ww: bool, rw: bool) -> None:

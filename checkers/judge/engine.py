@@ -110,7 +110,7 @@ def dataframe(spark: "SparkSession", items: Sequence[WorkItem], without: frozens
 
 
 def _dealt(items: Sequence[WorkItem]) -> list[list[WorkItem]]:
-    """Deal items out to tasks, the largest first: a few tasks a core level out what sizes do not tell."""
+    """Deal items out to tasks, the largest first: several tasks per core even out what sizes do not predict."""
     sizes = [item_bytes(item) for item in items]
     wanted = -(-sum(sizes) // TASK_BYTES)
     tasks: list[list[WorkItem]] = [[] for _ in range(max(1, min(len(items), wanted, MOST_TASKS)))]

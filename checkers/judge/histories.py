@@ -13,7 +13,7 @@ from tribunal.checkers.graphs.findings import Findings, Witness
 from tribunal.checkers.graphs.models import ruled_out
 from tribunal.checkers.graphs.operations import HistoryError, Operation, paired
 from tribunal.checkers.judge.tables import Figures, FoundIn, Place, TableRow
-from tribunal.checkers.registers import settled
+from tribunal.checkers.registers import offset_order
 from tribunal.checkers.registers.folds import FOLDS
 from tribunal.checkers.registers.linearizability import Answer, Limits, check
 from tribunal.checkers.registers.models import MODELS
@@ -26,7 +26,7 @@ REGISTERS: Final = "rw-register"
 MESSAGES: Final = "kafka"
 KNOWN: Final = (LISTS, REGISTERS, MESSAGES, *sorted(MODELS), *sorted(FOLDS))
 OPTIONS: Final = ("writes_follow_reads", "sequential_keys", "linearizable_keys")
-SETTLED: Final = frozenset({"register", "cas-register"})
+MAY_BE_ORDERED_BY_OFFSETS: Final = frozenset({"register", "cas-register"})
 SEARCH_SECONDS: Final = 60.0
 SEARCH_CONFIGURATIONS: Final = 500_000  # about 200 bytes each
 
@@ -49,15 +49,15 @@ def judge_history(folder: Path) -> Iterator[TableRow]:
 
 
 def model_of(operations: Sequence[Operation]) -> str:
-    """Say what a history is of, by its steps. Raises HistoryError when they tell nothing."""
+    """Say what a history is of, by its steps. Raises HistoryError when no model has them."""
     functions = {step[0] for operation in operations for step in operation.steps}
-    for model, words in _TOLD_BY:
+    for model, words in _FUNCTIONS_OF:
         if functions & words:
             return model
     raise HistoryError(f"no known operations ({', '.join(sorted(map(str, functions)))[:80]}); name the model")
 
 
-_TOLD_BY: Final = (
+_FUNCTIONS_OF: Final = (
     (MESSAGES, {"send", "poll"}),
     (LISTS, {"append"} ),
     (REGISTERS, {"w", "r"}),
@@ -105,8 +105,8 @@ _CHECKS: Final[dict[str, Callable[[Sequence[Operation], Mapping[str, bool]], Fin
 
 
 def _linearized(operations: Sequence[Operation], model: str) -> Iterator[Finding]:
-    if model in SETTLED and settled.is_settled(operations):
-        result = settled.check(operations)
+    if model in MAY_BE_ORDERED_BY_OFFSETS and offset_order.is_ordered_by_offsets(operations):
+        result = offset_order.check(operations)
     else:
         deadline = monotonic() + SEARCH_SECONDS
         result = check(operations, MODELS[model], Limits(SEARCH_CONFIGURATIONS, lambda: monotonic() > deadline))

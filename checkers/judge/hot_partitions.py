@@ -6,7 +6,7 @@ producers' order: each process's least and greatest value; for gaps: the first a
 neighbouring ranges finds what crosses them. Ranges that are not clean, and those they have to be compared with, are then read
 together and judged by the ordinary kernels: counts and witnesses are exact. Nothing that is collected grows with the partition.
 
-The sieve may suspect the innocent, never the reverse. It relies on recordings being written in order of time: where
+The sieve may suspect a range in which nothing is wrong, and never passes one in which something is. It relies on recordings being written in order of time: where
 offsets are scattered over all row groups every range reads all of them. What looks at consumers, watermarks and groups is
 small and is judged in an item of its own.
 """
@@ -55,7 +55,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     clean:  nothing inside of the range is suspect.
     least_placed:  the least completion of what was acknowledged here, also if it stands elsewhere.
     values: for each process its least and its greatest value in log order.
-    strange: values that were read here and whose sends are elsewhere.
+    sent_elsewhere: values that were read here and whose sends are elsewhere.
     epochs: for each replica its first and its last leader epoch in log order.
     logged: members of the ISR and ELR that hold anything here; held: the first and the last offset that they hold.
     open_acknowledged, found_open:  values acknowledged without an offset, and those of them that were found here.
@@ -74,7 +74,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     held: tuple[int, int] | None = None
     open_acknowledged: list[int] = msgspec.field(default_factory=list)
     found_open: list[int] = msgspec.field(default_factory=list)
-    strange: list[int] = msgspec.field(default_factory=list)
+    sent_elsewhere: list[int] = msgspec.field(default_factory=list)
     figures: dict[str, int] = msgspec.field(default_factory=dict)
 
 
@@ -109,10 +109,12 @@ def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
             column = file.schema_arrow.names.index(stored.names["log_offset"])
             for number in range(file.metadata.num_row_groups):
                 own = file.metadata.row_group(number)
-                told = own.column(column).statistics
-                known = told is not None and told.has_min_max
-                first, last = (told.min, told.max) if known else (0, -1)
-                unknown = told.null_count if told is not None and told.has_null_count else own.num_rows
+                statistics = own.column(column).statistics
+                known = statistics is not None and statistics.has_min_max
+                first, last = (statistics.min, statistics.max) if known else (0, -1)
+                unknown = (
+                    statistics.null_count if statistics is not None and statistics.has_null_count else own.num_rows
+                )
                 if not known and unknown < own.num_rows:
                     first, last = 0, NEVER - 1  # a file of somebody else's without statistics
                 yield Group(str(path), number, first, last, unknown, own.num_rows)
@@ -174,28 +176,28 @@ def sieve(own: Range, rows: PartitionRows, can_lead: Sequence[int]) -> Sieved:
     rows:  sends, reads and logs of the range (sends without offset may be others'), and all polls.
     """
     sends, reads = rows.columns("sends"), rows.columns("reads")
-    told = Sieved(range=own, clean=True, figures=_figures(sends, reads))
+    summary = Sieved(range=own, clean=True, figures=_figures(sends, reads))
     placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
     chosen = np.flatnonzero(_is_final(rows))
     # Without a complete final read nothing is clean, nor where a transaction or a corrupt record has to be judged.
-    told.clean = bool(chosen.size and (sends["txn_id"] == UNKNOWN).all() and (reads["value"] != UNKNOWN).all())
+    summary.clean = bool(chosen.size and (sends["txn_id"] == UNKNOWN).all() and (reads["value"] != UNKNOWN).all())
     final = np.full(own.end - own.first, UNKNOWN, np.int64)  # the value of each offset
     final[reads["log_offset"][chosen] - own.first] = reads["value"][chosen]
     sent = np.full(own.end - own.first, UNKNOWN, np.int64)  # the send of each offset
     sent[sends["log_offset"][placed] - own.first] = placed
     offsets = np.flatnonzero(final != UNKNOWN)
-    told.clean &= bool((sent[sends["log_offset"][placed] - own.first] == placed).all())
-    _match_open(told, sends, final, sent, offsets)
-    told.strange = _strange(own, reads, sends, sent)
-    told.clean &= len(told.strange) <= LISTED
-    told.strange = told.strange[:LISTED]
-    told.clean &= _is_kept(sends, placed, final, own) and _is_as_sent(own, reads, sends, sent, final)
-    told.clean &= _logs_agree(own, rows.columns("logs"), final, can_lead)
-    told.clean &= _replicas_agree(told, rows.columns("logs"), can_lead)
-    _order(told, sends, final, sent, offsets)
-    _ends(told, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)
-    told.figures["records in final logs"] = int(offsets.size)
-    return told
+    summary.clean &= bool((sent[sends["log_offset"][placed] - own.first] == placed).all())
+    _match_open(summary, sends, final, sent, offsets)
+    summary.sent_elsewhere = _sent_elsewhere(own, reads, sends, sent)
+    summary.clean &= len(summary.sent_elsewhere) <= LISTED
+    summary.sent_elsewhere = summary.sent_elsewhere[:LISTED]
+    summary.clean &= _is_kept(sends, placed, final, own) and _is_as_sent(own, reads, sends, sent, final)
+    summary.clean &= _logs_agree(own, rows.columns("logs"), final, can_lead)
+    summary.clean &= _replicas_agree(summary, rows.columns("logs"), can_lead)
+    _order(summary, sends, final, sent, offsets)
+    _ends(summary, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)
+    summary.figures["records in final logs"] = int(offsets.size)
+    return summary
 
 
 def _figures(sends: Columns, reads: Columns) -> dict[str, int]:
@@ -215,7 +217,7 @@ def _is_final(rows: PartitionRows) -> Array:
     return np.asarray((reads["phase"] == FINAL) & is_among(reads["process"], readers))
 
 
-def _match_open(told: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
+def _match_open(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
     """Give sends of unknown offset the place at which their value was read."""
     open_ = np.flatnonzero(sends["log_offset"] == UNKNOWN)
     lacking = offsets[sent[offsets] == UNKNOWN]
@@ -225,19 +227,19 @@ def _match_open(told: Sieved, sends: Columns, final: Array, sent: Array, offsets
         at = np.minimum(np.searchsorted(values, final[lacking]), values.size - 1)
         hit = values[at] == final[lacking]
         sent[lacking[hit]] = order[at[hit]]
-        told.found_open = sends["value"][order[at[hit]]][sends["outcome"][order[at[hit]]] == OK].tolist()
-    told.open_acknowledged = sends["value"][open_[sends["outcome"][open_] == OK]].tolist()
-    told.clean &= max(len(told.found_open), len(told.open_acknowledged)) <= LISTED
-    told.found_open, told.open_acknowledged = told.found_open[:LISTED], told.open_acknowledged[:LISTED]
+        summary.found_open = sends["value"][order[at[hit]]][sends["outcome"][order[at[hit]]] == OK].tolist()
+    summary.open_acknowledged = sends["value"][open_[sends["outcome"][open_] == OK]].tolist()
+    summary.clean &= max(len(summary.found_open), len(summary.open_acknowledged)) <= LISTED
+    summary.found_open, summary.open_acknowledged = summary.found_open[:LISTED], summary.open_acknowledged[:LISTED]
 
 
-def _strange(own: Range, reads: Columns, sends: Columns, sent: Array) -> list[int]:
+def _sent_elsewhere(own: Range, reads: Columns, sends: Columns, sent: Array) -> list[int]:
     """Return the values that somebody read here and that were not sent to here."""
     send = sent[reads["log_offset"] - own.first]
-    odd = send == UNKNOWN
+    elsewhere = send == UNKNOWN
     if sends["value"].size:
-        odd |= sends["value"][send] != reads["value"]
-    return [int(value) for value in distinct(reads["value"][odd & (reads["value"] != UNKNOWN)])]
+        elsewhere |= sends["value"][send] != reads["value"]
+    return [int(value) for value in distinct(reads["value"][elsewhere & (reads["value"] != UNKNOWN)])]
 
 
 def _is_kept(sends: Columns, placed: Array, final: Array, own: Range) -> bool:
@@ -263,7 +265,7 @@ def _logs_agree(own: Range, logs: Columns, final: Array, can_lead: Sequence[int]
     return not bool((chosen & (there != UNKNOWN) & (logs["value"] != there)).any())
 
 
-def _replicas_agree(told: Sieved, logs: Columns, can_lead: Sequence[int]) -> bool:
+def _replicas_agree(summary: Sieved, logs: Columns, can_lead: Sequence[int]) -> bool:
     """Whether the members of the ISR hold the same here, and epochs go up along every replica's log; note their ends."""
     first: tuple[Array, ...] | None = None
     agree = True
@@ -272,23 +274,23 @@ def _replicas_agree(told: Sieved, logs: Columns, can_lead: Sequence[int]) -> boo
         if not (logs["log_offset"][own][1:] > logs["log_offset"][own][:-1]).all():
             own = own[np.argsort(logs["log_offset"][own], kind="stable")]
         columns = tuple(logs[name][own] for name in ("log_offset", "value", "leader_epoch", "is_control"))
-        told.epochs[node] = (int(columns[2][0]), int(columns[2][-1]))
+        summary.epochs[node] = (int(columns[2][0]), int(columns[2][-1]))
         agree &= bool((columns[2][1:] >= columns[2][:-1]).all())
         if node in can_lead:
-            told.logged.append(node)
+            summary.logged.append(node)
             offsets = columns[0]
             agree &= int(offsets[-1]) - int(offsets[0]) + 1 == offsets.size
-            told.held = told.held or (int(offsets[0]), int(offsets[-1]))
+            summary.held = summary.held or (int(offsets[0]), int(offsets[-1]))
             first = first or columns
             agree &= all(np.array_equal(one, other) for one, other in zip(first, columns, strict=True))
     return agree
 
 
-def _order(told: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
+def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
     """Look at the order in real time and of each producer."""
     placed = sent[sent != UNKNOWN]
     done = np.where(sends["outcome"][placed] == OK, sends["complete_ns"][placed], NEVER)
-    told.least_placed = int(done.min(initial=NEVER))
+    summary.least_placed = int(done.min(initial=NEVER))
     known = offsets[sent[offsets] != UNKNOWN]
     if placed.size == 0:
         return
@@ -296,15 +298,15 @@ def _order(told: Sieved, sends: Columns, final: Array, sent: Array, offsets: Arr
     invoke = sends["invoke_ns"][send]
     done = np.where(sends["outcome"][send] == OK, sends["complete_ns"][send], NEVER)
     behind = np.append(np.minimum.accumulate(done[::-1])[::-1][1:], NEVER)
-    told.clean &= not bool((invoke > behind).any())
-    told.least_done, told.greatest_invoke = int(done.min(initial=NEVER)), int(invoke.max(initial=-1))
+    summary.clean &= not bool((invoke > behind).any())
+    summary.least_done, summary.greatest_invoke = int(done.min(initial=NEVER)), int(invoke.max(initial=-1))
     unread = np.zeros(sends["value"].size, bool)
     unread[placed] = True
     unread[send] = False
-    told.clean &= _ascends(told, np.concatenate([values, sends["value"][unread]]))
+    summary.clean &= _ascends(summary, np.concatenate([values, sends["value"][unread]]))
 
 
-def _ascends(told: Sieved, values: Array) -> bool:
+def _ascends(summary: Sieved, values: Array) -> bool:
     """Tell whether each producer's values ascend; note their ends. Those that are sent and not read stand behind."""
     process = values >> 40
     narrow = process.astype(np.int16) if process.max() < 1 << 15 else process
@@ -313,58 +315,60 @@ def _ascends(told: Sieved, values: Array) -> bool:
     first = np.flatnonzero(np.append(True, narrow[order][1:] != narrow[order][:-1]))
     least, greatest = np.minimum.reduceat(ordered, first), np.maximum.reduceat(ordered, first)
     names = process[order][first].tolist()
-    told.values = {name: ends for name, *ends in zip(names, least.tolist(), greatest.tolist(), strict=True)}  # type: ignore[misc]
+    summary.values = {
+        name: (low, high) for name, low, high in zip(names, least.tolist(), greatest.tolist(), strict=True)
+    }
     return bool((ordered[1:] > ordered[:-1]).all())
 
 
-def _ends(told: Sieved, logs: Columns, offsets: Array, can_lead: Sequence[int]) -> None:
+def _ends(summary: Sieved, logs: Columns, offsets: Array, can_lead: Sequence[int]) -> None:
     """Look for holes, which are none of ours where no log of a leader was recorded."""
     leaders = is_among(logs["node"], np.asarray(sorted(can_lead), np.int64))
     if offsets.size == 0 and not leaders.any():
         return
-    present = np.zeros(told.range.end - told.range.first, bool)
+    present = np.zeros(summary.range.end - summary.range.first, bool)
     present[offsets] = True
-    present[logs["log_offset"][leaders] - told.range.first] = True
+    present[logs["log_offset"][leaders] - summary.range.first] = True
     there = np.flatnonzero(present)
-    told.first_offset = told.range.first + int(there[0])
-    told.last_offset = told.range.first + int(there[-1])
+    summary.first_offset = summary.range.first + int(there[0])
+    summary.last_offset = summary.range.first + int(there[-1])
     if leaders.any():
-        told.clean &= bool(there.size == there[-1] - there[0] + 1)
+        summary.clean &= bool(there.size == there[-1] - there[0] + 1)
 
 
 def without_offset(recording: Recording, topic_partition: str) -> dict[str, int]:
     """Return the figures of sends whose offset nobody knows: they belong to no range."""
-    told: dict[str, int] = {}
+    counts: dict[str, int] = {}
     paths = recording.files["sends"].get(topic_partition, [])
     chosen = (group for group in groups("sends", paths) if group.unknown)
     for rows in read_groups("sends", chosen, ("log_offset", "acks", "outcome")):
         open_ = rows.filter(pc.is_null(rows["log_offset"]))
         sends = PartitionRows({"sends": open_}).columns("sends")
         ok = sends["outcome"] == OK
-        told = added([told, {
+        counts = added([counts, {
             "acknowledged, acks=all": int((ok & (sends["acks"] == -1)).sum()),
             "acknowledged, acks=1": int((ok & (sends["acks"] == 1)).sum()),
             "sent, acks=0": int((sends["acks"] == 0).sum()),
         }])  # fmt: skip
-    return told
+    return counts
 
 
 def fold(sieved: Sequence[Sieved]) -> list[Range]:
     """Return the ranges that have to be judged together: unclean ones, what crosses borders, and what they depend on."""
-    suspect = [not told.clean for told in sieved]
-    for told in sieved:
-        # What stands here and was sent to elsewhere completed when nobody here can tell.
-        homes = [own.least_placed for own in sieved if any(_may_hold(own, value) for value in told.strange)]
-        told.least_done = min([told.least_done, *homes])
+    suspect = [not summary.clean for summary in sieved]
+    for summary in sieved:
+        # What stands here and was sent to elsewhere completed at a time that only its own range knows.
+        homes = [own.least_placed for own in sieved if any(_may_hold(own, value) for value in summary.sent_elsewhere)]
+        summary.least_done = min([summary.least_done, *homes])
     _cross_in_time(sieved, suspect)
     _cross_in_producers(sieved, suspect)
     _cross_in_offsets(sieved, suspect)
     _cross_in_replicas(sieved, suspect)
-    found = {value for told in sieved for value in told.found_open}
-    if any(value not in found for told in sieved for value in told.open_acknowledged):
+    found = {value for summary in sieved for value in summary.found_open}
+    if any(value not in found for summary in sieved for value in summary.open_acknowledged):
         suspect = [True] * len(sieved)
     _depend(sieved, suspect)
-    return [told.range for told, odd in zip(sieved, suspect, strict=True) if odd]
+    return [summary.range for summary, is_suspect in zip(sieved, suspect, strict=True) if is_suspect]
 
 
 def _cross_in_time(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
@@ -378,15 +382,15 @@ def _cross_in_time(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
 
 def _cross_in_producers(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
     greatest: dict[int, int] = {}
-    for place, told in enumerate(sieved):
-        for process, (low, high) in told.values.items():
+    for place, summary in enumerate(sieved):
+        for process, (low, high) in summary.values.items():
             suspect[place] |= low <= greatest.get(process, -1)
             greatest[process] = max(greatest.get(process, -1), high)
 
 
 def _cross_in_offsets(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
-    told = [(place, own) for place, own in enumerate(sieved) if own.first_offset >= 0]
-    for (one, before), (other, after) in pairwise(told):
+    holding = [(place, own) for place, own in enumerate(sieved) if own.first_offset >= 0]
+    for (one, before), (other, after) in pairwise(holding):
         if after.first_offset != before.last_offset + 1:
             for place in range(one, other + 1):
                 suspect[place] = True
@@ -411,22 +415,22 @@ def _cross_in_replicas(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
 
 def _depend(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
     """Add what a suspect range is compared with: the same producers' values elsewhere, the least completion behind, the next range."""
-    odd = [place for place, is_odd in enumerate(suspect) if is_odd]
-    for place in odd:
+    first_suspects = [place for place, is_suspect in enumerate(suspect) if is_suspect]
+    for place in first_suspects:
         behind = range(place + 1, len(sieved))
         if behind:
             suspect[min(behind, key=lambda other: sieved[other].least_done)] = True
             suspect[place + 1] = True
-        for other, told in enumerate(sieved):
-            suspect[other] |= any(_may_hold(told, value) for value in sieved[place].strange)
+        for other, summary in enumerate(sieved):
+            suspect[other] |= any(_may_hold(summary, value) for value in sieved[place].sent_elsewhere)
             suspect[other] |= any(
-                process in told.values and told.values[process][0] <= high and told.values[process][1] >= low
+                process in summary.values and summary.values[process][0] <= high and summary.values[process][1] >= low
                 for process, (low, high) in sieved[place].values.items()
             )
 
 
-def _may_hold(told: Sieved, value: int) -> bool:
-    low, high = told.values.get(value >> 40, (0, -1))
+def _may_hold(summary: Sieved, value: int) -> bool:
+    low, high = summary.values.get(value >> 40, (0, -1))
     return low <= value <= high
 
 

@@ -91,7 +91,7 @@ def _parts(run_dir: Path, name: str) -> list[WorkItem]:
 
 
 def item_bytes(item: WorkItem) -> int:
-    """Return how much a work item has to read, as far as files tell."""
+    """Return how much a work item has to read, by the sizes of its files."""
     if isinstance(item, SieveRange | Rest | Suspects):
         return PART_BYTES
     name = quote(item.partition if isinstance(item, WholePartition) else NO_PARTITION, safe="")

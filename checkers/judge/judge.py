@@ -130,8 +130,8 @@ def _sieved(item: SieveRange) -> Iterator[TableRow]:
             raise DamagedRecording(table, damage.row, damage.reason + place)
     tables["polls"] = recording.table("polls", name)
     can_lead = history_of(recording).timeline(*partition_order(name)).can_lead
-    told = ranges.sieve(own, PartitionRows(tables), can_lead)
-    yield SievedRange(place_of(item.run_dir, name), told)
+    sieved = ranges.sieve(own, PartitionRows(tables), can_lead)
+    yield SievedRange(place_of(item.run_dir, name), sieved)
 
 
 def _judge_rest(item: Rest) -> Iterator[TableRow]:
@@ -206,12 +206,12 @@ def _of_ranges(judge: "PartitionJudge", chosen: Property, item: Suspects) -> lis
 
 def second_look(tables: Tables) -> list[WorkItem]:
     """Fold what the sieve said: put its figures in its place, and return what has to be judged now."""
-    told: dict[Place, list[ranges.Sieved]] = {}
+    by_place: dict[Place, list[ranges.Sieved]] = {}
     for row in tables.sieved:
-        told.setdefault(row.place, []).append(row.sieved)
+        by_place.setdefault(row.place, []).append(row.sieved)
     tables.sieved = []
     items: list[WorkItem] = []
-    for place, sieved in told.items():
+    for place, sieved in by_place.items():
         sieved.sort(key=lambda own: own.range.first)
         counts = ranges.added(own.figures for own in sieved) | {"partitions with a final log": 1}
         tables.figures.append(Figures(place, "lost_writes", counts))
@@ -259,15 +259,15 @@ class _Judges:
 
 def _judged_timelines(chosen: Property, history: History, run_dir: str) -> list[TableRow]:
     assert chosen.timeline_kernel is not None
-    told: list[TableRow] = []
+    rows: list[TableRow] = []
     for topic, partition in history.partitions():
         found = chosen.timeline_kernel(history.timeline(topic, partition))
-        told += answers(chosen, found, {}, Place(run_dir, topic, partition))
-    return told
+        rows += answers(chosen, found, {}, Place(run_dir, topic, partition))
+    return rows
 
 
 def _attempt(name: str, place: Place, work: Callable[[], list[TableRow]]) -> list[TableRow]:
-    """Run one property; a checker that fails spoils its own verdict, not its neighbours'."""
+    """Run one property; a checker that fails makes the run an ERROR, and the other properties are judged all the same."""
     try:
         return work()
     except DamagedRecording:

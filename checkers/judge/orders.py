@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.manifest import Setting
 from tribunal.results.recording import UNCLEAN, AdminApi
 from tribunal.results.rows import Admin
 
@@ -49,7 +50,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 OF_POSITIONS: Final = (AdminApi.ALTER_OFFSET, AdminApi.DELETE_OFFSET, AdminApi.DELETE_GROUP, AdminApi.DELETE_TOPIC)
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
     """A value that a setting of a topic had, between two moments."""
 
     name: str
@@ -77,11 +78,11 @@ def orders(admin: Iterable[Admin]) -> list[Order]:
 
 
 def settings_of_topic(
-    given: Mapping[str, str | int | float | bool],
+    given: Mapping[str, Setting],
     configured: Sequence[tuple[int, str, str | None]],
     ordered: Iterable[Admin],
     topic: str,
-) -> list[Setting]:
+) -> list[TopicSetting]:
     """Return the values that the settings of a topic had, by the names that topics have for them.
 
     given:       what the nodes were started with.
@@ -89,7 +90,7 @@ def settings_of_topic(
     ordered:     the table `admin`: an order may be carried out though nobody recorded the metadata of it.
     """
     found = [_setting(0, name.removeprefix("log."), value) for name, value in given.items()]
-    open_: dict[str, Setting] = {}
+    open_: dict[str, TopicSetting] = {}
     for at_ns, name, value in configured:
         if name in open_:
             found.append(msgspec.structs.replace(open_.pop(name), until_ns=at_ns))
@@ -105,8 +106,8 @@ def settings_of_topic(
     return found
 
 
-def _setting(at_ns: int, name: str, value: object) -> Setting:
-    return Setting(name=name, value=str(value), since_ns=at_ns)
+def _setting(at_ns: int, name: str, value: Setting) -> TopicSetting:
+    return TopicSetting(name=name, value=str(value), since_ns=at_ns)
 
 
 class TopicOrders:
@@ -115,7 +116,9 @@ class TopicOrders:
     is_steady:  no clock was set, so that brokers' ages of records are what the harness measured.
     """
 
-    def __init__(self, place: Place, ordered: Sequence[Order], settings: Sequence[Setting], *, is_steady: bool) -> None:
+    def __init__(
+        self, place: Place, ordered: Sequence[Order], settings: Sequence[TopicSetting], *, is_steady: bool
+    ) -> None:
         self._deletions = [one for one in ordered if one.api == AdminApi.DELETE_RECORDS and one.names(*place)]
         self._settings = settings
         self._is_steady = is_steady
@@ -134,7 +137,7 @@ class TopicOrders:
         )
         return any(deleted) or any(self._limits(one, sent_ns, absent_ns) for one in self._settings)
 
-    def _limits(self, setting: Setting, sent_ns: int, absent_ns: int | None) -> bool:
+    def _limits(self, setting: TopicSetting, sent_ns: int, absent_ns: int | None) -> bool:
         """Whether a setting lets a record of that age go."""
         last_ns = NEVER if absent_ns is None else absent_ns
         in_force = setting.since_ns <= last_ns and sent_ns <= setting.until_ns

@@ -13,6 +13,7 @@ from tribunal.checkers.api import (
     Context,
     Excuse,
     Found,
+    Grounds,
     Meaning,
     PartitionRows,
     Property,
@@ -27,8 +28,9 @@ from tribunal.checkers.judge.positions import Positions
 from tribunal.checkers.judge.remembered import Remembered, by_order, under
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
-from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline
+from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.results.manifest import KRAFT
 from tribunal.results.recording import AdminApi
 from tribunal.results.store import Recording, partition_order
 
@@ -45,10 +47,9 @@ def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = Non
 
 def settings_of(recording: Recording) -> NodeSettings:
     """Return what every node was started with, by Kafka's names, and the mode; nothing where that is unknown."""
-    manifest = recording.manifest or {}
-    if not isinstance(manifest.get("settings"), dict):
+    if recording.manifest is None or recording.manifest.settings is None:
         return {}
-    return {"mode": manifest.get("mode", "kraft"), **manifest["settings"]}
+    return {"mode": recording.manifest.mode or KRAFT, **recording.manifest.settings}
 
 
 class PartitionJudge:
@@ -109,6 +110,21 @@ class PartitionJudge:
         for excuse, judge in self._excuses.items():
             if rows := [row for row, kind in enumerate(kinds) if excuse in kind.excused_by]:
                 judgements |= judge(found, rows)
+        return judgements | self._of_own_rules(chosen, found)
+
+    def _of_own_rules(self, chosen: Property, found: Found) -> dict[int, Judgement]:
+        """Ask the rules that the property itself brought along."""
+        judgements: dict[int, Judgement] = {}
+        if not chosen.rules:
+            return judgements
+        grounds = Grounds(timeline=self.timeline, history=self._history, rows=self.rows, context=self.context)
+        for row, anomaly in enumerate(rows_of(found.anomalies)):
+            for rule in chosen.rules:
+                entry = None
+                if rule in chosen.kinds[anomaly.kind].excused_by:
+                    entry = rule.excusing(grounds, anomaly)
+                if entry is not None:
+                    judgements[row] = excused(entry, rule.name)
         return judgements
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from tribunal.checkers.guarantees import Elected, How, JoinedIsr, SettingsChanged, ShutDownUncleanly
 from tribunal.checkers.judge.lives import DOWN, NEVER
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
+from tribunal.results.manifest import integer
 from tribunal.results.metadata import NO_LEADER
 
 LED_WITHIN_NS: Final = (
@@ -139,7 +140,7 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
 
 def _session_ns(settings: NodeSettings) -> int:
     name, default = ENSEMBLE_SESSION_MS if settings.get("mode") == "zookeeper" else SESSION_MS
-    return int(settings.get(name, default)) * 1_000_000
+    return integer(settings, name, default) * 1_000_000
 
 
 def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> list[TooSmall]:

@@ -35,6 +35,7 @@ from tribunal.checkers.guarantees import (
 )
 from tribunal.checkers.judge.lives import DOWN, NEVER, Lives
 from tribunal.checkers.judge.orders import Order, TopicOrders, orders, settings_of_topic
+from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
     CONFIG_OF_BROKER,
     CONFIG_OF_TOPIC,
@@ -60,7 +61,7 @@ TRANSACTION_LOG: Final = "__transaction_state"
 
 
 # Kafka's names and what nodes were started with, as the manifest has them.
-NodeSettings = Mapping[str, str | int | float | bool]
+NodeSettings = Mapping[str, Setting]
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -364,15 +365,15 @@ class Timeline:
                 continue
             if self._lives.ended_ns(before.leader, entry.at_ns) + OBSERVATION_LAG_NS < record.invoke_ns:
                 continue
-            if not self._is_told(before.leader, place, position, record.invoke_ns):
+            if not self._knows_its_successor(before.leader, place, position, record.invoke_ns):
                 yield place
 
-    def _is_told(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
+    def _knows_its_successor(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
         """Whether a leader that was deposed at a place is known to have been in the ISR of its successors before that time."""
-        heard_ns = self.entries[place].at_ns + OBSERVATION_LAG_NS
+        known_ns = self.entries[place].at_ns + OBSERVATION_LAG_NS
         ends_ns = [*self._times[place + 1 : position], at_ns]
         isrs = [entry.state.isr for entry in self.entries[place:position]]
-        return any(deposed in isr and end_ns > heard_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
+        return any(deposed in isr and end_ns > known_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
 
     def _lost_between(self, record: Record, since: int, start: int) -> list[int]:
         """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""
@@ -452,6 +453,13 @@ def _may_lose(entry: Entry) -> bool:
 
 def _whole_epoch(entry: Entry) -> int:
     return entry.made_anew << 32 | max(entry.state.leader_epoch, 0)
+
+
+def excused(entry: Entry, rule: str) -> Judgement:
+    """Return the judgement that what happened there excuses, by this rule."""
+    election = next((fact for fact in entry.facts if isinstance(fact, Elected)), None)
+    promise = Promise(rule=rule, violations=())
+    return Judgement(promise, election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
 
 
 def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
@@ -851,7 +859,7 @@ def settings_from(given: NodeSettings | None, recorded: Mapping[str, str], repli
     manager = _true(values.get("unclean.recovery.manager.enabled", False))
     strategy = str(values.get("unclean.recovery.strategy", "balanced")).lower()
     return Settings(
-        min_isr=int(values.get("min.insync.replicas", 1)),
+        min_isr=integer(values, "min.insync.replicas", 1),
         replication_factor=replication_factor,
         elr=not zookeeper and _true(values.get("eligible.leader.replicas.enable", True)),
         unclean=_true(values.get("unclean.leader.election.enable", False)),

@@ -20,6 +20,7 @@ from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
 from tribunal.results.history import is_history
+from tribunal.results.manifest import Manifest
 from tribunal.results.rows import Fault, Phase, typed
 from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
 from tribunal.results.store import Recording
@@ -58,7 +59,7 @@ def check(
     engine_name:  spark, inline or spark-sql.
     master:       local[n], spark://... or sc://...; None: this machine.
     prepared:     a Spark session that is starting already.
-    unwritten:    told of a verdict.json that cannot be written, as in a folder that is read-only.
+    unwritten:    called with a verdict.json that cannot be written, as in a folder that is read-only.
     """
     try:
         tables = engine.judge_runs(
@@ -106,7 +107,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         recording = Recording.open(run_dir, compare=False)
         test, doubts = was_it_a_real_test(recording)
         findings += violated_invariant(Path(run_dir))
-        errors = _ended_early(recording)
+        errors = _ended_early(recording.manifest)
     doubts = [*(_unjudged(finding) for finding in found if finding.severity == UNJUDGED), *doubts]
     verdict = _verdict(findings, errors, doubts)
     return RunVerdict(
@@ -154,20 +155,19 @@ class _Simulation(msgspec.Struct, frozen=True):
     violated: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def _facts(told: msgspec.Raw) -> Violation | None:
+def _facts(facts: msgspec.Raw) -> Violation | None:
     """Return the facts of a violation; none where another version has facts of another sort: it is a violation all the same."""
     try:
-        return msgspec.json.decode(told, type=Violation | None)
+        return msgspec.json.decode(facts, type=Violation | None)
     except msgspec.DecodeError:
         return None
 
 
-def _ended_early(recording: Recording) -> list[Failure]:
-    manifest = recording.manifest or {}
-    if not manifest.get("failure"):
+def _ended_early(manifest: Manifest | None) -> list[Failure]:
+    if manifest is None or not manifest.failure:
         return []
-    words = f"the run ended early: {manifest['failure']}"
-    kind = manifest.get("failure_kind")
+    words = f"the run ended early: {manifest.failure}"
+    kind = manifest.failure_kind
     return [Failure(signature=Signature(RUN, kind) if kind else read(f"ERROR: {words}"), words=words)]
 
 
@@ -203,9 +203,10 @@ def was_it_a_real_test(recording: Recording) -> tuple[Conditions, list[str]]:
     sends = recording.table("sends", columns=["acks", "outcome", "complete_ns"])
     load = _load(sends, typed(recording.table("phases"), Phase))
     doubts = [doubt for fault in faults for doubt in _fault_doubts(fault)]
-    manifest = recording.manifest or {}
-    doubts += _load_doubts(load, sends, int(manifest.get("least_load", LEAST_LOAD)))
-    if not recording.complete or manifest.get("interrupted"):
+    manifest = recording.manifest
+    least_load = None if manifest is None else manifest.least_load
+    doubts += _load_doubts(load, sends, LEAST_LOAD if least_load is None else least_load)
+    if manifest is None or manifest.interrupted:
         doubts.append("the run was cut off: it did not come to its end")
     return Conditions(faults=tuple(map(_injected, faults)), load=tuple(load)), doubts
 

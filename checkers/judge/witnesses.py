@@ -29,18 +29,18 @@ def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement],
         for number, row in enumerate(witnesses):
             (anomaly,) = rows_of(found.anomalies.slice(row, 1))
             detail = found.details.get(row, Detail())
-            finding = _finding(chosen, anomaly, _explained(judgements.get(row), detail), place)
+            finding = _finding(chosen, anomaly, _explained(chosen, judgements.get(row), detail), place)
             count = 1 if number else len(members) - len(witnesses) + 1
             judged = msgspec.structs.replace(finding, severity=severity, rule=rule, count=count)
             yield FoundIn(place.run_dir, judged)
-    yield from (FoundIn(place.run_dir, finding) for finding in _self_evident(judgements, place))
+    yield from (FoundIn(place.run_dir, finding) for finding in _self_evident(chosen, judgements, place))
     yield Figures(place, chosen.name, found.figures)
     if found.summary is not None:
         yield Summary(place, chosen.name, msgspec.msgpack.encode(found.summary))
 
 
 def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
-    """Choose witnesses, the same in whatever order an engine found them: by offset, then by whatever tells them apart."""
+    """Choose witnesses, the same in whatever order an engine found them: by offset, then by whatever else differs."""
     own = anomalies.select(WITNESS_ORDER).take(pa.array(members))
     known = own.set_column(0, "log_offset", own["log_offset"].fill_null(UNKNOWN))
     order = pc.select_k_unstable(known, WITNESSES, [(name, "ascending") for name in WITNESS_ORDER])
@@ -76,11 +76,12 @@ def _finding(chosen: Property, anomaly: Anomaly, detail: Detail, place: Place) -
     )
 
 
-def _explained(judgement: Judgement | None, detail: Detail) -> Detail:
+def _explained(chosen: Property, judgement: Judgement | None, detail: Detail) -> Detail:
     if judgement is None:
         return detail
     rule = judgement.promise.rule
-    promise = (RULES | OF_MEMORY)[rule] if rule is not None else _must_survive(judgement)
+    words = RULES | OF_MEMORY | {own.name: own.words for own in chosen.rules}
+    promise = words[rule] if rule is not None else _must_survive(judgement)
     if judgement.election is None:
         return msgspec.structs.replace(detail, promise=promise)
     election = GuiltyElection(
@@ -106,7 +107,7 @@ def _must_survive(judgement: Judgement) -> str:
     return f"must survive: no rule permits its loss at the {election.how.value} election of {election.leader}"
 
 
-def _self_evident(judgements: Mapping[int, Judgement], place: Place) -> Iterator[Finding]:
+def _self_evident(chosen: Property, judgements: Mapping[int, Judgement], place: Place) -> Iterator[Finding]:
     """Elections that are violations by themselves, seen while judging records."""
     seen: dict[tuple[str, int], Judgement] = {}
     for judgement in judgements.values():
@@ -123,5 +124,5 @@ def _self_evident(judgements: Mapping[int, Judgement], place: Place) -> Iterator
             acknowledged_ns=judgement.at_ns,
             node=judgement.election.leader if judgement.election is not None else None,
             leader_epoch=judgement.leader_epoch,
-            detail=_explained(judgement, Detail()),
+            detail=_explained(chosen, judgement, Detail()),
         )

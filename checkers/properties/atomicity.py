@@ -1,4 +1,4 @@
-"""A transaction is visible whole or not at all, also one whose end nobody was told of.
+"""A transaction is visible in all its partitions or in none, also one of unknown outcome.
 
 Looks at what complete final reads with isolation read_committed returned, partition by partition; the fold puts a transaction's
 parts together. What a committed transaction lacks is `lost_writes`' business, and what of an aborted one is visible

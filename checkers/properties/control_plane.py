@@ -193,10 +193,10 @@ def _broker_epochs(metadata: pa.Table) -> list[Anomaly]:
     known: dict[int, tuple[int, str | None]] = {}
     for row in registrations(metadata):
         node, epoch, incarnation = row.record.broker_id, row.record.broker_epoch, row.record.incarnation_id
-        former = known.get(node)
+        previous = known.get(node)
         # The same incarnation only amends its registration and keeps its epoch (SPEC 2.2.2).
-        if former is not None and (epoch < former[0] or (epoch == former[0] and incarnation != former[1])):
-            detail = f"broker epoch {epoch} after {former[0]}"
+        if previous is not None and (epoch < previous[0] or (epoch == previous[0] and incarnation != previous[1])):
+            detail = f"broker epoch {epoch} after {previous[0]}"
             rows.append(_epoch_row("broker_epoch_back", row.metadata_offset, row.at_ns, node, detail))
         known[node] = (epoch, incarnation)
     return rows
@@ -205,7 +205,7 @@ def _broker_epochs(metadata: pa.Table) -> list[Anomaly]:
 def _raised_by_return(metadata: pa.Table, faults: pa.Table) -> list[Anomaly]:
     """Return the voters whose return was followed by an election, where no other fault can be to blame.
 
-    A voter that hears nobody asks with pre-votes and raises no epoch (KIP-996); machines stall too, so this is no verdict.
+    A voter that reaches nobody asks with pre-votes and raises no epoch (KIP-996); machines stall too, so this is no verdict.
     """
     injected = typed(faults, Fault)
     times = [at_ns for fault in injected for at_ns in (fault.injected_ns, fault.healed_ns) if at_ns is not None]
@@ -335,9 +335,9 @@ WITH last_facts AS (
   SELECT *, MAX(quorum_epoch) OVER (PARTITION BY run_id ORDER BY metadata_offset
                                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS greatest_before
   FROM metadata_epochs
-), lives AS (
-  SELECT *, LAG(broker_epoch) OVER life AS former_epoch, LAG(incarnation) OVER life AS former_incarnation
-  FROM registrations WINDOW life AS (PARTITION BY run_id, node ORDER BY metadata_offset)
+), registered_epochs AS (
+  SELECT *, LAG(broker_epoch) OVER of_node AS previous_epoch, LAG(incarnation) OVER of_node AS previous_incarnation
+  FROM registrations WINDOW of_node AS (PARTITION BY run_id, node ORDER BY metadata_offset)
 ), times AS (
   SELECT run_id, injected_ns AS at_ns FROM faults WHERE injected_ns IS NOT NULL
   UNION ALL SELECT run_id, healed_ns FROM faults WHERE healed_ns IS NOT NULL
@@ -366,10 +366,10 @@ WITH last_facts AS (
   FROM epochs WHERE quorum_epoch < greatest_before
   UNION ALL
   SELECT run_id, CAST(NULL AS STRING), CAST(NULL AS INT), 'broker_epoch_back', at_ns, node, CAST(NULL AS INT),
-         CONCAT('broker epoch ', CAST(broker_epoch AS STRING), ' after ', CAST(former_epoch AS STRING),
+         CONCAT('broker epoch ', CAST(broker_epoch AS STRING), ' after ', CAST(previous_epoch AS STRING),
                 ' at metadata offset ', CAST(metadata_offset AS STRING))
-  FROM lives
-  WHERE broker_epoch < former_epoch OR (broker_epoch = former_epoch AND incarnation <> former_incarnation)
+  FROM registered_epochs
+  WHERE broker_epoch < previous_epoch OR (broker_epoch = previous_epoch AND incarnation <> previous_incarnation)
   UNION ALL
   SELECT run_id, CAST(NULL AS STRING), CAST(NULL AS INT), 'quorum_epoch_raised_by_return', healed_ns, CAST(NULL AS INT),
          CAST(NULL AS INT), CONCAT(resolved_target, ' came back, quorum epoch ', CAST(epoch_after AS STRING), ' after ',

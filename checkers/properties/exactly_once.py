@@ -3,7 +3,7 @@
 A transaction belongs to a group if its process commits the group's offset in this partition while the transaction is open (table
 `commits`). What it polled here is its input. Two committed transactions of one group with the same input processed it twice;
 a committed record of the input between others that were processed, and that no transaction of the group may have, was passed over.
-Transactions of unknown outcome accuse nobody and excuse what they polled.
+Transactions of unknown outcome are no evidence of an anomaly, and excuse what they polled.
 """
 
 from typing import Final

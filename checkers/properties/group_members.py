@@ -1,6 +1,6 @@
 """A group's work: nothing before a committed offset was left out, and no commit counts from a generation that has passed.
 
-A commit tells a member's generation. Once a commit of a later generation has been answered, that generation is stored, and one of
+A commit names its member's generation. Once a commit of a later generation has been answered, that generation is stored, and one of
 an earlier generation that is made afterwards has to be refused: its partitions belong to others now. What is committed says
 that all records before were received by some member. Commits in transactions are `exactly_once`'s business as to the second.
 """

@@ -25,6 +25,7 @@ from tribunal.checkers.api import (
     nothing,
 )
 from tribunal.checkers.judge.steps import OPEN, SEND
+from tribunal.results.manifest import integer
 
 GRACE_NS: Final = 10_000_000_000
 TIMEOUT: Final = "transaction.max.timeout.ms"
@@ -60,7 +61,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     if oldest.size:
         sent = sent[is_among(steps["txn"][sent], oldest)]
     begin, end = steps["begin_ns"][sent], steps["end_ns"][sent]
-    longest_ms = int(context.settings.get(TIMEOUT, DEFAULT_TIMEOUT_MS))
+    longest_ms = integer(context.settings, TIMEOUT, DEFAULT_TIMEOUT_MS)
     own_ms = steps["timeout_ms"][sent]
     timeout_ns = np.where(own_ms == UNKNOWN, longest_ms, own_ms) * 1_000_000
     open_ = (steps["outcome"][sent] == OPEN) | (end == UNKNOWN)

@@ -1,6 +1,6 @@
 """One leader per partition and leader epoch: by what the nodes themselves did, and by what the metadata log committed.
 
-A node writes down a partition's high watermark only while it leads it (as a follower it tells its log end alone), so two
+A node writes down a partition's high watermark only while it leads it (as a follower it records its log end alone), so two
 nodes with such rows of one leader epoch both took themselves for its leader, and a node with one of an epoch that the
 metadata log gave to another was never elected.
 """
@@ -44,8 +44,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     source:   I10 (docs/invariants.md); KIP-101, KIP-595.
     """
     seen = rows.columns("watermarks")
-    told = (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
-    own = np.flatnonzero((seen["source"] == NODE) & told)
+    is_known = (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+    own = np.flatnonzero((seen["source"] == NODE) & is_known)
     if own.size == 0:
         return Found(nothing())
     names = rows.words("watermarks", "observer")
@@ -55,7 +55,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     epochs, nodes, times = epochs[order], nodes[order], times[order]
     first = np.append(True, (epochs[1:] != epochs[:-1]) | (nodes[1:] != nodes[:-1]))
     epochs, nodes, times = epochs[first], nodes[first], times[first]
-    found = [_doubled(epochs, nodes, times), _usurped(epochs, nodes, times, context)]
+    found = [_doubled(epochs, nodes, times), _conflicting(epochs, nodes, times, context)]
     return Found(pa.concat_tables(found), {"leader epochs seen at nodes": int(np.unique(epochs).size)})
 
 
@@ -70,7 +70,7 @@ def _doubled(epochs: Array, nodes: Array, times: Array) -> pa.Table:
     return anomalies("two_leaders", leader_epoch=epochs[again], node=nodes[again], at_ns=times[again])
 
 
-def _usurped(epochs: Array, nodes: Array, times: Array, context: Context) -> pa.Table:
+def _conflicting(epochs: Array, nodes: Array, times: Array, context: Context) -> pa.Table:
     elected = dict(context.leaders)
     leaders = np.array([elected.get(epoch, UNKNOWN) for epoch in epochs.tolist()], np.int64)
     wrong = (leaders != UNKNOWN) & (leaders != nodes)

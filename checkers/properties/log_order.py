@@ -102,18 +102,23 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
 def _conflicts(reads: Columns, log: _Log) -> pa.Table:
     known, there = log.at(reads["log_offset"])
-    odd = known & (reads["value"] != there) & (reads["value"] != UNKNOWN)
-    if not odd.any():
+    differing = known & (reads["value"] != there) & (reads["value"] != UNKNOWN)
+    if not differing.any():
         return nothing()
-    pairs = np.unique(np.stack([reads["log_offset"][odd], reads["value"][odd]], axis=1), axis=0)
+    pairs = np.unique(np.stack([reads["log_offset"][differing], reads["value"][differing]], axis=1), axis=0)
     return anomalies("offset_conflict", log_offset=pairs[:, 0], value=pairs[:, 1])
 
 
 def _diverged(logs: Columns, log: _Log, context: Context) -> pa.Table:
     known, there = log.at(logs["log_offset"])
     leaders = is_among(logs["node"], np.asarray(context.can_lead, np.int64))
-    odd = known & leaders & (logs["value"] != there) & (logs["is_control"] != 1)
-    return anomalies("diverged", log_offset=logs["log_offset"][odd], value=logs["value"][odd], node=logs["node"][odd])
+    differing = known & leaders & (logs["value"] != there) & (logs["is_control"] != 1)
+    return anomalies(
+        "diverged",
+        log_offset=logs["log_offset"][differing],
+        value=logs["value"][differing],
+        node=logs["node"][differing],
+    )
 
 
 def _moved(sends: Columns, log: _Log) -> pa.Table:

@@ -191,8 +191,8 @@ def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, co
     order = gone[np.lexsort((reads["log_offset"][gone], reads["value"][gone]))]
     values, first = np.unique(reads["value"][order], return_index=True)
     read, send = order[first], rows.derived(sends_of_reads)[order[first]]
-    told = acknowledged | uncommitted_sends(sends, context)
-    open_ = ~(told[send] & (send != UNKNOWN)) if told.size else np.ones(send.size, bool)
+    judged_elsewhere = acknowledged | uncommitted_sends(sends, context)
+    open_ = ~(judged_elsewhere[send] & (send != UNKNOWN)) if judged_elsewhere.size else np.ones(send.size, bool)
     values, read, send = values[open_], read[open_], send[open_]
     return anomalies(
         "lost_after_read",

@@ -1,8 +1,8 @@
 """Records that assigned consumers passed over and none received, and consumers that stopped although there was more.
 
 `unseen`: an acknowledged record of the final log lies where an assigned consumer surely went past it (`consumers`), and no consumer at all
-received it. `stopped`: an assigned consumer asks at one place to its end and gets nothing, although it was told of a high watermark
-(last stable offset, if it is read_committed) beyond, and still gets fresh answers ten seconds later: what it is told of goes on
+received it. `stopped`: an assigned consumer asks at one place to its end and gets nothing, although it was shown a high watermark
+(last stable offset, if it is read_committed) beyond, and still gets fresh answers ten seconds later: what it is shown goes on
 rising. A leader that is gone explains no fresh answer. What nobody can read in the end is `lost_writes`.
 """
 
@@ -43,7 +43,7 @@ KINDS: Final = {
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Compare what assigned consumers went through with what anybody received.
 
-    returns:  unseen: one row per record; stopped: log_offset is where the consumer stood, other_offset the end it was told of,
+    returns:  unseen: one row per record; stopped: log_offset is where the consumer stood, other_offset the end it was shown,
               invoke_ns since when, at_ns when it last had a fresh answer.
     source:   jepsen.tests.kafka `unseen`; SPEC 3.9.
     """
@@ -82,7 +82,7 @@ def _stopped(rows: PartitionRows, context: Context) -> pa.Table:
     sure = np.append(~uncommitted_sends(rows.columns("sends"), context), False)[send] & (send != UNKNOWN)
     offsets = (np.sort(reads["log_offset"][final]), np.sort(reads["log_offset"][final[sure]]))
     tail = np.flatnonzero((polls["phase"] == TAIL) & (polls["outcome"] == OK) & (polls["position"] != UNKNOWN))
-    told = _told_end(polls)
+    shown = _shown_end(polls)
     found = []
     for process in assigned(rows, context).tolist():
         own = tail[polls["process"][tail] == process]
@@ -90,14 +90,14 @@ def _stopped(rows: PartitionRows, context: Context) -> pa.Table:
             continue
         own = own[np.argsort(polls["poll_index"][own], kind="stable")]
         position = int(polls["position"][own[-1]])
-        idle = (polls["record_count"][own] == 0) & (polls["position"][own] == position) & (told[own] > position)
+        idle = (polls["record_count"][own] == 0) & (polls["position"][own] == position) & (shown[own] > position)
         busy = np.flatnonzero(~idle)
         waiting = own[busy[-1] + 1 if busy.size else 0 :]
-        rising = np.flatnonzero(np.diff(told[waiting]) > 0) + 1
+        rising = np.flatnonzero(np.diff(shown[waiting]) > 0) + 1
         if rising.size == 0:
             continue
         since, fresh = int(polls["invoke_ns"][waiting].min()), int(polls["invoke_ns"][waiting[rising]].max())
-        end = int(told[waiting[0]])
+        end = int(shown[waiting[0]])
         visible = offsets[int((polls["isolation"][own] == READ_COMMITTED).any())]
         more = np.searchsorted(visible, end) > np.searchsorted(visible, position)
         if fresh - since >= LEAST_NS and more:
@@ -107,7 +107,7 @@ def _stopped(rows: PartitionRows, context: Context) -> pa.Table:
     return anomalies("stopped", **dict(zip(names, columns, strict=True)))
 
 
-def _told_end(polls: Columns) -> Array:
+def _shown_end(polls: Columns) -> Array:
     stable = (polls["isolation"] == READ_COMMITTED) & (polls["last_stable_offset"] != UNKNOWN)
     return np.where(stable, polls["last_stable_offset"], polls["high_watermark"])
 
@@ -119,39 +119,39 @@ def detail(anomaly: Anomaly) -> str:
     assert anomaly.invoke_ns is not None
     assert anomaly.at_ns is not None
     waited = (anomaly.at_ns - anomaly.invoke_ns) / 1e9
-    return f"stood at {anomaly.log_offset} for {waited:.1f} s, was told of {anomaly.other_offset}"
+    return f"stood at {anomaly.log_offset} for {waited:.1f} s, was shown {anomaly.other_offset}"
 
 
 SQL: Final = "".join((CONSUMED, """, acknowledged AS (
   SELECT s.run_id, s.topic, s.partition, s.value FROM sends s
   LEFT JOIN committed c ON s.run_id = c.run_id AND s.value = c.value
   WHERE s.outcome = 'ok' AND s.acks <> 0 AND (s.txn_id IS NULL OR c.value IS NOT NULL)
-), told AS (
+), shown AS (
   SELECT *, CASE WHEN isolation = 'read_committed' AND last_stable_offset IS NOT NULL THEN last_stable_offset
-                 ELSE COALESCE(high_watermark, -1) END AS told_end,
+                 ELSE COALESCE(high_watermark, -1) END AS shown_end,
          MAX(poll_index) OVER (PARTITION BY run_id, topic, partition, process) AS last_index
   FROM asked WHERE outcome = 'ok' AND position IS NOT NULL
 ), places AS (
-  SELECT run_id, topic, partition, process, MAX(position) AS place FROM told WHERE poll_index = last_index
+  SELECT run_id, topic, partition, process, MAX(position) AS place FROM shown WHERE poll_index = last_index
   GROUP BY run_id, topic, partition, process
 ), idle AS (
   SELECT t.*, p.place,
-    CASE WHEN t.record_count = 0 AND t.position = p.place AND t.told_end > p.place THEN 1 ELSE 0 END AS is_idle
-  FROM told t JOIN places p
+    CASE WHEN t.record_count = 0 AND t.position = p.place AND t.shown_end > p.place THEN 1 ELSE 0 END AS is_idle
+  FROM shown t JOIN places p
     ON t.run_id = p.run_id AND t.topic = p.topic AND t.partition = p.partition AND t.process = p.process
 ), busy AS (
   SELECT run_id, topic, partition, process, MAX(poll_index) AS last_busy FROM idle WHERE is_idle = 0
   GROUP BY run_id, topic, partition, process
 ), waiting AS (
-  SELECT i.*, LAG(i.told_end) OVER (PARTITION BY i.run_id, i.topic, i.partition, i.process ORDER BY i.poll_index) AS told_before,
+  SELECT i.*, LAG(i.shown_end) OVER (PARTITION BY i.run_id, i.topic, i.partition, i.process ORDER BY i.poll_index) AS shown_before,
          ROW_NUMBER() OVER (PARTITION BY i.run_id, i.topic, i.partition, i.process ORDER BY i.poll_index) AS number
   FROM idle i LEFT JOIN busy b
     ON i.run_id = b.run_id AND i.topic = b.topic AND i.partition = b.partition AND i.process = b.process
   WHERE i.poll_index > COALESCE(b.last_busy, -1)
 ), waits AS (
   SELECT run_id, topic, partition, process, place, MIN(invoke_ns) AS since_ns,
-         MAX(CASE WHEN number = 1 THEN told_end END) AS first_told,
-         MAX(CASE WHEN told_end > told_before THEN invoke_ns END) AS fresh_ns
+         MAX(CASE WHEN number = 1 THEN shown_end END) AS first_shown,
+         MAX(CASE WHEN shown_end > shown_before THEN invoke_ns END) AS fresh_ns
   FROM waiting GROUP BY run_id, topic, partition, process, place
 ), found AS (
   SELECT DISTINCT f.run_id, f.topic, f.partition, 'unseen' AS kind, f.log_offset, f.value,
@@ -164,11 +164,11 @@ SQL: Final = "".join((CONSUMED, """, acknowledged AS (
     ON f.run_id = t.run_id AND f.topic = t.topic AND f.partition = t.partition AND f.value = t.value
   UNION ALL
   SELECT DISTINCT w.run_id, w.topic, w.partition, 'stopped', w.place, CAST(NULL AS BIGINT), w.since_ns, w.fresh_ns,
-         w.first_told, w.process
+         w.first_shown, w.process
   FROM waits w
   JOIN isolations i ON w.run_id = i.run_id AND w.topic = i.topic AND w.partition = i.partition AND w.process = i.process
   JOIN visible v ON w.run_id = v.run_id AND w.topic = v.topic AND w.partition = v.partition
-                AND v.is_committed = i.is_committed AND v.log_offset >= w.place AND v.log_offset < w.first_told
+                AND v.is_committed = i.is_committed AND v.log_offset >= w.place AND v.log_offset < w.first_shown
   WHERE w.fresh_ns - w.since_ns >= 10000000000
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS INT) AS leader_epoch FROM found

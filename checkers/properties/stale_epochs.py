@@ -1,9 +1,9 @@
-"""Requests from a broker's former life are refused: by brokers (KIP-380) and by the controller (KIP-903).
+"""Requests with a stale broker epoch are refused: by brokers (KIP-380) and by the controller (KIP-903).
 
 Looks at the table `requests`. A request whose broker epoch, or that of a replica it wants in the ISR, is older than what the metadata
 log had registered before it arrived must be answered with an error. What the observer of the links writes into `summary` is
 JSON: of a request `broker_id`, `broker_epoch`, `members` ([[broker, epoch], ...] of an AlterPartition's new ISR), of an answer
-`error` (a name, NONE for none). Requests without a recorded answer accuse nobody.
+`error` (a name, NONE for none). Requests without a recorded answer are not judged.
 """
 
 from collections.abc import Iterator
@@ -32,9 +32,11 @@ TO_BROKERS: Final = frozenset({4, 5, 6})
 FROM_BROKERS: Final = frozenset({56, 63})
 KINDS: Final = {
     "stale_request_accepted": Kind(
-        Meaning.VIOLATION, "a request of a broker's former life was carried out (KIP-380, KIP-631)"
+        Meaning.VIOLATION, "a request with a stale broker epoch was carried out (KIP-380, KIP-631)"
     ),
-    "stale_member_accepted": Kind(Meaning.VIOLATION, "a replica of a former life was let into the ISR (KIP-903)"),
+    "stale_member_accepted": Kind(
+        Meaning.VIOLATION, "a replica with a stale broker epoch was added to the ISR (KIP-903)"
+    ),
 }
 CONTROL: Final = pa.schema(
     [

@@ -96,12 +96,12 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
             details |= {before + row: detail for row, detail in more.items()}
             found.append(own)
     if messages.sends.operation.size or messages.reads.operation.size:
-        seen = send_poll.check(messages, ww=False)
+        result = send_poll.check(messages, ww=False)
         first = sum(table.num_rows for table in found)
-        contradictions = dict(enumerate(seen.contradictions, first))
-        found.append(_contradictions(seen.contradictions, txns))
+        contradictions = dict(enumerate(result.contradictions, first))
+        found.append(_contradictions(result.contradictions, txns))
         first = sum(table.num_rows for table in found)
-        own, more = _anomalies(seen, txns, {})
+        own, more = _anomalies(result, txns, {})
         found.append(own)
         details |= {first + row: detail for row, detail in more.items()}
     figures = {"transactions": txns.num_rows}

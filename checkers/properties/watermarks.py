@@ -46,10 +46,10 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     """
     seen = rows.columns("watermarks")
     asked = seen["source"] == LIST_OFFSETS
-    told = ~asked & (seen["leader_epoch"] != UNKNOWN)
+    answered = ~asked & (seen["leader_epoch"] != UNKNOWN)
     found = [
-        _steps_back("high_watermark_back", seen, told, "high_watermark", within_epoch=True),
-        _steps_back("last_stable_offset_back", seen, told, "last_stable_offset", within_epoch=True),
+        _steps_back("high_watermark_back", seen, answered, "high_watermark", within_epoch=True),
+        _steps_back("last_stable_offset_back", seen, answered, "last_stable_offset", within_epoch=True),
         _steps_back("latest_offset_back", seen, asked, "log_end_offset", within_epoch=False),
         _start_beyond(seen),
     ]
@@ -91,37 +91,37 @@ def _start_beyond(seen: Columns) -> pa.Table:
 
 
 SQL: Final = """
-WITH told AS (
+WITH marked AS (
   SELECT *,
     CASE WHEN source <> 'list_offsets' AND leader_epoch IS NOT NULL AND high_watermark IS NOT NULL THEN 1
-         ELSE 0 END AS tells_high_watermark,
+         ELSE 0 END AS has_high_watermark,
     CASE WHEN source <> 'list_offsets' AND leader_epoch IS NOT NULL AND last_stable_offset IS NOT NULL THEN 1
-         ELSE 0 END AS tells_last_stable,
-    CASE WHEN source = 'list_offsets' AND log_end_offset IS NOT NULL THEN 1 ELSE 0 END AS tells_latest
+         ELSE 0 END AS has_last_stable,
+    CASE WHEN source = 'list_offsets' AND log_end_offset IS NOT NULL THEN 1 ELSE 0 END AS has_latest
   FROM watermarks
 ), steps AS (
-  SELECT run_id, topic, partition, 'high_watermark_back' AS kind, tells_high_watermark AS tells,
+  SELECT run_id, topic, partition, 'high_watermark_back' AS kind, has_high_watermark AS is_known,
     high_watermark AS log_offset, leader_epoch, at_ns,
     LAG(high_watermark) OVER high AS other_offset, LAG(at_ns) OVER high AS invoke_ns
-  FROM told
-  WINDOW high AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, tells_high_watermark
+  FROM marked
+  WINDOW high AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, has_high_watermark
                   ORDER BY at_ns, high_watermark)
   UNION ALL
-  SELECT run_id, topic, partition, 'last_stable_offset_back', tells_last_stable, last_stable_offset,
+  SELECT run_id, topic, partition, 'last_stable_offset_back', has_last_stable, last_stable_offset,
     leader_epoch, at_ns,
     LAG(last_stable_offset) OVER stable, LAG(at_ns) OVER stable
-  FROM told
-  WINDOW stable AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, tells_last_stable
+  FROM marked
+  WINDOW stable AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, has_last_stable
                     ORDER BY at_ns, last_stable_offset)
   UNION ALL
-  SELECT run_id, topic, partition, 'latest_offset_back', tells_latest, log_end_offset, leader_epoch, at_ns,
+  SELECT run_id, topic, partition, 'latest_offset_back', has_latest, log_end_offset, leader_epoch, at_ns,
     LAG(log_end_offset) OVER latest, LAG(at_ns) OVER latest
-  FROM told
-  WINDOW latest AS (PARTITION BY run_id, topic, partition, observer, tells_latest ORDER BY at_ns, log_end_offset)
+  FROM marked
+  WINDOW latest AS (PARTITION BY run_id, topic, partition, observer, has_latest ORDER BY at_ns, log_end_offset)
 )
 SELECT run_id, topic, partition, kind, log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks, invoke_ns,
        at_ns, leader_epoch, other_offset
-FROM steps WHERE tells = 1 AND log_offset < other_offset
+FROM steps WHERE is_known = 1 AND log_offset < other_offset
 UNION ALL
 SELECT run_id, topic, partition, 'log_start_beyond_high_watermark', high_watermark, CAST(NULL AS BIGINT),
        CAST(NULL AS INT), CAST(NULL AS BIGINT), at_ns, leader_epoch, log_start_offset

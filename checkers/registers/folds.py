@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import Final
 
 from tribunal.checkers.graphs.findings import Findings
-from tribunal.checkers.graphs.operations import Operation, Told
+from tribunal.checkers.graphs.operations import Datum, Operation
 
 
 def bank(operations: Sequence[Operation]) -> Findings:
@@ -65,7 +65,7 @@ def set_of_elements(operations: Sequence[Operation]) -> Findings:
 def long_fork(operations: Sequence[Operation]) -> Findings:
     """Report pairs of reads of the same keys of which each saw a write that the other missed (keys are written once)."""
     found = Findings()
-    groups: dict[tuple[Told, ...], list[tuple[Operation, frozenset[Told]]]] = {}
+    groups: dict[tuple[Datum, ...], list[tuple[Operation, frozenset[Datum]]]] = {}
     for operation in operations:
         if operation.outcome == "ok" and all(step[0] == "r" for step in operation.steps):
             keys = tuple(sorted((step[1] for step in operation.steps), key=repr))
@@ -81,13 +81,13 @@ def long_fork(operations: Sequence[Operation]) -> Findings:
     return found
 
 
-def _result(operation: Operation, function: str) -> Told:
+def _result(operation: Operation, function: str) -> Datum:
     if operation.function != function or operation.outcome != "ok":
         return None
     return operation.steps[0][3] if len(operation.steps[0]) > 3 else None
 
 
-def _plain(element: Told) -> Hashable:
+def _plain(element: Datum) -> Hashable:
     return tuple(element) if isinstance(element, list) else element
 
 

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.checkers.graphs.operations import OPEN_END, Operation, Told, by_key
+from tribunal.checkers.graphs.operations import OPEN_END, Datum, Operation, by_key
 from tribunal.checkers.registers.models import IMPOSSIBLE, UNKNOWN, Model, State
 
 
@@ -117,7 +117,7 @@ def _call(number: int, operation: Operation) -> Call:
     return Call(number, function, _frozen(argument), _frozen(result) if known else UNKNOWN, known)
 
 
-def _frozen(value: Told) -> Hashable:
+def _frozen(value: Datum) -> Hashable:
     return tuple(value) if isinstance(value, list) else value
 
 

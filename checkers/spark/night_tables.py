@@ -86,7 +86,7 @@ def _before(spark: "SparkSession", name: str, folder: Path | None) -> list[Row]:
         return []
     columns = [field.split()[0] for field in SCHEMAS[name].split(", ")]
     rows = (row.asDict() for row in spark.read.parquet(str(path)).select(*columns).collect())
-    # A night of before there were kinds told the same findings apart by their sentences.
+    # Nights from before kinds existed identified findings by their sentences.
     return [tuple(renewed(value) if column == "signature" else value for column, value in row.items()) for row in rows]
 
 

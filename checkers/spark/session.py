@@ -96,7 +96,7 @@ class Prepared:
         try:
             self._session = _start(self._master, self._scratch.path, niceness=BACKGROUND)
             _warm(self._session)
-        except Exception as problem:  # noqa: BLE001 - a thread's top: whoever asks for the session hears of it
+        except Exception as problem:  # noqa: BLE001 - a thread's top: it is raised where the session is asked for
             self._problem = problem
 
 

@@ -16,7 +16,7 @@ concluded from them, and tests of that code check what they hold.
     below_min_isr       topic, partition, since_ns, until_ns, said_by, of_epoch, is_only, needs_min_isr  when leaders knew of too small an ISR
     forgotten           topic, partition, position, node          who left ISR and ELR although the ELR should have kept it
     entries, entry_facts, members                                 a partition's committed history, step by step
-    metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' lives, requests between nodes
+    metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' registrations, requests between nodes
     faults              fault_index, kind, resolved_target, injected_ns, healed_ns
 """
 
@@ -35,6 +35,7 @@ from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, fla
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT
+from tribunal.results.manifest import integer
 from tribunal.results.metadata import State, registrations
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording, partition_order
@@ -138,9 +139,9 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
         for name, row in (*_of_timeline(timeline), *_of_presence(timeline, recording)):
             rows[name].append({"topic": topic, "partition": partition, **row})
     txns = recording.table("txns")
-    settings = (recording.manifest or {}).get("settings") or {}
+    settings = recording.settings or {}
     if txns.num_rows:
-        timeout_ms = int(settings.get(TIMEOUT, DEFAULT_TIMEOUT_MS))
+        timeout_ms = integer(settings, TIMEOUT, DEFAULT_TIMEOUT_MS)
         rows["transaction_timeouts"].append({"timeout_ns": timeout_ms * 1_000_000})
     rows["complete_runs"] += [{}] if recording.complete else []
     rows["registrations"] += _registrations(recording.table("metadata"))

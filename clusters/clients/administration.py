@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from replog.errors import Error
-from replog.wire.apis import Api
+from replog.wire.exchange import Exchange, Q, R
+from replog.wire.messages import alter_partition_reassignments as apr
+from replog.wire.messages import elect_leaders as el
+from replog.wire.messages import incremental_alter_configs as iac
 from tribunal.clusters.api import ClusterError, Refused, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.clients.operator_requests import (
@@ -21,7 +22,7 @@ from tribunal.clusters.clients.operator_requests import (
 
 CLIENT_ID: Final = "tribunal-admin"
 TIMEOUT_MS: Final = 5_000
-PATIENCE_MS: Final = 15_000
+INSIST_MS: Final = 15_000
 RETRY_MS: Final = 150
 # What passes by itself: a controller is being elected, a broker is not unfenced yet.
 PASSING: Final = (
@@ -43,34 +44,34 @@ class Administration:
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas; none: give up a reassignment under way."""
         body = reassignment(partition, replicas, TIMEOUT_MS)
-        await self.insist(Api.ALTER_PARTITION_REASSIGNMENTS, 0, body, reassignment_errors)
+        await self.insist(apr.EXCHANGE, 0, body, reassignment_errors)
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings; None: back to the default."""
-        await self.insist(Api.INCREMENTAL_ALTER_CONFIGS, 0, topic_setting(topic, name, value), setting_errors)
+        await self.insist(iac.EXCHANGE, 0, topic_setting(topic, name, value), setting_errors)
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica."""
-        await self.insist(Api.ELECT_LEADERS, 2, preferred_election(partitions, TIMEOUT_MS), election_errors)
+        await self.insist(el.EXCHANGE, 2, preferred_election(partitions, TIMEOUT_MS), election_errors)
 
-    async def insist(self, api: Api, version: int, body: msgspec.Struct, errors: Callable[[Any], list[Error]]) -> Any:
+    async def insist(self, exchange: Exchange[Q, R], version: int, body: Q, errors: Callable[[R], list[Error]]) -> R:
         """Ask until an answer stands, and return it; `ClusterError` when it is no, or none comes."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_MS / 1000
+        deadline = loop.time() + INSIST_MS / 1000
         in_doubt = False  # an earlier asking may have been carried out
         while True:
-            answer, is_first = await self._ask_any(api, version, body)
+            answer, is_first = await self._ask_any(exchange, version, body)
             in_doubt = in_doubt or not is_first
             bad = [] if answer is None else [error for error in errors(answer) if error is not Error.NONE]
             if answer is not None and not bad:
                 return answer
             if (bad and bad[0] not in PASSING) or loop.time() > deadline:
                 refusal = Refused if bad and bad[0] not in PASSING and not in_doubt else ClusterError
-                raise refusal(f"{api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
+                raise refusal(f"{exchange.api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
             in_doubt = True
             await asyncio.sleep(RETRY_MS / 1000)
 
-    async def _ask_any(self, api: Api, version: int, body: msgspec.Struct) -> tuple[Any, bool]:
+    async def _ask_any(self, exchange: Exchange[Q, R], version: int, body: Q) -> tuple[R | None, bool]:
         """Return the first answer, None when no broker has one, and whether nobody else was asked before and fell silent."""
         is_first = True
         for endpoint in self._endpoints():
@@ -79,7 +80,7 @@ class Administration:
             except FAILURES:
                 continue
             try:
-                return await asking.ask(api, version, body, TIMEOUT_MS), is_first
+                return await asking.ask(exchange, version, body, TIMEOUT_MS), is_first
             except FAILURES:
                 is_first = False
                 continue

@@ -5,13 +5,11 @@ because both sides are known.
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
 from replog.wire.decoder import MalformedMessage
+from replog.wire.exchange import Exchange, Q, R
 
 FRAME_BYTES_MAX: Final = 1 << 26
 
@@ -35,16 +33,16 @@ class Asking:
             reader, writer = await asyncio.open_connection(*endpoint)
         return cls(reader, writer, client_id)
 
-    async def ask(self, api: Api, version: int, body: msgspec.Struct, timeout_ms: int) -> Any:
+    async def ask(self, exchange: Exchange[Q, R], version: int, body: Q, timeout_ms: int) -> R:
         """Send one request and return its answer's body; after one of FAILURES the connection is useless."""
         self._correlation_id += 1
-        self._writer.write(encode_request(api, version, self._correlation_id, self._client_id, body))
+        self._writer.write(encode_request(exchange.api, version, self._correlation_id, self._client_id, body))
         async with asyncio.timeout(timeout_ms / 1000):
             length = int.from_bytes(await self._reader.readexactly(4))
             if not 0 < length <= FRAME_BYTES_MAX:
                 raise MalformedMessage(f"frame of {length} bytes")
             frame = await self._reader.readexactly(length)
-        correlation_id, answer = decode_response(api, version, frame)
+        correlation_id, answer = decode_response(exchange, version, frame)
         if correlation_id != self._correlation_id:
             raise MalformedMessage(f"answer {correlation_id} to question {self._correlation_id}")
         return answer

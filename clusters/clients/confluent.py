@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 from confluent_kafka import (
@@ -50,8 +50,11 @@ QUIET: Final = logging.getLogger("librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 
+Plain = str | int | float | bool
+ClientSetting = Plain | Callable[[KafkaError], None] | Callable[[str], None]  # a value or a callback of librdkafka
+
 # Sockets give up quickly, so that a run of a minute sees many attempts, not one.
-COMMON: Final[Mapping[str, Any]] = {
+COMMON: Final[Mapping[str, Plain]] = {
     "broker.address.family": "v4",
     "socket.connection.setup.timeout.ms": 1500,
     "reconnect.backoff.ms": 50,
@@ -133,7 +136,7 @@ class _Epochs:
         self.count = 0
         self.current: tuple[int, int] | None = None
 
-    def heard(self, text: str) -> None:
+    def read(self, text: str) -> None:
         """Take in statistics."""
         eos = msgspec.json.decode(text, type=_Statement).eos
         identity = (eos.producer_id, eos.producer_epoch)
@@ -149,7 +152,7 @@ class ConfluentProducer:
         self._settings = settings
         self._client_id = client_id
         self._answers = answers
-        self._config = {
+        self._config: dict[str, ClientSetting] = {
             **COMMON,
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
@@ -178,12 +181,12 @@ class ConfluentProducer:
         return self._settings.idempotent
 
     def _on_statistics(self, text: str) -> None:
-        self._epochs.heard(text)
+        self._epochs.read(text)
         if self.on_epochs is not None:
             self.on_epochs(self._epochs.count, self._epochs.current)
 
     def _on_error(self, error: KafkaError) -> None:
-        # The rest are passing troubles of connections, which delivery reports tell of.
+        # The rest are passing troubles of connections, which delivery reports show.
         self._fatal = self._fatal or error.fatal()
 
     async def _serve(self) -> None:
@@ -191,7 +194,7 @@ class ConfluentProducer:
             try:
                 self._producer.poll(0)
             except KafkaException as problem:
-                # Raised here again is what `error_cb` was told; more than that would be a bug of ours.
+                # Raised here again is what `error_cb` was given; more than that would be a bug of ours.
                 if not problem.args[0].fatal():
                     raise
                 self._fatal = True
@@ -250,7 +253,7 @@ class ConfluentProducer:
 
 
 def purge(producer: Producer) -> None:
-    """Give up what is under way, and hear of it."""
+    """Give up what is under way, and get their reports."""
     producer.purge(in_queue=True, in_flight=True)
     for _ in range(PURGE_POLLS):
         with contextlib.suppress(KafkaException):  # the fatal error that made it useless
@@ -271,7 +274,7 @@ class ConfluentConsumer:
         client_id: str,
         isolation: Literal["read_uncommitted", "read_committed"],
         answers: Answers,
-        more: Mapping[str, Any] | None = None,
+        more: Mapping[str, ClientSetting] | None = None,
     ) -> None:
         config = {
             **COMMON,
@@ -395,7 +398,7 @@ class ConfluentAdmin:
 
     def __init__(self, bootstrap: str, client_id: str, leaders: Leaders) -> None:
         self._leaders = leaders
-        self._client = AdminClient(_admin_config(bootstrap, client_id), logger=QUIET)
+        self._client = AdminClient(_admin_config(bootstrap, client_id), logger=QUIET, error_cb=lambda _: None)
 
     async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
         """Create a topic; an existing one of this name is fine."""
@@ -422,8 +425,8 @@ class ConfluentAdmin:
         await asyncio.to_thread(client.poll, 0)
 
 
-def _admin_config(bootstrap: str, client_id: str) -> dict[str, Any]:
-    return {**COMMON, "bootstrap.servers": bootstrap, "client.id": client_id, "error_cb": lambda _: None}
+def _admin_config(bootstrap: str, client_id: str) -> dict[str, Plain]:
+    return {**COMMON, "bootstrap.servers": bootstrap, "client.id": client_id}
 
 
 class ConfluentClients:

@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as RdPartition
@@ -29,6 +29,7 @@ from tribunal.clusters.clients.confluent import (
     COMMON,
     POLL_MS,
     QUIET,
+    ClientSetting,
     ConfluentConsumer,
     answered,
     delivered,
@@ -46,7 +47,7 @@ class ConfluentMember:
 
     def __init__(self, bootstrap: str, client_id: str, settings: GroupSettings, answers: Answers) -> None:
         self.settings = settings
-        more = {
+        more: dict[str, ClientSetting] = {
             "group.id": settings.group,
             "session.timeout.ms": settings.session_timeout_ms,
             "max.poll.interval.ms": settings.session_timeout_ms,
@@ -74,7 +75,7 @@ class ConfluentMember:
 
     @property
     def membership(self) -> Membership:
-        """Who it is; the generation is not told by librdkafka."""
+        """Who it is; librdkafka does not show the generation."""
         return Membership(None, self.consumer.memberid() or None)
 
     async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
@@ -125,14 +126,14 @@ class ConfluentMember:
 class ConfluentTransactions:
     """A producer of transactions; see `tribunal.clusters.api.TransactionalProducer`."""
 
-    identity: tuple[int, int] | None = None  # librdkafka does not tell
+    identity: tuple[int, int] | None = None  # librdkafka does not show it
 
     def __init__(
         self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int, client_id: str, answers: Answers
     ) -> None:
         self._client_id = client_id
         self._answers = answers
-        self._config: dict[str, Any] = {
+        self._config: dict[str, ClientSetting] = {
             **COMMON,
             "bootstrap.servers": bootstrap,
             "client.id": client_id,

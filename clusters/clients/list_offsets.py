@@ -13,8 +13,8 @@ import msgspec
 
 from replog.client.client import EARLIEST, LATEST
 from replog.errors import Error
-from replog.wire.apis import Api
 from replog.wire.messages.list_offsets import (
+    EXCHANGE,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -90,7 +90,7 @@ def combined(
     answered_s: float,
 ) -> list[Offsets]:
     """Return what two answers of one leader say, for the partitions that both name."""
-    first, last = _told(earliest), _told(latest)
+    first, last = _by_partition(earliest), _by_partition(latest)
     return [
         Offsets(
             partition,
@@ -106,7 +106,7 @@ def combined(
     ]
 
 
-def _told(answer: ListOffsetsResponse) -> dict[TopicPartition, tuple[int | None, str | None]]:
+def _by_partition(answer: ListOffsetsResponse) -> dict[TopicPartition, tuple[int | None, str | None]]:
     """Return each partition's offset, or why there is none."""
     found: dict[TopicPartition, tuple[int | None, str | None]] = {}
     for topic in answer.topics:
@@ -128,7 +128,7 @@ async def _ask(
     try:
         # Earliest first: between the two answers an offset may only grow.
         earliest, latest = [
-            await asking.ask(Api.LIST_OFFSETS, VERSION, request_at(timestamp, epochs, stable=stable), timeout_ms)
+            await asking.ask(EXCHANGE, VERSION, request_at(timestamp, epochs, stable=stable), timeout_ms)
             for timestamp in (EARLIEST, LATEST)
         ]
     except FAILURES as problem:

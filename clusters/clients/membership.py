@@ -1,14 +1,12 @@
 """Who belongs to the cluster: brokers forgotten, voters taken away and given back (KIP-853), as an administrator asks."""
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from uuid import UUID
-
-import msgspec
 
 from replog.errors import Error
 from replog.types import METADATA_TOPIC
-from replog.wire.apis import Api
+from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import add_raft_voter as arv
 from replog.wire.messages import describe_quorum as dq
 from replog.wire.messages import remove_raft_voter as rrv
@@ -23,7 +21,7 @@ CHANGE_TIMEOUT_MS: Final = 5_000
 class Administrator(Protocol):
     """Who asks for it: `tribunal.clusters.clients.administration`, or the simulated operator."""
 
-    async def insist(self, api: Api, version: int, body: msgspec.Struct, errors: Callable[[Any], list[Error]]) -> Any:
+    async def insist(self, exchange: Exchange[Q, R], version: int, body: Q, errors: Callable[[R], list[Error]]) -> R:
         """Ask until an answer stands, and return it; `ClusterError` when it is no, or none comes."""
 
 
@@ -36,14 +34,14 @@ class Membership:
     async def unregister(self, node: int) -> None:
         """Let the controllers forget a broker."""
         body = ub.UnregisterBrokerRequest(broker_id=node)
-        await self._administration.insist(Api.UNREGISTER_BROKER, 0, body, lambda answer: [answer.error_code])
+        await self._administration.insist(ub.EXCHANGE, 0, body, lambda answer: [answer.error_code])
 
     async def _described(self) -> dq.DescribeQuorumResponsePartitionData:
         topic = dq.DescribeQuorumRequestTopicData(
             topic_name=METADATA_TOPIC, partitions=[dq.DescribeQuorumRequestPartitionData(partition_index=0)]
         )
-        answer: dq.DescribeQuorumResponse = await self._administration.insist(
-            Api.DESCRIBE_QUORUM, DESCRIBE_VERSION, dq.DescribeQuorumRequest(topics=[topic]), _errors
+        answer = await self._administration.insist(
+            dq.EXCHANGE, DESCRIBE_VERSION, dq.DescribeQuorumRequest(topics=[topic]), _errors
         )
         return answer.topics[0].partitions[0]
 
@@ -56,7 +54,7 @@ class Membership:
         directory = _directory((await self._described()).current_voters, node, "a voter")
         body = rrv.RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=directory)
         await self._administration.insist(
-            Api.REMOVE_RAFT_VOTER, 0, body, lambda answer: _unless(Error.VOTER_NOT_FOUND, answer.error_code)
+            rrv.EXCHANGE, 0, body, lambda answer: _unless(Error.VOTER_NOT_FOUND, answer.error_code)
         )
 
     async def add_voter(self, node: int, listener: tuple[str, int]) -> None:
@@ -70,12 +68,12 @@ class Membership:
             listeners=[arv.Listener(name=LISTENER, host=listener[0], port=listener[1])],
         )
         await self._administration.insist(
-            Api.ADD_RAFT_VOTER, 0, body, lambda answer: _unless(Error.DUPLICATE_VOTER, answer.error_code)
+            arv.EXCHANGE, 0, body, lambda answer: _unless(Error.DUPLICATE_VOTER, answer.error_code)
         )
 
 
 def _directory(replicas: list[dq.ReplicaState], node: int, what: str) -> UUID:
-    """Return the directory of a replica; of several lives of one node the one that fetched last."""
+    """Return the directory of a replica; of several directories of one node the one that fetched last."""
     known = [(one.last_fetch_timestamp, one.replica_directory_id) for one in replicas if one.replica_id == node]
     if not known:
         raise ClusterError(f"node {node} is not {what} of the metadata quorum")

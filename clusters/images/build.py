@@ -57,13 +57,13 @@ def engine() -> "DockerClient":
 
 
 def _knock() -> None:
-    """See whether anybody listens at the engine's door; asking the SDK would leak a socket when nobody does."""
+    """See whether anybody listens on the engine's socket; asking the SDK would leak a socket when nobody does."""
     host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if not host.startswith("unix://"):
         return
-    with socket.socket(socket.AF_UNIX) as door:
+    with socket.socket(socket.AF_UNIX) as probe:
         try:
-            door.connect(host.removeprefix("unix://"))
+            probe.connect(host.removeprefix("unix://"))
         except OSError as problem:
             raise ClusterError(f"no container engine answers at {host}: {problem.strerror}") from None
 

@@ -160,9 +160,9 @@ def _files(source: Path, skipped: frozenset[str]) -> Iterator[Path]:
 
 def _shared_libraries(binaries: Iterable[str]) -> set[Path]:
     """Return what `ldd` finds for these, transitively."""
-    told = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout  # noqa: S603, S607
+    output = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout  # noqa: S603, S607
     found = set()
-    for line in told.splitlines():
+    for line in output.splitlines():
         word = line.partition("=>")[2].split() or line.split()
         if word and word[0].startswith("/") and not word[0].endswith(":"):
             found.add(Path(word[0]))

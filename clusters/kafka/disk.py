@@ -1,4 +1,4 @@
-"""What Apache Kafka's own files say: how far they were flushed, and whether the last life ended in good order.
+"""What Apache Kafka's own files say: how far they were flushed, and whether the last process ended in good order.
 
 Kafka writes records to the page cache and leaves flushing to the kernel (`log.flush.interval.messages` is endless). What it
 answers for as flushed is the recovery point: it moves when a segment is rolled and at an orderly end, and
@@ -34,7 +34,7 @@ class _CleanShutdown(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def previous_broker_epoch(data: Path) -> int:
-    """Return the broker epoch with which the former life ended in good order; -1 when it did not, or there was none.
+    """Return the broker epoch with which the previous process ended in good order; -1 when it did not, or there was none.
 
     It is what the broker will say of itself when it registers (KIP-966): it reads the same file, and then removes it.
     """

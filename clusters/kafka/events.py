@@ -1,41 +1,53 @@
-"""What is seen of the lives of Apache Kafka's nodes, which write no event files.
+"""What is seen of the starts and ends of Apache Kafka's nodes, which write no event files.
 
-Starts and ends are the harness's own doing. Registrations are read off the committed metadata; how a broker's former life
+Starts and ends are the harness's own doing. Registrations are read off the committed metadata; how a broker's previous incarnation
 ended is not in them (KIP-966), so it is read, before each start, off the file that the broker itself will read.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from tribunal.clusters.api import MetadataEntry, NodeEvent
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.kafka.disk import previous_broker_epoch
-from tribunal.clusters.metadata import MetadataView
 from tribunal.clusters.nodes.node_events import seen_by_harness
 
 REGISTRATION = "RegisterBrokerRecord"
 
 
+class Registration(msgspec.Struct):
+    """What is read of a record of this type."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: str
+
+
 class KafkaEvents:
     """Events as the harness sees them; whoever takes the metadata takes them here."""
 
-    def __init__(self, view: MetadataView, data_dir: Callable[[int], Path], now_ns: Callable[[], int]) -> None:
-        self._view = view
+    def __init__(self, committed: CommittedRecords, data_dir: Callable[[int], Path], now_ns: Callable[[], int]) -> None:
+        self._committed = committed
         self._data_dir = data_dir
         self._now_ns = now_ns
-        self._lives: dict[int, list[tuple[int, int]]] = {}  # node -> when each began, and how the one before ended
+        self._starts: dict[
+            int, list[tuple[int, int]]
+        ] = {}  # node -> when each process began, and how the one before ended
         self._seen: list[NodeEvent] = []
         self._entries: list[MetadataEntry] = []
 
     def starting(self, node: int) -> None:
-        """Take note of a start, and of how the life before it ended."""
-        self._lives.setdefault(node, []).append((self._now_ns(), previous_broker_epoch(self._data_dir(node))))
+        """Take note of a start, and of how the process before it ended."""
+        self._starts.setdefault(node, []).append((self._now_ns(), previous_broker_epoch(self._data_dir(node))))
         self._note(node, "start")
 
     def stopped(self, node: int) -> None:
         """Take note of an orderly end."""
         self._note(node, "stop")
 
-    def killed(self, node: int, pid: object) -> None:
+    def killed(self, node: int, pid: int | None) -> None:
         """Take note that a node was killed."""
         self._note(node, "killed", pid=pid)
 
@@ -47,7 +59,7 @@ class KafkaEvents:
         self._seen.append(seen_by_harness(node, name, self._now_ns(), **fields))
 
     def drain(self) -> list[NodeEvent]:
-        """Return what was seen of nodes' lives since the last call."""
+        """Return what was seen of nodes' starts and ends since the last call."""
         self._read_metadata()
         seen, self._seen = self._seen, []
         return sorted(seen, key=lambda event: event.at_ns)
@@ -59,22 +71,23 @@ class KafkaEvents:
         return taken
 
     def _read_metadata(self) -> None:
-        for entry in self._view.drain():
+        for entry in self._committed.drain():
             self._entries.append(entry)
             if entry.record_type == REGISTRATION:
                 self._on_registered(entry)
 
     def _on_registered(self, entry: MetadataEntry) -> None:
-        """Say what the broker said of its former life: the metadata log does not keep it (KIP-966)."""
-        node = entry.body["broker_id"]
-        former = [previous for began_ns, previous in self._lives.get(node, []) if began_ns <= entry.at_ns]
+        """Say what the broker said of its previous incarnation: the metadata log does not keep it (KIP-966)."""
+        said = msgspec.convert(entry.body, Registration)
+        node = said.broker_id
+        former = [previous for began_ns, previous in self._starts.get(node, []) if began_ns <= entry.at_ns]
         self._seen.append(
             seen_by_harness(
                 node,
                 "registered",
                 entry.at_ns,
-                broker_epoch=entry.body["broker_epoch"],
-                incarnation=entry.body["incarnation_id"],
+                broker_epoch=said.broker_epoch,
+                incarnation=said.incarnation_id,
                 previous_broker_epoch=former[-1] if former else None,
             )
         )

@@ -1,6 +1,6 @@
 """Apache Kafka as plain jars, fetched by the machine's Maven: a system under test, a reference, and its command line tools.
 
-The jars (`python tools/get_kafka.py` fetches them beforehand) go to `~/.cache/tribunal/kafka/<version>` (or `TRIBUNAL_KAFKA`), outside the repository, and are shared by tests and
+The jars (in a checkout `python tools/get_kafka.py` fetches them beforehand) go to `~/.cache/tribunal/kafka/<version>` (or `TRIBUNAL_KAFKA`), outside the repository, and are shared by tests and
 benchmarks. What is asked of Maven is the released `kafka_2.13` (broker and controller),
 `kafka-tools` (command line) and the bridge from slf4j to the log4j that Kafka brings; Kafka Connect and its web server are left out.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch, is_complete
-from tribunal.clusters.obstacles import Obstacle
+from tribunal.clusters.obstacles import Obstacle, with_tool
 
 VERSION: Final = "4.3.1"
 LOG4J: Final = "2.25.4"  # what Kafka 4.3.1 itself brings
@@ -59,7 +59,12 @@ def obstacles(version: str = VERSION) -> list[Obstacle]:
         reason = f"the jars of Apache Kafka {version} are not in {cache()}" + (
             "" if maven else ", and no `mvn` to fetch them"
         )
-        remedy = "python tools/get_kafka.py (Maven and a network; the first run does it too), or TRIBUNAL_KAFKA=FOLDER"
+        fetched = with_tool(
+            "get_kafka.py",
+            "python tools/get_kafka.py (Maven and a network; the first run does it too)",
+            otherwise="the first run fetches them (apt-get install maven; it takes a network)",
+        )
+        remedy = f"{fetched}, or TRIBUNAL_KAFKA=FOLDER where FOLDER/{version} has them"
         found.append(Obstacle(reason=reason, remedy=remedy, blocks=not maven))
     return found
 

@@ -8,13 +8,13 @@ import base64
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.nodes.serving import answers
+from tribunal.clusters.spec import Settings, SettingValue
 
 # replog's names, or such as Kafka keeps elsewhere or does not have.
 OURS_ALONE: Final = (
@@ -25,7 +25,7 @@ OURS_ALONE: Final = (
     "zookeeper.",
 )
 # Three brokers and three controllers have to fit beside a harness and a judge.
-FRUGAL: Final[Mapping[str, Any]] = {
+FRUGAL: Final[Settings] = {
     "log.cleaner.dedupe.buffer.size": 2 << 20,  # else 128 MiB of the heap
     "num.network.threads": 2,
     "num.io.threads": 4,
@@ -68,16 +68,17 @@ def java_command(program: str, jars: Path, *arguments: str, heap: str) -> list[s
     return [program, "-Xms64m", f"-Xmx{heap}", *JAVA, logging, "-cp", f"{jars}/*", *arguments]
 
 
-def properties(settings: Mapping[str, Any]) -> str:
+def properties(settings: Settings) -> str:
     """Return a server.properties with the settings that Kafka understands."""
     known = {name: value for name, value in settings.items() if not name.startswith(OURS_ALONE)}
-    return "".join(f"{name}={_property(value)}\n" for name, value in known.items())
+    return "".join(f"{name}={property_text(value)}\n" for name, value in known.items())
 
 
-def _property(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def property_text(value: SettingValue) -> str:
+    """Return a value as Kafka's files have it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float | str) else ",".join(value)
 
 
 def formatted_by_kafka(jars: Path, config: Path, cluster_id: str, *, elr: bool) -> None:

@@ -13,11 +13,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from tribunal.clusters.api import ClusterError, Unsettled
+from tribunal.clusters.kafka.node import property_text
 from tribunal.clusters.links.addresses import candidate_ports
 from tribunal.clusters.nodes.node_process import last_lines, node_environment, toml, with_parent
+from tribunal.clusters.spec import Settings, SettingValue
 
 NET: Final = "127.0.3."
 CONTROLLER_OFFSET: Final = 100
@@ -51,7 +53,7 @@ class Software(Protocol):
 
     name: str
 
-    def write_config(self, place: Place, settings: Mapping[str, Any]) -> Path:
+    def write_config(self, place: Place, settings: Settings) -> Path:
         """Write a node's configuration with these settings, by Kafka's names."""
 
     def format(self, place: Place, config: Path) -> list[str]:
@@ -66,10 +68,10 @@ class Ours:
 
     name = "ours"
 
-    def write_config(self, place: Place, settings: Mapping[str, Any]) -> Path:
+    def write_config(self, place: Place, settings: Settings) -> Path:
         """Write node.toml."""
         listener = place.controller_endpoint if place.roles == "controller" else place.endpoint
-        values: dict[str, Any] = {
+        values: dict[str, SettingValue] = {
             "process.roles": place.roles,
             "node.id": place.node,
             "cluster.id": CLUSTER_ID,
@@ -103,7 +105,7 @@ class ApacheKafka:
         self.jars = jars
         self.heap = heap
 
-    def write_config(self, place: Place, settings: Mapping[str, Any]) -> Path:
+    def write_config(self, place: Place, settings: Settings) -> Path:
         """Write server.properties."""
         brokers, controllers = f"PLAINTEXT://{_address(place.endpoint)}", _address(place.controller_endpoint)
         listeners = {
@@ -111,21 +113,21 @@ class ApacheKafka:
             "controller": f"CONTROLLER://{controllers}",
             "broker,controller": f"{brokers},CONTROLLER://{controllers}",
         }
-        values = {
+        values: dict[str, SettingValue] = {
             "process.roles": place.roles,
             "node.id": place.node,
             "listeners": listeners[place.roles],
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "controller.quorum.voters": _voters(place),
-            "log.dirs": place.data,
+            "log.dirs": str(place.data),
         }
         if place.roles != "controller":
             values |= {"advertised.listeners": brokers, "inter.broker.listener.name": "PLAINTEXT"}
         ours_alone = ("tribunal.", "leader.recovery", "eligible.leader.replicas.enable")
         values |= {name: value for name, value in settings.items() if not name.startswith(ours_alone)}
         path = place.folder / "server.properties"
-        path.write_text("".join(f"{name}={_property(value)}\n" for name, value in values.items()))
+        path.write_text("".join(f"{name}={property_text(value)}\n" for name, value in values.items()))
         return path
 
     def format(self, place: Place, config: Path) -> list[str]:
@@ -146,9 +148,7 @@ def java(jars: Path, *arguments: str, heap: str, options: Iterable[str] = ("-XX:
 class SideBySide:
     """A cluster of one software. Combined: every node is broker and controller; else controllers are 101, 102, ..."""
 
-    def __init__(
-        self, software: Software, folder: Path, *, brokers: int, controllers: int, settings: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, software: Software, folder: Path, *, brokers: int, controllers: int, settings: Settings) -> None:
         """`controllers=0`: combined nodes."""
         self.software = software
         self.settings = settings
@@ -301,7 +301,7 @@ def _spawn(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
 
 
 def _with_path(command: list[str]) -> list[str]:
-    """Return the command with its program's whole path: `parent_death.py` searches no PATH."""
+    """Return the command with its program's full path: `parent_death.py` searches no PATH."""
     return ["/usr/bin/env", *command]
 
 
@@ -325,7 +325,3 @@ def _voters(place: Place) -> str:
 
 def _address(endpoint: tuple[str, int]) -> str:
     return f"{endpoint[0]}:{endpoint[1]}"
-
-
-def _property(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

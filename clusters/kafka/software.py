@@ -1,9 +1,8 @@
 """Apache Kafka as what is installed on a cluster's nodes: server.properties, directories formatted by Kafka's own tool."""
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from replog.host.world import RealEntropy
 from tribunal.clusters.host_environment import HostEnvironment
@@ -12,6 +11,7 @@ from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import BootOrder, role
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.spec import Settings, SettingValue
 
 UP_TIMEOUT_MS: Final = 120_000
 STOP_TIMEOUT_MS: Final = 40_000
@@ -33,7 +33,7 @@ class KafkaSoftware:
     @property
     def boot_order(self) -> BootOrder:
         """Let the observer begin before there is anything to miss."""
-        return BootOrder(after_observer=(self._run.spec.node_ids,), whole_timeout_ms=UP_TIMEOUT_MS)
+        return BootOrder(after_observer=(self._run.spec.node_ids,), in_sync_timeout_ms=UP_TIMEOUT_MS)
 
     def program(self, node: int) -> NodeProgram:
         """Return what the node runs."""
@@ -43,19 +43,19 @@ class KafkaSoftware:
         """Return server.properties."""
         return self._run.folder(node) / "server.properties"
 
-    def configure(self, node: int, changes: Mapping[str, Any]) -> None:
+    def configure(self, node: int, changes: Settings) -> None:
         """Write the node's configuration, with these settings different."""
         self._run.folder(node).mkdir(parents=True, exist_ok=True)
         self.config(node).write_text(properties({**self._settings(node), **changes}))
 
-    def _settings(self, node: int) -> dict[str, Any]:
-        """Return the node's whole configuration, by Kafka's names."""
+    def _settings(self, node: int) -> dict[str, SettingValue]:
+        """Return the node's full configuration, by Kafka's names."""
         spec, links = self._run.spec, self._links
         host, port = self._environment.listener(node)
         link, link_port = links.advertised(node)
         voters = ((voter, *links.advertised(voter)) for voter in spec.controller_ids)
         listener = "PLAINTEXT" if role(spec, node) == "broker" else "CONTROLLER"
-        own: dict[str, Any] = {
+        own: dict[str, SettingValue] = {
             "process.roles": role(spec, node),
             "node.id": node,
             "listeners": f"{listener}://{host}:{port}",
@@ -63,7 +63,7 @@ class KafkaSoftware:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "controller.quorum.voters": ",".join(f"{voter}@{host}:{port}" for voter, host, port in voters),
-            "log.dirs": self._run.data_dir(node).resolve(),
+            "log.dirs": str(self._run.data_dir(node).resolve()),
         }
         if role(spec, node) == "broker":
             own["inter.broker.listener.name"] = "PLAINTEXT"
@@ -77,7 +77,7 @@ class KafkaSoftware:
         """Let Kafka format one directory; every node's is a copy."""
         first = self._run.spec.node_ids[0]
         config = self._template.with_name("format.properties")
-        config.write_text(properties(self._settings(first) | {"log.dirs": self._template}))
+        config.write_text(properties(self._settings(first) | {"log.dirs": str(self._template)}))
         elr = bool(self._run.spec.node_settings().get(ELR, True))
         await asyncio.to_thread(formatted_by_kafka, self._jars, config, self._run.cluster_id, elr=elr)
 

@@ -1,9 +1,9 @@
 """A real Apache Kafka: brokers and controllers of version 4.3.1 as local processes, from plain jars, with ELR on.
 
 The same addresses, relays, clients, faults and recordings as of replog's own processes; what differs is what a foreign system
-does not tell. Its metadata are observed by fetching the metadata log from its controllers as any broker does, so that ISR, ELR,
+does not report. Its metadata are observed by fetching the metadata log from its controllers as any broker does, so that ISR, ELR,
 epochs and registrations are known with every change and in their order; its watermarks by ListOffsets and by what consumers
-fetch; how a broker's former life ended by the file that it reads itself (`clusters/kafka/disk.py`). Not known, and left out of
+fetch; how a broker's previous incarnation ended by the file that it reads itself (`clusters/kafka/disk.py`). Not known, and left out of
 the recording: watermarks and truncations as a node itself sees them, and the rare states that replog counts as probes.
 
 Kafka cannot bind its outgoing side to an address: a relay would not know who calls. In a network namespace of its own the
@@ -18,6 +18,7 @@ from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, Kind
 from tribunal.clusters.assembly import Observation, System, composed, launched
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.disk import power_fail
@@ -25,8 +26,7 @@ from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
 from tribunal.clusters.kafka.jars import VERSION, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
 from tribunal.clusters.kafka.software import KafkaSoftware
-from tribunal.clusters.kinds.processes import ADMIN_CAPABILITIES, NODE_CAPABILITIES, leftovers, sweep
-from tribunal.clusters.links.link_faults import LINK_CAPABILITIES
+from tribunal.clusters.kinds.processes import leftovers, sweep
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.maven_jars import NoJars
@@ -37,7 +37,15 @@ from tribunal.clusters.nodes.node_files import LocalFiles
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
 
-CAPABILITIES: Final = NODE_CAPABILITIES | LINK_CAPABILITIES | ADMIN_CAPABILITIES | {Capability.UNREGISTER}
+LINK_CAPABILITIES: Final = frozenset(
+    {Capability.CUT, Capability.SHAPE, Capability.RESET, Capability.HALF_OPEN, Capability.ADD_RULE}
+)
+# A foreign system can do only what was tried: a new capability is none of its own before it stands here.
+CAPABILITIES: Final = LINK_CAPABILITIES | {
+    *(Capability.START, Capability.STOP, Capability.KILL, Capability.PAUSE),
+    *(Capability.WIPE, Capability.POWER_FAIL, Capability.DAMAGE),
+    *(Capability.REASSIGN, Capability.SET_TOPIC_CONFIG, Capability.ELECT_PREFERRED, Capability.UNREGISTER),
+}
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
 NO_PAIRS: Final = "Apache Kafka cannot bind its outgoing side, so that a relay would not know who calls; {}"
 IN_NAMESPACES: Final = f"Apache Kafka {VERSION}, processes in network namespaces"
@@ -54,9 +62,10 @@ def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
 def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, jars: Path) -> ComposedCluster:
     """Compose a cluster of Apache Kafka's nodes."""
     state = ClusterState()
-    view = MetadataView(state, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
+    committed = CommittedRecords(state)
+    view = MetadataView(committed, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
     controllers = {node: links.endpoint(node) for node in run.spec.controller_ids}
-    events = KafkaEvents(view, run.data_dir, run.clock.now_ns)
+    events = KafkaEvents(committed, run.data_dir, run.clock.now_ns)
     software = KafkaSoftware(run, environment, links, jars)
     system = System(
         software=software,

@@ -1,7 +1,7 @@
 """Nodes in containers: one each with a static address in a network of the run's own, files bound in from the run's folder.
 
 The same relays as for local processes, in the harness: node N has the subnet's address N, the relays listen on the
-gateway's. So every fault on links and messages is the same here; processes are hurt through the engine. Everything
+gateway's. So every fault on links and messages is the same here; signals go through the engine. Everything
 carries the label `tribunal.run`: what a crashed run left is found by it, and nothing else is touched.
 
 The engine has to be on this machine: the harness reads its network, its processes and the nodes' files.
@@ -18,26 +18,26 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.composed_cluster import ComposedCluster
+from tribunal.clusters.composed_cluster import CAPABILITIES, ComposedCluster
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
-from tribunal.clusters.kinds.processes import CAPABILITIES
 from tribunal.clusters.links.relay import Side, Wires
-from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
+from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.mounts import below
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
 from tribunal.clusters.nodes.node_program import NodeProgram
-from tribunal.clusters.obstacles import Obstacle
+from tribunal.clusters.obstacles import Obstacle, with_tool
 from tribunal.clusters.run_context import RunContext
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.containers import Container
 
 NODE_PORT: Final = 9092
 RELAY_PORT: Final = 30_000
@@ -47,8 +47,12 @@ FREEZE_ATTEMPTS: Final = 4
 SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 REMEDY: Final = (
-    "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables); a rootful Podman by "
-    "DOCKER_HOST=unix:///run/podman/podman.sock; or --cluster processes"
+    with_tool(
+        "ensure_docker.sh",
+        "tools/ensure_docker.sh start (Debian: apt-get install docker.io iptables)",
+        otherwise="apt-get install docker.io iptables, then systemctl start docker (where nothing starts services: dockerd)",
+    )
+    + "; a rootful Podman by DOCKER_HOST=unix:///run/podman/podman.sock; or --cluster processes"
 )
 CLIENT: Final = "pip install 'docker>=7' (the extra replog[containers])"
 FORBIDDEN: Final = "let your user talk to it: sudo usermod -aG docker $USER, then log in again; or --cluster processes"
@@ -83,9 +87,9 @@ class ContainerAddresses:
         prefix, _, number = host.rpartition(".")
         return int(number) if prefix == self.prefix and int(number) <= LAST_NODE else CLIENTS
 
-    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+    def listeners(self, node: int, links: Wires) -> Iterable[RelayListener]:
         """Return where the node's relay listens."""
-        return [door_at(links, self.advertised(node))]
+        return [listener_at(links, self.advertised(node))]
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
         """Connect from the address that the system chooses: the gateway."""
@@ -114,13 +118,13 @@ def socket_in_namespace_of(pid: int) -> socket.socket:
 
 
 class NodeContainer:
-    """One node's container, started again for each of its lives."""
+    """One node's container, started again for each of its processes."""
 
     def __init__(
         self,
         node: int,
         program: NodeProgram,
-        container: Any,
+        container: "Container",
         log: Path,
         endpoint: tuple[str, int],
         on_exit: Callable[[str], None],
@@ -153,7 +157,7 @@ class NodeContainer:
         self._watch = asyncio.create_task(self._wait_for_end(), name=f"watch container {self.node}")
 
     async def _wait_for_end(self) -> None:
-        while self.alive:  # noqa: ASYNC110 - nobody tells us but the system's table of processes
+        while self.alive:  # noqa: ASYNC110 - only the system's table of processes shows it
             await asyncio.sleep(POLL_MS / 1000)
         if not self._ending:
             self._on_exit(f"node {self.node} (container) ended; its log {self._log} ends:\n{last_lines(self._log)}")
@@ -226,7 +230,7 @@ class NodeContainer:
         answered = await self._answers(wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
-    async def _engine(self, action: Callable[[], Any]) -> None:
+    async def _engine(self, action: Callable[[], object]) -> None:
         from docker.errors import APIError
 
         try:
@@ -245,19 +249,24 @@ class Containers:
     def __init__(self) -> None:
         self._client: DockerClient | None = None
         self._links = Links({})
-        self._network: Any = None
+        self._network = ""
         self._nodes: dict[int, NodeContainer] = {}
         self._image = ""
         self._directory = Path()
 
-    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+    async def open(self, run: RunContext) -> Links:
         """Have an image, make a network, open the relays on its gateway."""
-        self._directory = Path(os.path.abspath(directory))  # noqa: PTH100, ASYNC240 - no look at the disk
+        self._directory = Path(os.path.abspath(run.directory))  # noqa: PTH100, ASYNC240 - no look at the disk
         self._client = await asyncio.to_thread(engine)
         self._image = await asyncio.to_thread(node_image, self._client)
         prefix, self._network = await asyncio.to_thread(self._make_network)
         addresses = ContainerAddresses(prefix, self._pid_of)
-        self._links = Links({node: RELAY_PORT + node for node in spec.node_ids}, addresses)
+        self._links = Links(
+            {node: RELAY_PORT + node for node in run.spec.node_ids},
+            addresses,
+            on_message=run.requests.note,
+            zookeeper_nodes=run.spec.ensemble_ids,
+        )
         try:
             await self._links.open()
         except OSError as problem:
@@ -268,31 +277,32 @@ class Containers:
         found = self._nodes.get(node)
         return found.pid if found is not None and found.alive else None
 
-    def _make_network(self) -> tuple[str, Any]:
+    def _make_network(self) -> tuple[str, str]:
         from docker.errors import APIError
         from docker.types import IPAMConfig, IPAMPool
 
         assert self._client is not None
-        problem = "no subnet is free"
+        name, problem = named(self._directory), "no subnet is free"
         start = os.getpid() % len(SUBNETS)
         for prefix in (*SUBNETS[start:], *SUBNETS[:start])[:20]:
             pool = IPAMPool(subnet=f"{prefix}.0/24", gateway=f"{prefix}.{GATEWAY}")
             try:
-                network = self._client.networks.create(
-                    named(self._directory),
+                self._client.networks.create(
+                    name,
                     ipam=IPAMConfig(pool_configs=[pool]),
                     labels={LABEL: str(self._directory)},
                 )
             except APIError as refusal:
                 problem = str(refusal.explanation)
             else:
-                return prefix, network
+                return prefix, name
         raise ClusterError(f"cannot make a network: {problem}")
 
     def node(
         self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
     ) -> NodeContainer:
         """Make a container that is not started yet; what it needs of this machine is bound in, read only."""
+        from docker.errors import APIError
         from docker.types import EndpointConfig
 
         assert self._client is not None
@@ -305,28 +315,24 @@ class Containers:
         shared = program.needed_folders(command)
         entry = ["sh", "-c", SHELL_ENTRY] if shared else ["python3", "-c", ENTRY]
         volumes = {str(folder): {"bind": str(folder), "mode": "rw"} for folder in (config.parent, log.parent)}
-        container = self._created(
-            [*entry, str(log), *command],
-            name=f"{named(self._directory)}-{node}",
-            init=True,  # else what was killed stays a zombie
-            network=self._network.name,
-            networking_config={
-                self._network.name: EndpointConfig(self._client.api.api_version, ipv4_address=endpoint[0])
-            },
-            volumes=volumes | {path: {"bind": path, "mode": "ro"} for path in shared},
-            labels={LABEL: str(self._directory)},
-        )
+        name = f"{named(self._directory)}-{node}"
+        try:
+            container = self._client.containers.create(
+                self._image,
+                [*entry, str(log), *command],
+                name=name,
+                init=True,  # else what was killed stays a zombie
+                network=self._network,
+                networking_config={
+                    self._network: EndpointConfig(self._client.api.api_version, ipv4_address=endpoint[0])
+                },
+                volumes=volumes | {path: {"bind": path, "mode": "ro"} for path in shared},
+                labels={LABEL: str(self._directory)},
+            )
+        except APIError as problem:
+            raise ClusterError(f"cannot make container {name}: {problem.explanation}") from None
         self._nodes[node] = NodeContainer(node, program, container, log, endpoint, on_exit)
         return self._nodes[node]
-
-    def _created(self, words: list[str], **details: Any) -> Any:
-        from docker.errors import APIError
-
-        assert self._client is not None
-        try:
-            return self._client.containers.create(self._image, words, **details)
-        except APIError as problem:
-            raise ClusterError(f"cannot make container {details['name']}: {problem.explanation}") from None
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return the container's own address."""
@@ -372,7 +378,7 @@ def _remove_all(client: "DockerClient", run_dir: Path) -> list[str]:
     from docker.errors import APIError, NotFound
 
     removed = []
-    wanted: dict[str, Any] = {"label": f"{LABEL}={run_dir.resolve()}"}
+    wanted: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={run_dir.resolve()}"}
     for container in client.containers.list(all=True, filters=wanted, ignore_removed=True):
         with contextlib.suppress(NotFound):
             container.remove(force=True)
@@ -398,7 +404,7 @@ def obstacles() -> list[Obstacle]:
 
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has left."""
-    wanted: dict[str, Any] = {"label": f"{LABEL}={run_dir.resolve()}"}
+    wanted: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={run_dir.resolve()}"}
     with contextlib.closing(engine()) as client:
         containers = client.containers.list(all=True, filters=wanted, ignore_removed=True)
         found = [f"container {container.name}" for container in containers]

@@ -11,10 +11,9 @@ from tribunal.clusters.api import Kind
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.composed_cluster import ComposedCluster
+from tribunal.clusters.composed_cluster import CAPABILITIES, ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.links.addresses import taken_address
-from tribunal.clusters.links.link_faults import LINK_CAPABILITIES
 from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.namespaces.network import InNamespaces
 from tribunal.clusters.namespaces.spaces import obstacle, way_in
@@ -22,28 +21,6 @@ from tribunal.clusters.nodes.leftovers import end_processes, node_processes
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
-
-NODE_CAPABILITIES: Final = frozenset(
-    {
-        *(Capability.START, Capability.STOP, Capability.KILL, Capability.PAUSE),
-        *(Capability.WIPE, Capability.POWER_FAIL, Capability.DAMAGE),
-    }
-)
-CONFIG_CAPABILITIES: Final = frozenset({Capability.RECONFIGURE})
-MOUNT_CAPABILITIES: Final = frozenset({Capability.MOUNT_DISK})
-# Through the node's clock and disk ports.
-PORT_CAPABILITIES: Final = frozenset({Capability.SET_CLOCK, Capability.TROUBLE_DISK})
-ADMIN_CAPABILITIES: Final = frozenset({Capability.REASSIGN, Capability.SET_TOPIC_CONFIG, Capability.ELECT_PREFERRED})
-MEMBER_CAPABILITIES: Final = frozenset({Capability.UNREGISTER, Capability.REMOVE_VOTER})
-CAPABILITIES: Final = (
-    NODE_CAPABILITIES
-    | LINK_CAPABILITIES
-    | CONFIG_CAPABILITIES
-    | MOUNT_CAPABILITIES
-    | PORT_CAPABILITIES
-    | ADMIN_CAPABILITIES
-    | MEMBER_CAPABILITIES
-)
 
 
 def host_environment_for(spec: ClusterSpec) -> HostEnvironment:

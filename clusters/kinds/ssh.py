@@ -1,4 +1,4 @@
-"""Nodes on hosts reached over ssh: code uploaded, daemons started with setsid, hurt by shell; `hosts.toml` says where.
+"""Nodes on hosts reached over ssh: code uploaded, daemons started with setsid, sent signals by shell; `hosts.toml` says where.
 
 The relays run in the harness, on an address that the hosts reach (`relay` in hosts.toml): every fault on links and messages
 is the same here, and needs no root on any host. Each node has an address of its own, by which its links are known. What a
@@ -20,30 +20,33 @@ import tarfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
 from tribunal import PACKAGE, ROOT
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Unsupported
 from tribunal.clusters.assembly import System, composed, launched, observed
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.composed_cluster import CAPABILITIES as ALL_CAPABILITIES
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.interpreter_base import PACKAGES
-from tribunal.clusters.kinds.processes import CAPABILITIES as PROCESS_CAPABILITIES
-from tribunal.clusters.kinds.processes import MOUNT_CAPABILITIES
 from tribunal.clusters.links.relay import Side, Wires
-from tribunal.clusters.links.relays import Door, Links, connect_far, connected, door_at
+from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
 from tribunal.clusters.nodes.node_events import EventFile, FileEvents
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import ReplogSoftware
 from tribunal.clusters.nodes.remote_files import RemoteFiles, RemoteHost
-from tribunal.clusters.nodes.remote_node import RemoteNode
+from tribunal.clusters.nodes.remote_node import InThread, RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell, read_hosts
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
 
-CAPABILITIES: Final = PROCESS_CAPABILITIES - MOUNT_CAPABILITIES
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CAPABILITIES: Final = ALL_CAPABILITIES - {Capability.MOUNT_DISK}
 NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
 RECORD: Final = "ssh.json"
 CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
@@ -61,7 +64,7 @@ STILL: Final = (
 class SshAddresses:
     """Every node on its host's address, all relays on the harness's."""
 
-    def __init__(self, hosts: Hosts, port: int, shells: dict[int, Shell], in_thread: Callable[..., Any]) -> None:
+    def __init__(self, hosts: Hosts, port: int, shells: dict[int, Shell], in_thread: InThread) -> None:
         self._hosts = hosts
         self._port = port
         self._shells = shells
@@ -80,9 +83,9 @@ class SshAddresses:
         """Return which node calls from this address."""
         return self._nodes.get(host, CLIENTS)
 
-    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+    def listeners(self, node: int, links: Wires) -> Iterable[RelayListener]:
         """Return where the node's relay listens."""
-        return [door_at(links, self.advertised(node))]
+        return [listener_at(links, self.advertised(node))]
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
         """Connect from the address that the system chooses."""
@@ -91,7 +94,7 @@ class SshAddresses:
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own host, through its sshd."""
         if source != CLIENTS:
-            sock: socket.socket = await self._in_thread(self._shells[source].forwarded, endpoint)
+            sock = await self._in_thread(self._shells[source].forwarded, endpoint)
             sock.settimeout(0)
             return sock
         return await connected(socket.socket(), endpoint, bound_to=None)
@@ -110,27 +113,35 @@ class OnHosts:
         self._run_name = ""
         self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "ssh")
 
-    async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    async def in_thread(self, call: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
         """Run what blocks in a thread: more of them than the loop's own executor has."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(call, *arguments))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, functools.partial(call, *arguments, **named)
+        )
 
     def folder(self, node: int) -> str:
         """Return the node's folder on its host."""
         return remote_folder(self.hosts.entry(node), self._run_name)
 
-    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+    async def open(self, run: RunContext) -> Links:
         """Connect to every host, upload the code, open the relays."""
+        spec = run.spec
         self.hosts = read_hosts(Path(spec.hosts))
         entries = [self.hosts.entry(node) for node in spec.node_ids]
-        self._run_name = run_name(directory)
-        write_record(directory, self.hosts)
+        self._run_name = run_name(run.directory)
+        write_record(run.directory, self.hosts)
         self.shells = {entry.id: Shell(entry) for entry in entries}
         await asyncio.gather(*(self.in_thread(shell.open) for shell in self.shells.values()))
         code = _code()
         await asyncio.gather(*(self.in_thread(self._furnish, node, code) for node in self.shells))
         port = spec.base_port or NODE_PORT
         addresses = SshAddresses(self.hosts, port, self.shells, self.in_thread)
-        self._links = Links({node: RELAY_PORT + node for node in spec.node_ids}, addresses)
+        self._links = Links(
+            {node: RELAY_PORT + node for node in run.spec.node_ids},
+            addresses,
+            on_message=run.requests.note,
+            zookeeper_nodes=run.spec.ensemble_ids,
+        )
         try:
             await self._links.open()
         except OSError as problem:

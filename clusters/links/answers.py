@@ -17,6 +17,7 @@ from replog.types import TopicPartition
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, decode_response
 from replog.wire.decoder import MalformedMessage
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 from tribunal.clusters.api import CLIENTS
@@ -178,7 +179,7 @@ class Listener:
         asked = self._asked.pop(head.correlation_id, None)
         if asked is None:
             return
-        _, body = decode_response(Api(head.api), head.version, frame)
+        _, body = decode_response(exchange_of(Api(head.api)), head.version, frame)
         match body:
             case ProduceResponse():
                 self._on_produced(head.source, asked, body)

@@ -1,7 +1,7 @@
 """Kafka's messages in a stream of bytes.
 
 A `Cutter` cuts what flows over one direction of a connection into frames (a 4-byte length, then a message) without
-waiting for whole ones: a frame's head says all that a rule wants to know. A request is known by its own head, a
+waiting for complete ones: a frame's head says all that a rule wants to know. A request is known by its own head, a
 response by the request it answers. Bytes that are no frames make the cutter blind: they pass, and no rule sees them.
 
 No sockets, no clocks: what becomes of a message is decided by `frame_rules.py` and carried out by `relay.py`.
@@ -147,7 +147,7 @@ class Cutter:
         return pieces
 
     def _begin(self, data: bytes, position: int) -> Head | None:
-        """Read a message's head; None when it is not whole. What is no message lasts for ever."""
+        """Read a message's head; None when it is not complete. What is no message lasts for ever."""
         if len(data) - position < LENGTH_BYTES:
             return None
         length = int.from_bytes(data[position : position + LENGTH_BYTES])

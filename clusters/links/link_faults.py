@@ -11,15 +11,12 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Link, Proof
-from tribunal.clusters.capabilities import Capability, FrameRule, RuleInForce, Shape
+from tribunal.clusters.capabilities import FrameRule, RuleInForce, Shape
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.links.probing import Channel
 from tribunal.clusters.links.relay import Relay, Side
 from tribunal.clusters.links.relays import Links
 
-LINK_CAPABILITIES: Final = frozenset(
-    {Capability.CUT, Capability.SHAPE, Capability.RESET, Capability.HALF_OPEN, Capability.ADD_RULE}
-)
 SAMPLES: Final = 5
 SAMPLE_WAIT_MS: Final = 4_000
 PROBE_BYTES: Final = 40
@@ -51,8 +48,8 @@ class LinkFaults:
         if shape == Shape():
             await self.links.set_shape(links, shape)
             after = await self._times(links, PROBE_BYTES)
-            heard = [timed for timed in after if timed.least_ms >= 0 or await self.links.speaks(timed.target)]
-            return Proof(holds=_answered(heard), facts={"round_trips_after": _facts(after)})
+            answering = [timed for timed in after if timed.least_ms >= 0 or await self.links.speaks(timed.target)]
+            return Proof(holds=_answered(answering), facts={"round_trips_after": _facts(after)})
         size = max(PROBE_BYTES, min(shape.bytes_per_s // 8, 30_000))
         before = await self._times(links, size)
         # What is silent before (its node is down or paused, another fault has the link) proves nothing.
@@ -62,12 +59,13 @@ class LinkFaults:
         lost = await self._loss_seen(links) if shape.loss else None
         delay_ms = max(shape.delay_ms - shape.jitter_ms, 0)
         expected_ms = delay_ms + (1000 * size // shape.bytes_per_s if shape.bytes_per_s else 0)
-        heard = [late for late in after if late.least_ms >= 0]
+        answering = [late for late in after if late.least_ms >= 0]
         slower = all(
-            late.least_ms >= TOLERANCE * delay_ms and late.mean_ms >= BURST_TOLERANCE * expected_ms for late in heard
+            late.least_ms >= TOLERANCE * delay_ms and late.mean_ms >= BURST_TOLERANCE * expected_ms
+            for late in answering
         )
         # Where packets are lost TCP backs off for seconds: silence is what the fault does there.
-        answered = bool(heard) and (len(heard) == len(after) or shape.loss > 0)
+        answered = bool(answering) and (len(answering) == len(after) or shape.loss > 0)
         return Proof(
             holds=answered and slower and lost != 0,
             facts={
@@ -108,35 +106,37 @@ class LinkFaults:
     async def reset(self, links: Sequence[Link]) -> Proof:
         """Reset the connections there are, once."""
         wanted = frozenset(links)
-        doomed = [relay for relay in self.links.relays if relay.is_over(wanted)]
-        for relay in doomed:
+        concerned = [relay for relay in self.links.relays if relay.is_over(wanted)]
+        for relay in concerned:
             relay.reset()
-        left = sum(relay in self.links.relays for relay in doomed)
-        return Proof(holds=bool(doomed) and left == 0, facts={"reset": len(doomed), "left": left})
+        left = sum(relay in self.links.relays for relay in concerned)
+        return Proof(holds=bool(concerned) and left == 0, facts={"reset": len(concerned), "left": left})
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
-        """Let each link's target forget its connections while the source goes on believing in them."""
+        """Let each link's target forget its connections while the source goes on taking them for open."""
         wanted = frozenset(links)
         count = 0
         for relay in list(self.links.relays):
-            believer = _side_of(relay, wanted)
-            if believer is not None and relay.far.transport is not None and relay.deserted is None:
-                relay.desert(believer)
+            side = _side_of(relay, wanted)
+            if side is not None and relay.far.transport is not None and relay.half_open_side is None:
+                relay.leave_half_open(side)
                 count += 1
         await asyncio.sleep(0)
-        believing = [relay for relay in self._deserted(wanted) if _believes(relay)]
-        return Proof(holds=bool(believing), facts={"forgotten": count, "believed_in": len(believing)})
+        still_open = [relay for relay in self._half_open_over(wanted) if _takes_for_open(relay)]
+        return Proof(holds=bool(still_open), facts={"forgotten": count, "believed_in": len(still_open)})
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
-        """Tell the believers."""
-        believed = self._deserted(frozenset(links))
+        """Reset the ends that are still open."""
+        believed = self._half_open_over(frozenset(links))
         for relay in believed:
             relay.reset()
         return await self.links.passing(links, {"believed_in_until_the_end": len(believed)})
 
-    def _deserted(self, wanted: frozenset[Link]) -> list[Relay]:
+    def _half_open_over(self, wanted: frozenset[Link]) -> list[Relay]:
         return [
-            relay for relay in self.links.relays if relay.deserted is not None and relay.link(relay.deserted) in wanted
+            relay
+            for relay in self.links.relays
+            if relay.half_open_side is not None and relay.link(relay.half_open_side) in wanted
         ]
 
     # --- single messages -------------------------------------------------------------------
@@ -173,8 +173,8 @@ def _side_of(relay: Relay, wanted: frozenset[Link]) -> Side | None:
     return next((side for side in (relay.near, relay.far) if relay.link(side) in wanted), None)
 
 
-def _believes(relay: Relay) -> bool:
-    side = relay.deserted
+def _takes_for_open(relay: Relay) -> bool:
+    side = relay.half_open_side
     return side is not None and side.transport is not None and not side.ended and not side.transport.is_closing()
 
 

@@ -76,7 +76,7 @@ class Channel:
             await self._answer()
 
     async def ask(self, relay: Relay | None, count: int, wait_ms: int) -> ProbeAnswer:
-        """Send probe packets; tell how many passed the relay and how many answers came back."""
+        """Send probe packets; return how many passed the relay and how many answers came back."""
         before = relay.near.delivered_bytes if relay else 0
         answered = 0
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):

@@ -49,7 +49,7 @@ class Wires(Protocol):
     relays: dict["Relay", None]  # in the order of their coming; a caller's port may lead to several nodes at once
 
     def cut_mode(self, link: Link) -> CutMode | None:
-        """Return how the link is cut, None when it is whole."""
+        """Return how the link is cut, None when it is not."""
 
     def is_shaped(self, link: Link) -> bool:
         """Tell whether the link is slow, lossy or narrow."""
@@ -63,7 +63,7 @@ class Wires(Protocol):
     def caller(self, host: str) -> int:
         """Return which node calls from this address."""
 
-    def told(self, head: Head) -> None:
+    def note_message(self, head: Head) -> None:
         """Take note of a message that begins, its fate decided."""
 
     def listener(self) -> Listener | None:
@@ -106,17 +106,17 @@ class Side(asyncio.Protocol):
         """Remember how the socket ended."""
         self.ended = True
         self.failed = exc is not None
-        self.relay.settle()
+        self.relay.apply_hindrances()
 
     def pause_writing(self) -> None:
         """Read no more on the other side for now."""
         self.relay.other(self).choked = True
-        self.relay.settle()
+        self.relay.apply_hindrances()
 
     def resume_writing(self) -> None:
         """Read again on the other side."""
         self.relay.other(self).choked = False
-        self.relay.settle()
+        self.relay.apply_hindrances()
 
     def write(self, data: bytes) -> None:
         """Send towards this side's node, unless it has gone."""
@@ -157,7 +157,7 @@ class Relay:
         self.peer = ("", 0)
         self.torn = False  # lost bytes for good: useless after the heal
         self.closed = False
-        self.deserted: Side | None = None  # this end believes in the connection, the other has forgotten it
+        self.half_open_side: Side | None = None  # this end takes the connection for open, the other has closed it
         self.connecting: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
 
@@ -191,25 +191,25 @@ class Relay:
             traffic = self.wires.traffic(self.link(side))
             traffic.connections += 1
             traffic.stopped_connections += self.mode(side) is not None
-        self.settle()
+        self.apply_hindrances()
 
-    def settle(self) -> None:
+    def apply_hindrances(self) -> None:
         """Bring both sockets into the state that cuts, rules and shapes ask for; called after every change."""
         if self.closed:
             return
         modes = (self.mode(self.near), self.mode(self.far))
-        if self.deserted is not None:
-            if self.deserted.ended:
+        if self.half_open_side is not None:
+            if self.half_open_side.ended:
                 self.reset()
         elif CutMode.RESET in modes or (self.torn and modes == (None, None)):
             self.reset()
         elif self.far.transport is None:
-            self._settle_unconnected(cut=modes != (None, None))
+            self._hinder_unconnected(cut=modes != (None, None))
         else:
             for side in (self.near, self.far):
-                self._settle_side(side)
+                self._hinder_side(side)
 
-    def _settle_unconnected(self, *, cut: bool) -> None:
+    def _hinder_unconnected(self, *, cut: bool) -> None:
         if self.near.ended:
             self.reset()
             return
@@ -217,7 +217,7 @@ class Relay:
             self.connecting = asyncio.ensure_future(self._connect())
         self._read_or_wait(self.near)
 
-    def _settle_side(self, side: Side) -> None:
+    def _hinder_side(self, side: Side) -> None:
         if self.closed:
             return
         if self.mode(side) is None:
@@ -254,7 +254,7 @@ class Relay:
 
     def received(self, side: Side, data: bytes) -> None:
         """Take what one side's node sent."""
-        if self.deserted is not None:
+        if self.half_open_side is not None:
             return  # into the void
         mode = self.mode(side)
         if mode is None and self.far.transport is not None:
@@ -276,7 +276,7 @@ class Relay:
             if piece.is_first:
                 if rules.in_force:
                     self._decide(piece, rules)
-                self.wires.told(piece.head)
+                self.wires.note_message(piece.head)
             if self._listener is not None:
                 self._listener.pass_by(piece)
             if plain and piece.head.rule is None and not piece.head.swallowed:
@@ -287,7 +287,7 @@ class Relay:
 
     def _decide(self, piece: Piece, rules: Rules) -> None:
         head = piece.head
-        head.decide(rules, self.settle)
+        head.decide(rules, self.apply_hindrances)
         if head.rule is not None and head.rule.rule.fate is Fate.DUPLICATED:
             self.talk.questions.double(head.correlation_id)
 
@@ -303,7 +303,7 @@ class Relay:
             side.wake = None
         due_s = side.send_queue.next_due_s()
         if due_s is not None:
-            side.wake = loop.call_at(due_s, self.settle)
+            side.wake = loop.call_at(due_s, self.apply_hindrances)
         self._read_or_wait(side)
 
     def _write(self, side: Side, data: bytes) -> None:
@@ -311,9 +311,9 @@ class Relay:
         side.delivered_bytes += len(data)
         self.other(side).write(data)
 
-    def desert(self, side: Side) -> None:
-        """Let the other side's node forget the connection; this side's node is not told."""
-        self.deserted = side
+    def leave_half_open(self, side: Side) -> None:
+        """Let the other side's node forget the connection; this side's node learns nothing of it."""
+        self.half_open_side = side
         for one in (self.near, self.far):
             one.send_queue.clear()
             one.held.clear()

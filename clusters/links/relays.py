@@ -23,10 +23,10 @@ forgotten by one end (`link_faults.py`), and single messages be delayed, held, d
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tribunal.clusters.api import CLIENTS, CutMode, Link, Proof
 from tribunal.clusters.capabilities import RETRANSMISSION_MS, Fate, Shape
@@ -71,11 +71,11 @@ def caller_of(host: str) -> int:
     return int(host.removeprefix(NODE_NET)) if host.startswith(NODE_NET) else CLIENTS
 
 
-class Door(NamedTuple):
-    """Where a node's relay listens, as `create_server` wants to be told, and who decides on what comes in there."""
+class RelayListener(NamedTuple):
+    """Where a node's relay listens (an address, or a socket that listens already), and who decides on what comes in there."""
 
     wires: Wires
-    where: dict[str, Any]
+    where: tuple[str, int] | socket.socket
 
 
 async def connected(sock: socket.socket, endpoint: tuple[str, int], *, bound_to: str | None) -> socket.socket:
@@ -103,7 +103,7 @@ class Addresses(Protocol):
     def caller(self, host: str) -> int:
         """Return which node calls from this address, CLIENTS for any other."""
 
-    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+    def listeners(self, node: int, links: Wires) -> Iterable[RelayListener]:
         """Return where the node's relay listens; `OSError` when an address is taken."""
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
@@ -131,9 +131,9 @@ class LoopbackAddresses:
         """Return which node calls from this address."""
         return caller_of(host)
 
-    def doors(self, node: int, links: Wires) -> Iterable[Door]:
+    def listeners(self, node: int, links: Wires) -> Iterable[RelayListener]:
         """Return the relay's own address."""
-        return [door_at(links, self.advertised(node))]
+        return [listener_at(links, self.advertised(node))]
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
         """Connect from the relay's own address."""
@@ -146,9 +146,9 @@ class LoopbackAddresses:
         )
 
 
-def door_at(wires: Wires, endpoint: tuple[str, int]) -> Door:
-    """Return a door at an address of this machine."""
-    return Door(wires, {"host": endpoint[0], "port": endpoint[1]})
+def listener_at(wires: Wires, endpoint: tuple[str, int]) -> RelayListener:
+    """Return a listener at an address of this machine."""
+    return RelayListener(wires, endpoint)
 
 
 async def connect_far(far: Side, endpoint: tuple[str, int], *, source: tuple[str, int] | None = None) -> None:
@@ -161,12 +161,21 @@ class Links:
     """All relays of one cluster, and what hinders their links."""
 
     def __init__(
-        self, ports: dict[int, int], addresses: Addresses | None = None, packets: PacketFilter | None = None
+        self,
+        ports: dict[int, int],
+        addresses: Addresses | None = None,
+        packets: PacketFilter | None = None,
+        *,
+        on_message: Callable[[Head, Fate], None] = lambda head, fate: None,
+        zookeeper_nodes: Collection[int] = (),
     ) -> None:
+        """`on_message` gets every message and its fate; `zookeeper_nodes` speak another language: no messages, other probes."""
         self.ports = ports
+        self._on_message = on_message
+        self._zookeeper_nodes = frozenset(zookeeper_nodes)
         self._packets: PacketFilter = NoPacketFilter() if packets is None else packets
         self._stopped_packets: dict[str, int] = {}  # that the last cut was seen to stop
-        self._wires: dict[Wires, None] = {}  # of all doors
+        self._wires: dict[Wires, None] = {}  # of all listeners
         self.addresses: Addresses = LoopbackAddresses(ports) if addresses is None else addresses
         self.cuts: dict[Link, CutMode] = {}
         self.rules = Rules()
@@ -176,8 +185,6 @@ class Links:
         self._random = Random("links")
         self._traffic: dict[Link, Traffic] = {}
         self._servers: list[asyncio.Server] = []
-        self.zookeeper_nodes: frozenset[int] = frozenset()  # they speak another language: no messages, other probes
-        self.on_message: Callable[[Head, Fate], None] = lambda head, fate: None
         self.listener: Callable[[], Listener | None] = lambda: None
 
     def endpoint(self, node: int) -> tuple[str, int]:
@@ -200,7 +207,7 @@ class Links:
         return found
 
     def cut_mode(self, link: Link) -> CutMode | None:
-        """Return how the link is cut, None when it is whole."""
+        """Return how the link is cut, None when it is not."""
         return self.cuts.get(link)
 
     def is_shaped(self, link: Link) -> bool:
@@ -228,9 +235,12 @@ class Links:
         loop = asyncio.get_running_loop()
         try:
             for node in self.ports:
-                for wires, where in self.addresses.doors(node, self):
-                    server = await loop.create_server(partial(near_side, wires, node), **where)
-                    self._servers.append(server)
+                for wires, where in self.addresses.listeners(node, self):
+                    near = partial(near_side, wires, node)
+                    if isinstance(where, socket.socket):
+                        self._servers.append(await loop.create_server(near, sock=where))
+                    else:
+                        self._servers.append(await loop.create_server(near, *where))
                     self._wires[wires] = None
         except OSError:
             await self.close()
@@ -244,8 +254,8 @@ class Links:
         """Stop listening and end every connection."""
         loop = asyncio.get_running_loop()
         servers, self._servers = self._servers, []
-        for door in (door for server in servers for door in server.sockets):
-            loop.remove_reader(door.fileno())  # accept no more
+        for listener in (listener for server in servers for listener in server.sockets):
+            loop.remove_reader(listener.fileno())  # accept no more
         self.cuts.clear()
         self.rules.clear()
         self._shapes.clear()
@@ -294,7 +304,7 @@ class Links:
         """Cut links, without a word of proof."""
         if not self._packets.stops(mode):
             self.cuts |= dict.fromkeys(links, mode)
-            self.settle(links)
+            self.apply_hindrances(links)
             return
         await self._packets.cut(links, mode)
         if mode is CutMode.RESET:
@@ -306,9 +316,9 @@ class Links:
         """Tell whether what leaves the relay for this link does not arrive for now."""
         return self._packets.is_cut(link)  # (A cut of the relay's own keeps the bytes in front of it.)
 
-    def told(self, head: Head) -> None:
-        """Tell whoever wants to know of a message, with its fate (docs/recording-format.md, requests)."""
-        if head.source in self.zookeeper_nodes or head.target in self.zookeeper_nodes:
+    def note_message(self, head: Head) -> None:
+        """Hand on a message with its fate (docs/recording-format.md, requests)."""
+        if head.source in self._zookeeper_nodes or head.target in self._zookeeper_nodes:
             return
         if head.rule is not None:
             fate = head.rule.rule.fate
@@ -316,7 +326,7 @@ class Links:
             fate = Fate.HELD
         else:
             fate = Fate.DELAYED if self.is_shaped(link) else Fate.DELIVERED
-        self.on_message(head, fate)
+        self._on_message(head, fate)
 
     async def tally(self, links: Sequence[Link]) -> dict[str, int]:
         """Return what cuts of these links have stopped: packets, or bytes where the relay did it."""
@@ -330,7 +340,7 @@ class Links:
         await self._packets.mend(links)
         for link in links:
             self.cuts.pop(link, None)
-        self.settle(links)
+        self.apply_hindrances(links)
 
     async def stopped(self, links: Sequence[Link], answers: Sequence[ProbeAnswer]) -> dict[Link, bool]:
         """Tell for each probe whether it met the cut that it should have met: silence, and what the cut has counted."""
@@ -375,12 +385,12 @@ class Links:
             facts={**facts, "probes_after": [answer.facts() for answer in after]},
         )
 
-    def settle(self, links: Iterable[Link] | None = None) -> None:
-        """Let the connections over these links (None: all) take note of what has changed."""
+    def apply_hindrances(self, links: Iterable[Link] | None = None) -> None:
+        """Apply what cuts, rules and shapes ask for to the connections over these links (None: all)."""
         touched = None if links is None else frozenset(links)
         for relay in list(self.relays):
             if touched is None or relay.is_over(touched):
-                relay.settle()
+                relay.apply_hindrances()
 
     # --- shapes ----------------------------------------------------------------------------
 
@@ -393,7 +403,7 @@ class Links:
                 self._shapes.pop(link, None)
             else:
                 self._shapes[link] = relayed
-        self.settle(links)
+        self.apply_hindrances(links)
 
     async def losses(self, links: Sequence[Link]) -> int:
         """Return how many packets (of the relay's: pieces made late) the links have lost."""
@@ -413,7 +423,7 @@ class Links:
         return found
 
     async def _channel(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Channel:
-        channel = Channel(link, reader, writer, ZOOKEEPER if link.target in self.zookeeper_nodes else KAFKA)
+        channel = Channel(link, reader, writer, ZOOKEEPER if link.target in self._zookeeper_nodes else KAFKA)
         try:
             async with asyncio.timeout(GREETING_MS / 1000):
                 await channel.greet()

@@ -1,7 +1,7 @@
 """What is under way over one direction of one relayed connection: a queue that keeps the order of a byte stream.
 
 A piece of a message leaves when its time has come, its gate is open and everything before it has left. What a rule
-wants to be overtaken waits aside, whole, and joins the queue's end between two messages once its gate opens.
+wants to be overtaken waits aside, complete, and joins the queue's end between two messages once its gate opens.
 """
 
 from collections import deque
@@ -52,8 +52,8 @@ class SendQueue:
         elif rule is not None and rule.fate is Fate.DUPLICATED:
             head.parts.append(piece.data)
             if piece.is_last:
-                whole, head.parts = b"".join(head.parts), []
-                self._append(head, whole + whole, is_last=True)
+                content, head.parts = b"".join(head.parts), []
+                self._append(head, content + content, is_last=True)
         else:
             self._append(head, piece.data, is_last=piece.is_last)
 
@@ -83,9 +83,9 @@ class SendQueue:
         free = [head for head in self._aside if head.gate is None or head.gate.is_open]
         for head in free:
             self._aside.remove(head)
-            whole, head.parts = b"".join(head.parts), []
-            self.byte_count -= len(whole)
-            self._append(head, whole, is_last=True)
+            content, head.parts = b"".join(head.parts), []
+            self.byte_count -= len(content)
+            self._append(head, content, is_last=True)
 
     def next_due_s(self) -> float | None:
         """Return when the first in the queue may leave; None when it waits for a gate, or there is none."""

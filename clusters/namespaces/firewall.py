@@ -4,9 +4,10 @@ Packets are known by the pair of addresses they travel between. Counters say how
 that packets really vanish. Each change is one nft transaction (2 to 5 ms), so a partition of many pairs begins at one instant.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.capabilities import Shape
@@ -93,8 +94,8 @@ class Firewall:
         """Return how many packets of these links were stopped since they were cut."""
         counts: dict[str, int] = {}
         for name in {SETS[self._cuts[link]] for link in links}:
-            told = json.loads(await self._spaces.run_aside(["nft", "-j", "list", "set", *TABLE.split(), name]))
-            counts |= _counters(told)
+            listed = await self._spaces.run_aside(["nft", "-j", "list", "set", *TABLE.split(), name])
+            counts |= _stopped_packets(listed)
         return {str(link): counts.get(self._pair(link), 0) for link in links}
 
     # --- loss and bandwidth ------------------------------------------------------------------
@@ -121,13 +122,7 @@ class Firewall:
 
     async def lost(self) -> int:
         """Return how many packets the present losses have taken."""
-        told = json.loads(await self._spaces.run_aside(["nft", "-j", "list", "chain", *TABLE.split(), "lossy"]))
-        return sum(
-            part["counter"]["packets"]
-            for entry in told["nftables"]
-            for part in entry.get("rule", {}).get("expr", ())
-            if "counter" in part
-        )
+        return _lost_packets(await self._spaces.run_aside(["nft", "-j", "list", "chain", *TABLE.split(), "lossy"]))
 
     async def set_bandwidth(self, links: Iterable[Link], bytes_per_s: int) -> None:
         """Let the links carry so many bytes a second at most; 0: no bound."""
@@ -167,11 +162,59 @@ class Firewall:
             await self._spaces.run_aside(["nft", "-f", "-"], stdin="\n".join(lines) + "\n")
 
 
-def _counters(told: dict[str, Any]) -> dict[str, int]:
-    """Return packets by pair of addresses, as `nft -j list set` tells them."""
-    found = {}
-    for entry in told["nftables"]:
-        for element in entry.get("set", {}).get("elem", ()):
-            inner = element["elem"]
-            found[" . ".join(inner["val"]["concat"])] = int(inner["counter"]["packets"])
-    return found
+# What is read of `nft -j list`: https://manpages.debian.org/libnftables-json, as far as our own rules need it.
+
+
+class _Counter(msgspec.Struct):
+    packets: int
+
+
+class _Pair(msgspec.Struct):
+    concat: tuple[str, str]
+
+
+class _Element(msgspec.Struct):
+    val: _Pair
+    counter: _Counter
+
+
+class _Member(msgspec.Struct):
+    elem: _Element
+
+
+class _Set(msgspec.Struct):
+    elem: list[_Member] = []
+
+
+class _Part(msgspec.Struct):
+    """One part of a rule; only a counter is of interest."""
+
+    counter: _Counter | None = None
+
+
+class _Rule(msgspec.Struct):
+    expr: list[_Part] = []
+
+
+class _Entry(msgspec.Struct):
+    """One thing that is listed: a set, a rule, or something else."""
+
+    set: _Set | None = None
+    rule: _Rule | None = None
+
+
+class _Listing(msgspec.Struct):
+    nftables: list[_Entry]
+
+
+def _stopped_packets(listed: str) -> dict[str, int]:
+    """Return packets by pair of addresses, from a listed set."""
+    sets = [entry.set for entry in msgspec.json.decode(listed, type=_Listing).nftables if entry.set is not None]
+    elements = [member.elem for one in sets for member in one.elem]
+    return {" . ".join(element.val.concat): element.counter.packets for element in elements}
+
+
+def _lost_packets(listed: str) -> int:
+    """Return how many packets the rules of a listed chain have counted."""
+    rules = [entry.rule for entry in msgspec.json.decode(listed, type=_Listing).nftables if entry.rule is not None]
+    return sum(part.counter.packets for rule in rules for part in rule.expr if part.counter is not None)

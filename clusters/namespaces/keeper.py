@@ -21,13 +21,42 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal, NotRequired, TypedDict
 
 PR_SET_PDEATHSIG = 1
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 REQUEST_BYTES_MAX = 1 << 17
 BACKLOG = 128
 HUB = "hub"
+
+
+class NamespaceRequest(TypedDict):
+    """Make a network namespace."""
+
+    do: Literal["namespace"]
+    name: str
+
+
+class SocketRequest(TypedDict):
+    """Make a socket; `listen` is a host and a port."""
+
+    do: Literal["socket"]
+    name: str
+    listen: NotRequired[Sequence[str | int] | None]
+
+
+class RunRequest(TypedDict):
+    """Run a command."""
+
+    do: Literal["run"]
+    argv: list[str]
+    stdin: NotRequired[str]
+    name: NotRequired[str]
+
+
+Request = NamespaceRequest | SocketRequest | RunRequest
+Answer = dict[str, str | int | None]
 
 
 class Keeper:
@@ -38,7 +67,7 @@ class Keeper:
         self._spaces = {HUB: _own_network()}
         self.anchor = _anchor()  # a process that stays in the hub: by its id other namespaces name the hub
 
-    def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[socket.socket]]:
+    def answer(self, request: Request) -> tuple[Answer, list[socket.socket]]:
         """Do what is asked."""
         try:
             if request["do"] == "namespace":
@@ -53,7 +82,7 @@ class Keeper:
         if self._libc.setns(space, NEW_NETWORK) != 0:
             raise OSError(ctypes.get_errno(), "cannot enter the network namespace")
 
-    def _namespace(self, name: str) -> dict[str, Any]:
+    def _namespace(self, name: str) -> Answer:
         try:
             if self._libc.unshare(NEW_NETWORK) != 0:
                 raise OSError(ctypes.get_errno(), "cannot make a network namespace")
@@ -62,7 +91,7 @@ class Keeper:
             self._enter(self._spaces[HUB])
         return {"fd": self._spaces[name], "anchor": self.anchor}
 
-    def _socket(self, name: str, listen: list[Any] | None) -> socket.socket:
+    def _socket(self, name: str, listen: Sequence[str | int] | None) -> socket.socket:
         self._enter(self._spaces[name])
         try:
             made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -74,7 +103,7 @@ class Keeper:
             made.listen(BACKLOG)
         return made
 
-    def _run(self, name: str, argv: list[str], stdin: str) -> dict[str, Any]:
+    def _run(self, name: str, argv: list[str], stdin: str) -> Answer:
         self._enter(self._spaces[name])  # the command inherits it
         try:
             done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)  # noqa: S603

@@ -1,4 +1,4 @@
-"""Local processes in network namespaces of their own: packets between nodes cross a real network that can be hurt.
+"""Local processes in network namespaces of their own: packets between nodes cross a real network that can be cut and slowed.
 
 Every node has a namespace with one address, 10.213.0.N; the clients together have another. All of them hang on the hub,
 a namespace that forwards packets, and that is where packets are dropped, refused, lost and held to a bandwidth
@@ -8,7 +8,7 @@ The relays stay, because only something that reads frames can delay, drop, hold 
 clients live outside. A node reaches node M at 127.0.2.M as on plain loopback: in its own namespace a relay listens there,
 whose other leg starts at the node's own address and crosses the hub, so that a packet that is dropped there is dropped
 between these two nodes. For clients the same relay listens on the harness's 127.0.2.M. The harness itself looks at a node
-through a side door, 127.0.1.N, which leads into the node's namespace past every fault.
+through a bypass, 127.0.1.N, which leads into the node's namespace past every fault.
 """
 
 import asyncio
@@ -22,12 +22,20 @@ from tribunal.clusters.frame_rules import Rules
 from tribunal.clusters.links.addresses import open_on_free_port
 from tribunal.clusters.links.frames import Head
 from tribunal.clusters.links.relay import Relay, Side, Traffic, Wires
-from tribunal.clusters.links.relays import LINK_NET, Door, Links, LoopbackAddresses, connected, door_at, node_host
+from tribunal.clusters.links.relays import (
+    LINK_NET,
+    Links,
+    LoopbackAddresses,
+    RelayListener,
+    connected,
+    listener_at,
+    node_host,
+)
 from tribunal.clusters.namespaces.firewall import Firewall
 from tribunal.clusters.namespaces.spaces import Namespaces
 from tribunal.clusters.nodes.node_process import NodeProcess
 from tribunal.clusters.nodes.node_program import NodeProgram
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.run_context import RunContext
 
 PLACE: Final = "processes in network namespaces"
 NET: Final = "10.213.0."
@@ -72,10 +80,10 @@ class NamespaceAddresses:
         self._loopback = LoopbackAddresses(ports)
         self._ports = ports
         self._spaces = spaces
-        self._side_doors = SideDoors(self)
+        self._bypasses = Bypasses(self)
 
     def endpoint(self, node: int) -> tuple[str, int]:
-        """Return the node's side door, which leads the harness into its namespace."""
+        """Return the node's bypass, which leads the harness into its namespace."""
         return self._loopback.endpoint(node)
 
     def advertised(self, node: int) -> tuple[str, int]:
@@ -86,12 +94,12 @@ class NamespaceAddresses:
         """Return which node calls from this address."""
         return self._loopback.caller(host)
 
-    def doors(self, node: int, links: Wires) -> Iterator[Door]:
-        """Return where a node's relay listens, outside and in each namespace, and the node's side door."""
-        yield from self._loopback.doors(node, links)
+    def listeners(self, node: int, links: Wires) -> Iterator[RelayListener]:
+        """Return where a node's relay listens, outside and in each namespace, and the node's bypass."""
+        yield from self._loopback.listeners(node, links)
         for caller in self._ports:
-            yield Door(links, {"sock": self._spaces.listener(str(caller), *self.advertised(node))})
-        yield door_at(self._side_doors, self.endpoint(node))
+            yield RelayListener(links, self._spaces.listener(str(caller), *self.advertised(node)))
+        yield listener_at(self._bypasses, self.endpoint(node))
 
     async def connect_relay(self, caller: int, target: int, far: Side) -> None:
         """Connect from the caller's namespace, over the hub."""
@@ -107,7 +115,7 @@ class NamespaceAddresses:
         return await connected(self._spaces.outgoing(str(source)), endpoint, bound_to=node_host(source))
 
 
-class SideDoors:
+class Bypasses:
     """Ways into the namespaces that no fault touches, for the harness alone (a `relay.Wires` that hinders nothing)."""
 
     def __init__(self, addresses: NamespaceAddresses) -> None:
@@ -136,7 +144,7 @@ class SideDoors:
         """Only the harness comes here."""
         return CLIENTS
 
-    def told(self, head: Head) -> None:
+    def note_message(self, head: Head) -> None:
         """Keep it to oneself: this is nobody's traffic."""
 
     def listener(self) -> None:
@@ -145,11 +153,6 @@ class SideDoors:
     async def connect(self, caller: int, target: int, far: Side) -> None:
         """Connect from within the node's own namespace."""
         await self._addresses.connect_relay(target, target, far)
-
-
-def namespace_links(ports: dict[int, int], spaces: Namespaces, firewall: Firewall) -> Links:
-    """Return links whose packets the kernel carries, and stops."""
-    return Links(ports, NamespaceAddresses(ports, spaces), firewall)
 
 
 class InNamespaces:
@@ -172,15 +175,25 @@ class InNamespaces:
         assert self._spaces is not None
         return self._spaces
 
-    async def open(self, spec: ClusterSpec, directory: Path) -> Links:
+    async def open(self, run: RunContext) -> Links:
         """Make the namespaces, their network and the relays."""
         # Not in a thread: the kernel ends the keeper with the thread that started it.
-        spaces = self._spaces = Namespaces(directory)
+        spec, spaces = run.spec, Namespaces(run.directory)
+        self._spaces = spaces
         spaces.open()
         lay_out(spaces, [*spec.node_ids, CLIENTS])
         firewall = Firewall(spaces, address, device)
         firewall.open()
-        self._links = await open_on_free_port(spec, lambda ports: namespace_links(ports, spaces, firewall))
+        self._links = await open_on_free_port(
+            spec,
+            lambda ports: Links(
+                ports,
+                NamespaceAddresses(ports, spaces),
+                firewall,
+                on_message=run.requests.note,
+                zookeeper_nodes=run.spec.ensemble_ids,
+            ),
+        )
         if self._routes_choose_source:
             for node in spec.node_ids:
                 spaces.run(source_route(node), name=str(node))

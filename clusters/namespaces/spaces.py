@@ -6,7 +6,6 @@ Making a user namespace is what the system may forbid; `obstacle()` really tries
 
 import asyncio
 import functools
-import json
 import os
 import shutil
 import socket
@@ -15,7 +14,9 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.nodes.node_process import with_parent
@@ -38,6 +39,60 @@ REMEDY: Final = (
     "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); "
     "until then links are proxies on loopback"
 )
+
+
+class AskNamespace(msgspec.Struct, tag_field="do", tag="namespace"):
+    """Ask the keeper for a network namespace."""
+
+    name: str
+
+
+class AskSocket(msgspec.Struct, tag_field="do", tag="socket"):
+    """Ask the keeper for a TCP socket of a namespace, perhaps one that listens."""
+
+    name: str
+    listen: tuple[str, int] | None = None
+
+
+class AskRun(msgspec.Struct, tag_field="do", tag="run"):
+    """Ask the keeper to run a command in a namespace."""
+
+    argv: list[str]
+    stdin: str
+    name: str
+
+
+Asked = AskNamespace | AskSocket | AskRun
+
+
+class Refused(msgspec.Struct):
+    """What every answer may say: what went wrong; empty: nothing."""
+
+    error: str | None = None
+    errno: int | None = None
+
+
+class Ready(msgspec.Struct):
+    """The keeper serves; `anchor` is a process that stays in the hub."""
+
+    anchor: int
+
+
+class Made(msgspec.Struct):
+    """A namespace was made; `fd` is the keeper's descriptor of it."""
+
+    fd: int
+
+
+class Ended(msgspec.Struct):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+A = TypeVar("A", bound=msgspec.Struct)
 
 
 @functools.cache
@@ -118,44 +173,44 @@ class Namespaces:
             said = self._keeper.stderr.read().decode(errors="replace").strip()
             self.close()
             raise ClusterError(f"no network namespaces: {said or 'their keeper does not start'}")
-        self.anchor = json.loads(ready)["anchor"]
+        self.anchor = msgspec.json.decode(ready, type=Ready).anchor
 
-    def _ask(self, **request: Any) -> tuple[dict[str, Any], list[int]]:
+    def _ask(self, request: Asked, answered: type[A]) -> tuple[A, list[int]]:
         with self._asking:
             if self._talk is None:
                 raise OSError("the network namespaces are gone")
-            self._talk.send(json.dumps(request).encode())
+            self._talk.send(msgspec.json.encode(request))
             packet, descriptors, _, _ = socket.recv_fds(self._talk, ANSWER_BYTES_MAX, 1)
         if not packet:
             raise OSError("the keeper of the network namespaces has ended")
-        answer: dict[str, Any] = json.loads(packet)
-        if "error" in answer:
-            raise OSError(answer["errno"], answer["error"])
-        return answer, descriptors
+        refused = msgspec.json.decode(packet, type=Refused)
+        if refused.error is not None:
+            raise OSError(refused.errno, refused.error)
+        return msgspec.json.decode(packet, type=answered), descriptors
 
     def make(self, name: str) -> None:
         """Make a network namespace."""
-        self._spaces[name] = self._ask(do="namespace", name=name)[0]["fd"]
+        self._spaces[name] = self._ask(AskNamespace(name=name), Made)[0].fd
 
     def outgoing(self, name: str) -> socket.socket:
         """Return a fresh TCP socket of that namespace."""
-        made = socket.socket(fileno=self._ask(do="socket", name=name)[1][0])
+        made = socket.socket(fileno=self._ask(AskSocket(name=name), Refused)[1][0])
         made.settimeout(0)
         return made
 
     def listener(self, name: str, host: str, port: int) -> socket.socket:
         """Return a socket that listens there; `OSError` when the address is taken."""
-        made = socket.socket(fileno=self._ask(do="socket", name=name, listen=[host, port])[1][0])
+        made = socket.socket(fileno=self._ask(AskSocket(name=name, listen=(host, port)), Refused)[1][0])
         made.settimeout(0)
         return made
 
     def run(self, argv: Sequence[str], *, stdin: str = "", name: str = "hub") -> str:
         """Run a command in a namespace; return its output, `ClusterError` with what it complained of."""
-        answer, _ = self._ask(do="run", argv=list(argv), stdin=stdin, name=name)
-        if answer["code"] != 0:
-            complaint = " ".join((answer["err"] or answer["out"]).split())[:300]
+        ended, _ = self._ask(AskRun(argv=list(argv), stdin=stdin, name=name), Ended)
+        if ended.code != 0:
+            complaint = " ".join((ended.err or ended.out).split())[:300]
             raise ClusterError(f"{' '.join(argv[:4])}: {complaint}")
-        return str(answer["out"])
+        return ended.out
 
     async def run_aside(self, argv: Sequence[str], *, stdin: str = "", name: str = "hub") -> str:
         """Run a command without holding up the event loop."""

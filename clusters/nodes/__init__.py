@@ -1,1 +1,1 @@
-"""Nodes on this machine and on others: started, watched, hurt, ended, and what their files say."""
+"""Nodes on this machine and on others: started, watched, killed, ended, and what their files say."""

@@ -39,8 +39,8 @@ def command_lines() -> list[tuple[int, list[str]]]:
 
 
 def _command_lines_by_ps() -> list[tuple[int, list[str]]]:
-    told = subprocess.run(["ps", "-axo", "pid=,command="], capture_output=True, text=True, check=True)  # noqa: S607
-    lines = (line.split(maxsplit=1) for line in told.stdout.splitlines())
+    output = subprocess.run(["ps", "-axo", "pid=,command="], capture_output=True, text=True, check=True)  # noqa: S607
+    lines = (line.split(maxsplit=1) for line in output.stdout.splitlines())
     return [(int(pid), rest.split()) for pid, rest in (line for line in lines if len(line) == 2)]
 
 

@@ -47,11 +47,11 @@ class NodeControl:
     async def set_clock(self, skew: ClockSkew) -> Proof:
         """Skew the node's clock; the proof compares what its clock port read with the machine's clock."""
         wanted = self._ask(offset_ms=skew.offset_ms, drift_ppm=skew.drift_ppm)
-        heard = await _until(lambda: self._page.seen().number == wanted.number)
+        took_note = await _until(lambda: self._page.seen().number == wanted.number)
         first = self._page.seen()
         wall_error_ms = first.wall_ms - _wall_ms_at(first.real_ns) - skew.offset_ms
-        facts = {**msgspec.to_builtins(skew), "heard": heard, "wall_error_ms": wall_error_ms}
-        holds = heard and abs(wall_error_ms) <= WALL_TOLERANCE_MS
+        facts = {**msgspec.to_builtins(skew), "heard": took_note, "wall_error_ms": wall_error_ms}
+        holds = took_note and abs(wall_error_ms) <= WALL_TOLERANCE_MS
         if skew.drift_ppm:
             await asyncio.sleep(DRIFT_SAMPLE_MS / 1000)
             await _until(lambda: self._page.seen().real_ns - first.real_ns > DRIFT_SAMPLE_MS * MILLION // 2)

@@ -1,14 +1,22 @@
-"""What nodes tell of their lives in their event files, JSON lines that grow while they live; and what the harness saw of them."""
+"""What nodes report in their event files, JSON lines that grow while they run; and what the harness saw of their starts and ends."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from tribunal.clusters.api import NodeEvent
 
 NOT_FIELDS: Final = ("event", "node", "node_ns")
+
+
+class EventHead(msgspec.Struct):
+    """What every line has. A controller names the broker that it registered, fenced or unfenced."""
+
+    event: str
+    node_ns: int
+    node: int | None = None
 
 
 class EventFile:
@@ -28,31 +36,28 @@ class EventFile:
                 content = file.read()
         except FileNotFoundError:
             return []
-        whole = content[: content.rfind(b"\n") + 1]
-        self._position += len(whole)
-        events = (self._event(line) for line in whole.splitlines())
+        complete = content[: content.rfind(b"\n") + 1]
+        self._position += len(complete)
+        events = (self._event(line) for line in complete.splitlines())
         return [event for event in events if event is not None]
 
     def _event(self, line: bytes) -> NodeEvent | None:
         try:
-            fields: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, msgspec.ValidationError):
+            fields = msgspec.json.decode(line, type=dict[str, object])
+            head = msgspec.convert(fields, EventHead)
+        except msgspec.MsgspecError:
             return None  # torn by a kill -9, which a line of a dying node may be
-        name, node_ns = fields.get("event"), fields.get("node_ns")
-        if not isinstance(name, str) or not isinstance(node_ns, int):
-            return None
-        about = fields.get("node")  # a controller tells of brokers: registered, fenced, unfenced
         return NodeEvent(
-            node=about if isinstance(about, int) else self.node,
-            name=name,
-            node_ns=node_ns,
-            at_ns=self._at_ns(node_ns),
+            node=self.node if head.node is None else head.node,
+            name=head.event,
+            node_ns=head.node_ns,
+            at_ns=self._at_ns(head.node_ns),
             fields={key: value for key, value in fields.items() if key not in NOT_FIELDS},
         )
 
 
 class NodeEvents(Protocol):
-    """Gathers what nodes told, and what the harness did to them, until somebody takes it."""
+    """Gathers what nodes reported, and what the harness did to them, until somebody takes it."""
 
     def starting(self, node: int) -> None:
         """Take note that a node is about to be started."""
@@ -60,7 +65,7 @@ class NodeEvents(Protocol):
     def stopped(self, node: int) -> None:
         """Take note that a node ended in good order, as it was asked to."""
 
-    def killed(self, node: int, pid: object) -> None:
+    def killed(self, node: int, pid: int | None) -> None:
         """Take note that a node was killed."""
 
     def exited(self, node: int, reason: str) -> None:
@@ -71,7 +76,7 @@ class NodeEvents(Protocol):
 
 
 class FileEvents:
-    """Events of nodes that tell themselves, in their files, when they start and stop."""
+    """Events of nodes that write into their files when they start and stop."""
 
     def __init__(self, files: Mapping[int, EventFile], now_ns: Callable[[], int]) -> None:
         self._files = files
@@ -84,7 +89,7 @@ class FileEvents:
     def stopped(self, node: int) -> None:
         """Leave it to the node."""
 
-    def killed(self, node: int, pid: object) -> None:
+    def killed(self, node: int, pid: int | None) -> None:
         """Take note that a node was killed."""
         self._seen.append(seen_by_harness(node, "killed", self._now_ns(), pid=pid))
 
@@ -93,12 +98,12 @@ class FileEvents:
         self._seen.append(seen_by_harness(node, "exit", self._now_ns(), reason=reason))
 
     def drain(self) -> list[NodeEvent]:
-        """Return what nodes told, and what was seen of their lives, since the last call."""
+        """Return what nodes reported, and what was seen of their starts and ends, since the last call."""
         seen, self._seen = self._seen, []
-        told = [event for file in self._files.values() for event in file.drain()]
-        return sorted(seen + told, key=lambda event: event.at_ns)
+        reported = [event for file in self._files.values() for event in file.drain()]
+        return sorted(seen + reported, key=lambda event: event.at_ns)
 
 
 def seen_by_harness(node: int, name: str, at_ns: int, **fields: object) -> NodeEvent:
-    """Return an event that no node has told."""
+    """Return an event that no node has reported."""
     return NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields)

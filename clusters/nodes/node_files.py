@@ -2,9 +2,9 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from tribunal.clusters.api import Proof, Unsupported
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
@@ -13,6 +13,7 @@ from tribunal.clusters.nodes.log_damage import do_damage, log_ends
 from tribunal.clusters.nodes.node_control import NodeControl
 from tribunal.clusters.nodes.node_software import NodeSoftware, is_zookeeper
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.spec import Settings
 
 
 class NodeFiles(Protocol):
@@ -21,8 +22,8 @@ class NodeFiles(Protocol):
     async def prepare(self) -> None:
         """Have every node's configuration and formatted log directory in place, before the first one starts."""
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
-        """Give a node other settings for its later lives."""
+    async def reconfigure(self, node: int, settings: Settings) -> None:
+        """Give a node other settings from its next start on."""
 
     async def wipe(self, node: int) -> Proof:
         """Remove the log directory and format it again."""
@@ -75,7 +76,7 @@ class LocalFiles:
         for node in self._run.spec.node_ids:
             self._software.format(node)
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+    async def reconfigure(self, node: int, settings: Settings) -> None:
         """Write the configuration anew."""
         self._software.configure(node, settings)
 

@@ -1,4 +1,4 @@
-"""One node as a process of this machine: started so that it ends with the harness, watched, hurt by signals, proven dead or alive.
+"""One node as a process of this machine: started so that it ends with the harness, watched, sent signals, proven dead or alive.
 
 The node's process has a session of its own, so that Ctrl-C reaches the harness alone, and dies with the harness
 (`parent_death.py`). Whoever ends a node says so before: a process that ends unasked is a failure of the node, and
@@ -13,12 +13,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.serving import refuses
+from tribunal.clusters.spec import Settings, SettingValue
 
 PARENT_DEATH: Final = Path(__file__).with_name("parent_death.py")
 EXIT_TIMEOUT_MS: Final = 10_000
@@ -28,7 +29,7 @@ SIGNAL_WAIT_MS: Final = 2_000
 
 
 class NodeProcess:
-    """One life after another of one node; `on_exit` hears the reason of an end that nobody asked for."""
+    """One node, through all its starts and ends; `on_exit` gets the reason of an end that nobody asked for."""
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class NodeProcess:
 
 
 def with_parent(command: Sequence[str]) -> list[str]:
-    """Return the command that is the same but ends with this process; its program is given by its whole path."""
+    """Return the command that is the same but ends with this process; its program is given by its full path."""
     return [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *command]
 
 
@@ -209,17 +210,17 @@ def last_lines(log: Path, count: int = LOG_LINES) -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-def toml(settings: dict[str, Any]) -> str:
+def toml(settings: Settings) -> str:
     """Write settings as a node.toml."""
     return "".join(f'"{name}" = {_toml_value(value)}\n' for name, value in settings.items())
 
 
-def _toml_value(value: Any) -> str:
+def _toml_value(value: SettingValue) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return str(value)
-    if isinstance(value, list | tuple):
+    if not isinstance(value, str):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -9,7 +9,7 @@ SERVING_TIMEOUT_MS: Final = 40_000  # a busy machine takes its time
 
 
 class NodeProgram(Protocol):
-    """One node's program, for all its lives."""
+    """One node's program, the same at every start."""
 
     @property
     def title(self) -> str:

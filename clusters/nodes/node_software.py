@@ -1,8 +1,8 @@
 """What is installed on a cluster's nodes: which program each one runs, its configuration, its formatted log directory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_process import toml
 from tribunal.clusters.nodes.node_program import NodeProgram, ReplogProgram
 from tribunal.clusters.run_context import RunContext
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.spec import ClusterSpec, Settings, SettingValue
 from tribunal.clusters.zookeeper import ensemble as zookeeper
 from tribunal.clusters.zookeeper.ensemble import ZooKeeperProgram
 
@@ -26,12 +26,12 @@ STOP_TIMEOUT_MS: Final = 8_000
 class BootOrder(msgspec.Struct, frozen=True, kw_only=True):
     """In which order a cluster comes up: the nodes of one tuple together, the next when all of them serve.
 
-    whole_timeout_ms:  from then on until every broker is registered and unfenced.
+    in_sync_timeout_ms:  from then on until every broker is registered and unfenced.
     """
 
     before_observer: tuple[tuple[int, ...], ...] = ()
     after_observer: tuple[tuple[int, ...], ...] = ()
-    whole_timeout_ms: int = REGISTERED_TIMEOUT_MS
+    in_sync_timeout_ms: int = REGISTERED_TIMEOUT_MS
 
 
 class NodeSoftware(Protocol):
@@ -51,7 +51,7 @@ class NodeSoftware(Protocol):
     def config(self, node: int) -> Path:
         """Return the node's configuration file on this machine."""
 
-    def configure(self, node: int, changes: Mapping[str, Any]) -> None:
+    def configure(self, node: int, changes: Settings) -> None:
         """Write the node's configuration, with these settings different."""
 
     async def prepare_format(self) -> None:
@@ -93,7 +93,7 @@ class ReplogSoftware:
         """Return node.toml, or a ZooKeeper server's zoo.cfg."""
         return self._run.folder(node) / ("zoo.cfg" if is_zookeeper(self._run.spec, node) else "node.toml")
 
-    def configure(self, node: int, changes: Mapping[str, Any]) -> None:
+    def configure(self, node: int, changes: Settings) -> None:
         """Write the node's configuration, with these settings different."""
         spec = self._run.spec
         self._run.folder(node).mkdir(parents=True, exist_ok=True)
@@ -103,8 +103,8 @@ class ReplogSoftware:
         else:
             self.config(node).write_text(toml({**self._settings(node), **changes}))
 
-    def _settings(self, node: int) -> dict[str, Any]:
-        """Return the node's whole configuration, by Kafka's names."""
+    def _settings(self, node: int) -> dict[str, SettingValue]:
+        """Return the node's full configuration, by Kafka's names."""
         host, port = self._environment.listener(node)
         link, link_port = self._links.advertised(node)
         folder = self._folder_of(node)
@@ -123,7 +123,7 @@ class ReplogSoftware:
             **self._run.spec.node_settings(),
         }
 
-    def _source_of_metadata(self, node: int) -> dict[str, Any]:
+    def _source_of_metadata(self, node: int) -> dict[str, SettingValue]:
         """Return where a node learns what the cluster is."""
         spec = self._run.spec
         servers = [(server, *self._links.advertised(server)) for server in spec.controller_ids]

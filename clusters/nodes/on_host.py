@@ -7,7 +7,6 @@ import asyncio
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -19,7 +18,7 @@ from tribunal.clusters.nodes.log_damage import do_damage, log_ends
 from tribunal.clusters.nodes.node_control import NodeControl
 
 
-def wipe(folder: Path, _: Any) -> Proof:
+def wipe(folder: Path) -> Proof:
     """Remove the disk; the node is formatted again afterwards."""
     data = folder / "data"
     before, ends = log_bytes(data), log_ends(data)
@@ -35,7 +34,7 @@ def wipe(folder: Path, _: Any) -> Proof:
     )
 
 
-def power_fail(folder: Path, _: Any) -> Proof:
+def power_fail(folder: Path) -> Proof:
     """Take back what was not synced."""
     data, undo = folder / "data", folder / "undo"
     had_journal, before = undo.is_dir(), log_ends(data)
@@ -52,29 +51,43 @@ def power_fail(folder: Path, _: Any) -> Proof:
     )
 
 
-def damage(folder: Path, wanted: Any) -> Proof:
+def damage(folder: Path, wanted: Damage) -> Proof:
     """Damage the log files."""
-    return do_damage(folder / "data", Damage(wanted))
+    return do_damage(folder / "data", wanted)
 
 
-def set_clock(folder: Path, wanted: Any) -> Proof:
+def set_clock(folder: Path, wanted: ClockSkew) -> Proof:
     """Move the node's clock."""
-    return asyncio.run(NodeControl(folder / "control.page", fresh=False).set_clock(msgspec.convert(wanted, ClockSkew)))
+    return asyncio.run(NodeControl(folder / "control.page", fresh=False).set_clock(wanted))
 
 
-def trouble_disk(folder: Path, wanted: Any) -> Proof:
+def trouble_disk(folder: Path, wanted: DiskTrouble) -> Proof:
     """Make the node's disk misbehave."""
     control = NodeControl(folder / "control.page", fresh=False)
-    return asyncio.run(control.trouble_disk(msgspec.convert(wanted, DiskTrouble)))
+    return asyncio.run(control.trouble_disk(wanted))
 
 
-VERBS = {"wipe": wipe, "power_fail": power_fail, "damage": damage, "set_clock": set_clock, "trouble_disk": trouble_disk}
+def done(verb: str, folder: Path, wanted: bytes) -> Proof:
+    """Do what the harness asks for; `wanted` is its JSON."""
+    match verb:
+        case "wipe":
+            return wipe(folder)
+        case "power_fail":
+            return power_fail(folder)
+        case "damage":
+            return damage(folder, msgspec.json.decode(wanted, type=Damage))
+        case "set_clock":
+            return set_clock(folder, msgspec.json.decode(wanted, type=ClockSkew))
+        case "trouble_disk":
+            return trouble_disk(folder, msgspec.json.decode(wanted, type=DiskTrouble))
+        case _:
+            raise SystemExit(f"on_host: there is no {verb!r}")
 
 
 def main() -> None:
-    """Do it and tell."""
+    """Do it, and print the proof."""
     verb, folder, *rest = sys.argv[1:]
-    proof = VERBS[verb](Path(folder), msgspec.json.decode(rest[0]) if rest else None)
+    proof = done(verb, Path(folder), "".join(rest).encode())
     sys.stdout.write(msgspec.json.encode(proof).decode() + "\n")
 
 

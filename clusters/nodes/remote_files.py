@@ -1,4 +1,4 @@
-"""Nodes' files on the hosts that they live on: put there, hurt there by `on_host.py`, fetched when the run is over."""
+"""Nodes' files on the hosts that they live on: put there, damaged there by `on_host.py`, fetched when the run is over."""
 
 import asyncio
 import io
@@ -7,7 +7,7 @@ import tarfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.nodes.remote_node import InThread
 from tribunal.clusters.nodes.ssh_hosts import Shell
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.spec import Settings
 
 CLOCK_SAMPLES: Final = 7
 # Answers each line with its monotonic clock: the quickest answer says best how far the clocks are apart.
@@ -68,7 +69,7 @@ class RemoteFiles:
         self._hosts = hosts
         self._in_thread = in_thread
         self._clock_offsets: dict[int, int] = {}
-        self._tails: list[asyncio.Future[Any]] = []
+        self._tails: list[asyncio.Future[None]] = []
 
     async def prepare(self) -> None:
         """Put each node's configuration on its host, format there, follow its events."""
@@ -93,7 +94,7 @@ class RemoteFiles:
     def _upload_config(self, node: int) -> None:
         self._hosts[node].run("cat >node.toml", self._software.config(node).read_bytes())
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
+    async def reconfigure(self, node: int, settings: Settings) -> None:
         """Write the configuration anew, and bring it to the host."""
         self._software.configure(node, settings)
         await self._in_thread(self._upload_config, node)
@@ -156,12 +157,12 @@ def clock_offset_ns(shell: Shell) -> int:
     channel = shell.channel()
     try:
         channel.exec_command(f"{shlex.quote(shell.entry.python)} -u -c {shlex.quote(CLOCK_PROGRAM)}")
-        told = channel.makefile("r")
+        answers = channel.makefile("r")
         best = (1 << 62, 0)
         for _ in range(CLOCK_SAMPLES):
             asked_ns = time.monotonic_ns()
             channel.sendall(b"\n")
-            theirs_ns = int(told.readline())
+            theirs_ns = int(answers.readline())
             answered_ns = time.monotonic_ns()
             best = min(best, (answered_ns - asked_ns, theirs_ns - (asked_ns + answered_ns) // 2))
         return best[1]

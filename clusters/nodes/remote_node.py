@@ -1,10 +1,10 @@
-"""One node on a host of its own: a daemon started with setsid, hurt by the host's shell, watched by a shell that waits for it."""
+"""One node on a host of its own: a daemon started with setsid, sent signals by the host's shell, watched by a shell that waits for it."""
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS
@@ -12,7 +12,16 @@ from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.nodes.ssh_hosts import Shell
 
-InThread = Callable[..., Awaitable[Any]]  # runs what blocks; has a thread for each node's whole life
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class InThread(Protocol):
+    """Runs what blocks; has a thread for each node all the time."""
+
+    async def __call__(self, call: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+        """Run it in a thread, and return its result."""
+
 
 START: Final = (
     "rm -f pid && setsid -f sh -c {inner} </dev/null >>log 2>&1 && while [ ! -s pid ]; do sleep 0.01; done && cat pid"
@@ -24,7 +33,7 @@ CONFIG: Final = Path("node.toml")  # in the node's folder
 
 
 class RemoteNode:
-    """One life after another of one node."""
+    """One node, through all its starts and ends."""
 
     def __init__(
         self,
@@ -49,7 +58,7 @@ class RemoteNode:
         self._watch: asyncio.Task[None] | None = None
 
     async def _run(self, command: str) -> str:
-        said: bytes = await self._in_thread(self._shell.run, f"cd {shlex.quote(self._folder)} && {command}")
+        said = await self._in_thread(self._shell.run, f"cd {shlex.quote(self._folder)} && {command}")
         return said.decode(errors="replace").strip()
 
     async def spawn(self) -> None:
@@ -89,8 +98,10 @@ class RemoteNode:
             await self._run(f"kill -9 {self.pid} 2>/dev/null || true")
         await self._ended()
         refused = await refuses(self._endpoint)
-        facts = {"pid": self.pid, "process_gone": not self.alive, "port_refused": refused}
-        return Proof(holds=not self.alive and refused, facts=facts)
+        return Proof(
+            holds=not self.alive and refused,
+            facts={"pid": self.pid, "process_gone": not self.alive, "port_refused": refused},
+        )
 
     async def terminate(self, timeout_ms: int) -> bool:
         """SIGTERM."""

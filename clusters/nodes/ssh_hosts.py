@@ -21,14 +21,14 @@ import threading
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from tribunal.clusters.api import ClusterError
 
 if TYPE_CHECKING:
-    from paramiko import Channel, SSHClient
+    from paramiko import Channel, PKey, SSHClient
 
 CONNECT_TIMEOUT_S: Final = 5
 COMMAND_TIMEOUT_S: Final = 60
@@ -56,7 +56,7 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """All of the file."""
 
     relay: str
     node: tuple[HostEntry, ...]
@@ -160,8 +160,8 @@ class Shell:
         finally:
             channel.close()
 
-    def watched(self, command: str, said: Callable[[bytes], Any] = lambda _: None) -> bool:
-        """Run a command however long it takes, hearing what it says; tell whether the host hung up before its end."""
+    def watched(self, command: str, said: Callable[[bytes], object] = lambda _: None) -> bool:
+        """Run a command however long it takes, reading what it says; tell whether the host hung up before its end."""
         try:
             channel = self.channel()
             channel.exec_command(command)
@@ -206,7 +206,7 @@ class Shell:
             client.close()
 
 
-def _pinned(entry: HostEntry) -> tuple[str, Any]:
+def _pinned(entry: HostEntry) -> "tuple[str, PKey]":
     """Return the pinned key's type and itself."""
     import paramiko
 
@@ -219,7 +219,20 @@ def _pinned(entry: HostEntry) -> tuple[str, Any]:
         ) from None
 
 
-def _pump(source: Any, target: Any) -> None:
+class _End(Protocol):
+    """One end of a connection: a socket, or a channel of ssh."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Wait for bytes; none: the other side has closed."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Send all of it."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+def _pump(source: _End, target: _End) -> None:
     """Move bytes until one end has gone."""
     with contextlib.suppress(OSError, EOFError):
         while data := source.recv(CHUNK_BYTES):

@@ -1,6 +1,6 @@
 """What a simulated cluster can do to itself beyond `tribunal.clusters.api`: every capability of `tribunal.clusters.capabilities`.
 
-Nothing has to be measured here: the world is told to be so, and says in the proof that it is.
+Nothing has to be measured here: the simulated world is set to be so, and the proof states it.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -73,12 +73,12 @@ class SimulatedFaults(Body, Protocol):
         return Proof(holds=count > 0, facts={"reset": count // 2, "left": 0})
 
     async def half_open(self, links: Sequence[Link]) -> Proof:
-        """Let each link's target forget its connections while the source goes on believing in them."""
+        """Let each link's target forget its connections while the source goes on taking them for open."""
         count = sum(self.simulation.network.half_open(*pair) for pair in self.pairs(links))
         return Proof(holds=count > 0, facts={"forgotten": count, "believed_in": count})
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
-        """Tell the believers."""
+        """Reset the ends that are still open."""
         count = sum(self.simulation.network.close_half_open(*pair) for pair in self.pairs(links))
         return Proof(holds=True, facts={"believed_in_until_the_end": count})
 

@@ -9,7 +9,7 @@ from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import World
 from replog.types import NodeId
-from replog.wire.apis import Api
+from replog.wire.messages.list_offsets import EXCHANGE
 from tribunal.clusters.api import ClusterError, ClusterState, GroupSettings, Offsets, ProducerSettings, TopicPartition
 from tribunal.clusters.clients.list_offsets import combined, failed, in_order, request_at
 from tribunal.clusters.simulated.consumers import SimulatedConsumer, SimulatedMember
@@ -78,15 +78,15 @@ class SimulatedAdmin:
         reason = "no answer"
         while loop.time() < deadline:
             try:
-                told = await self._client.create_topic(
+                answer = await self._client.create_topic(
                     topic, partitions=partitions, replication_factor=replication_factor
                 )
             except NO_ANSWER as problem:
                 reason = str(problem)
             else:
-                if told.error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+                if answer.error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
                     return
-                reason = f"{told.error_code.name}: {told.error_message}"
+                reason = f"{answer.error_code.name}: {answer.error_message}"
             await asyncio.sleep(RETRY_MS / 1000)
         raise ClusterError(f"topic {topic} cannot be created: {reason}")
 
@@ -116,7 +116,7 @@ class SimulatedAdmin:
             async with asyncio.timeout(timeout_ms / 1000):
                 # Earliest first: between the two answers an offset may only grow.
                 earliest, latest = [
-                    await self._client.ask(Api.LIST_OFFSETS, request_at(timestamp, epochs, stable=stable), node=leader)
+                    await self._client.ask(EXCHANGE, request_at(timestamp, epochs, stable=stable), node=leader)
                     for timestamp in (EARLIEST, LATEST)
                 ]
         except (*NO_ANSWER, TimeoutError) as problem:

@@ -1,6 +1,6 @@
 """A cluster in the simulated world: the unchanged nodes of replog, each on a machine of its own.
 
-It offers what every cluster offers (`tribunal.clusters.api`), and more, because a simulated world can be hurt in ways a real one
+It offers what every cluster offers (`tribunal.clusters.api`), and more, because a simulated world can have faults that a real one
 cannot: `power_fail`, disks (`machine(node).disk.faults`), clocks, single messages (`simulation.network.frames`).
 Clients live together on one machine, `clients`. Whoever runs it must do so inside the loop of a
 `Simulation` (`running.py`); the metadata's committed state is read from the disks, without asking anybody.
@@ -9,8 +9,10 @@ Clients live together on one machine, `clients`. Whoever runs it must do so insi
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from replog.config import DEFINITIONS, Endpoint, NodeConfig
 from replog.types import METADATA_TOPIC
@@ -35,17 +37,20 @@ from tribunal.clusters.nodes.final_logs import segment_entries
 from tribunal.clusters.orders import Orders, OrderSeen
 from tribunal.clusters.simulated.capabilities import SimulatedFaults
 from tribunal.clusters.simulated.clients import SimulatedClients
-from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation, QuorumMember
 from tribunal.clusters.simulated.committed_znodes import CommittedZnodes
 from tribunal.clusters.simulated.control_watch import ControlWatch
+from tribunal.clusters.simulated.event_fields import AboutNode
 from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
 from tribunal.clusters.simulated.process import NS_PER_S
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.watch import Watch
-from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, Simulation, Told
+from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, ReportedEvent, Simulation
 from tribunal.clusters.simulated.zookeeper_model import Model
+from tribunal.clusters.spec import Settings, SettingValue
+from tribunal.clusters.values import Facts
 
 POINTS_SETTING: Final = "tribunal.points"
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
@@ -79,21 +84,21 @@ class SimulatedCluster(SimulatedFaults):
         machines = {node: one.machine for node, one in self.nodes.items()}
         self.committed = self._committed_state(machines)
         elr_enabled = bool(spec.node_settings().get(ELR_SETTING, DEFINITIONS[ELR_SETTING].default))
-        self.watch = Watch(simulation, machines, DATA, self.committed, self._seats, elr_enabled=elr_enabled)
+        self.watch = Watch(simulation, machines, DATA, self.committed, self._quorum_members, elr_enabled=elr_enabled)
         self.watch.on_violation = self._violated
         if isinstance(self.committed, CommittedZnodes):
             self.committed.on_change = self.watch.look_soon
             self._watch_control()
         self._client_machine = simulation.add_machine("clients", "10.0.255.1", CLIENTS_RANK)
         self._node_of = simulation.network.frames.nodes = {machine.name: node for node, machine in machines.items()}
-        self._told_count = 0
-        self._known_seats: Mapping[Life, QuorumSeat] = {}
-        self._seats_of_life = -1
+        self._drained_count = 0
+        self._known_members: Mapping[Incarnation, QuorumMember] = {}
+        self._members_as_of = -1
         self._own_events: list[NodeEvent] = []
         self._requests = RequestLog(self._observed_ns)
         self.orders = Orders(clock.now_ns, lambda: self.committed.state.topic_ids)
         self._is_down = False
-        self._probes_told = False
+        self._probes_reported = False
         simulation.network.frames.on_message = self._requests.note
         self._failures: list[str] = []
         self.clients: SimulatedClients
@@ -114,11 +119,11 @@ class SimulatedCluster(SimulatedFaults):
         return self.simulation.loop.now_ns - self.clock.start_ns
 
     def clock_offset_ns(self, node: int) -> int:
-        """Say that what nodes tell is on the run's clock."""
+        """Return 0: what nodes report is on the run's clock."""
         return 0
 
     def machine(self, node: int) -> Machine:
-        """Return the machine of a node, to be hurt in ways only simulated ones can be."""
+        """Return the machine of a node, for faults that only simulated ones can have."""
         return self._node(node).machine
 
     # --- begin and end ---------------------------------------------------------------------
@@ -131,7 +136,7 @@ class SimulatedCluster(SimulatedFaults):
         for node in self.nodes.values():
             self._begin(node)
         await until(
-            lambda: self.state.whole(self.spec),
+            lambda: self.state.is_fully_in_sync(self.spec),
             timeout_ms=REGISTERED_TIMEOUT_MS,
             what="all brokers registered and unfenced",
             cluster=self,
@@ -144,12 +149,12 @@ class SimulatedCluster(SimulatedFaults):
         self.clients = SimulatedClients(world, bootstrap, self.state)
 
     def _watch_control(self) -> None:
-        """Overhear control messages (KIP-380)."""
+        """Watch control messages (KIP-380)."""
         names = {one.machine.name: node for node, one in self.nodes.items()}
         self.control_watch = ControlWatch(names, self.watch.accuse)
         self.watch.keeps_hosted = True
         self.simulation.network.frames.observers.append(self.control_watch.observe)
-        self.simulation.listeners.append(self.control_watch.hear)
+        self.simulation.listeners.append(self.control_watch.note)
 
     def _committed_state(self, machines: Mapping[int, Machine]) -> CommittedMetadata:
         if not self.spec.is_zookeeper_mode:
@@ -171,16 +176,16 @@ class SimulatedCluster(SimulatedFaults):
             return ZooKeeperNode(node, machine, self._settings(node, role), self.model)
         return SimulatedNode(node, machine, self._settings(node, role))
 
-    def _settings(self, node: int, role: str) -> dict[str, Any]:
+    def _settings(self, node: int, role: str) -> dict[str, SettingValue]:
         voters = ",".join(f"{voter}@{_address(voter)}:{PORT}" for voter in self.spec.controller_ids)
         zookeeper = ",".join(f"{_address(server)}:{PORT}" for server in self.spec.controller_ids)
-        boss = (
+        metadata_source = (
             {"zookeeper.connect": zookeeper}
             if self.spec.is_zookeeper_mode
             else {"process.roles": role, "controller.quorum.voters": voters}
         )
         return {
-            **boss,
+            **metadata_source,
             "node.id": node,
             "cluster.id": self.cluster_id,
             "listeners": f"{_address(node)}:{PORT}",
@@ -194,13 +199,13 @@ class SimulatedCluster(SimulatedFaults):
         ended.add_done_callback(lambda done: self._ended(node, ending, done.result()))
 
     def _ended(self, node: SimulatedNode, ending: Ending, problem: BaseException | None) -> None:
-        """Mourn a node that nobody asked to end."""
+        """Take note of a node's end; one that nobody asked for is a failure of the run."""
         if node.excuse is not None or (ending.asked_to_stop and problem is None):
-            self._tell(node.node, "exit", reason=node.excuse or "asked to stop")
+            self._note(node.node, "exit", reason=node.excuse or "asked to stop")
             return
         problem = ending.problem or problem  # what it was cancelled for says more than that it was
-        self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_words()}")
-        self._tell(node.node, "exit", reason=repr(problem))
+        self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_log_lines()}")
+        self._note(node.node, "exit", reason=repr(problem))
 
     def _failed(self, failure: Failure) -> None:
         """End the node whose callback failed; an error of the harness itself ends the run."""
@@ -233,7 +238,7 @@ class SimulatedCluster(SimulatedFaults):
         """Leave nothing behind."""
         await self.shut_down()
 
-    # --- hurting ---------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------
 
     def _node(self, node: int) -> SimulatedNode:
         try:
@@ -266,23 +271,23 @@ class SimulatedCluster(SimulatedFaults):
         if not machine.running:
             raise ClusterError(f"node {node} is down already: two faults at once have the same target")
         machine.kill()
-        self._tell(node, "killed", pid=incarnation)
+        self._note(node, "killed", pid=incarnation)
         return self._gone(node, {"pid": incarnation})
 
     async def power_fail(self, node: int) -> Proof:
         """Take the power away."""
         proof = await super().power_fail(node)
         incarnation = self.machine(node).incarnations
-        self._tell(node, "killed", pid=incarnation)
+        self._note(node, "killed", pid=incarnation)
         return Proof(holds=proof.holds, facts={**self._gone(node, {"pid": incarnation}).facts, **proof.facts})
 
-    def _gone(self, node: int, facts: dict[str, Any]) -> Proof:
+    def _gone(self, node: int, facts: Facts) -> Proof:
         machine = self.machine(node)
         holds = not machine.running and PORT not in machine.host.listeners
         return Proof(holds=holds, facts={**facts, "process": "gone", "port": "refuses"})
 
-    async def reconfigure(self, node: int, settings: Mapping[str, Any]) -> None:
-        """Give a node that is down other settings; they hold for its later lives."""
+    async def reconfigure(self, node: int, settings: Settings) -> None:
+        """Give a node that is down other settings; they hold from its next start on."""
         one = self._node(node)
         one.config = NodeConfig({**self._settings(node, "broker"), **settings})
 
@@ -363,22 +368,22 @@ class SimulatedCluster(SimulatedFaults):
         return self.machine(node).running
 
     def failures(self) -> list[str]:
-        """Return what went wrong with nodes that nobody hurt."""
+        """Return which nodes failed without a fault."""
         return list(self._failures)
 
     def drain_events(self) -> list[NodeEvent]:
-        """Return what nodes told since the last call."""
-        told = self.simulation.told[self._told_count :]
-        self._told_count = len(self.simulation.told)
+        """Return what nodes reported since the last call."""
+        reported = self.simulation.events[self._drained_count :]
+        self._drained_count = len(self.simulation.events)
         own, self._own_events = self._own_events, []
-        events = [self._event(one) for one in told if one.machine in self._node_of]
+        events = [self._event(one) for one in reported if one.machine in self._node_of]
         return sorted(own + events + self._probe_events(), key=lambda event: event.at_ns)
 
     def _probe_events(self) -> list[NodeEvent]:
         """Return, once nobody runs any more, when each rare state was first reached, and how often."""
-        if not self._is_down or self._probes_told:
+        if not self._is_down or self._probes_reported:
             return []
-        self._probes_told = True
+        self._probes_reported = True
         probes, now_ns = self.simulation.probes, self.clock.now_ns()
         found = []
         for (name, machine), count in sorted(probes.counts.items()):
@@ -415,28 +420,29 @@ class SimulatedCluster(SimulatedFaults):
                 if partition is not None and content is not None and not partition.topic.startswith("__"):
                     yield from segment_entries(node, *partition, bytes(content))
 
-    def _event(self, told: Told) -> NodeEvent:
-        fields = {name: value for name, value in told.fields.items() if name != "node"}
+    def _event(self, event: ReportedEvent) -> NodeEvent:
+        fields = {name: value for name, value in event.fields.items() if name != "node"}
+        about = msgspec.convert(event.fields, AboutNode).node
         return NodeEvent(
-            node=told.fields.get("node", self._node_of[told.machine]),
-            name=told.name,
-            node_ns=told.node_ns,
-            at_ns=told.at_ns - self.clock.start_ns,
+            node=self._node_of[event.machine] if about is None else about,
+            name=event.name,
+            node_ns=event.node_ns,
+            at_ns=event.at_ns - self.clock.start_ns,
             fields={name: str(value) if isinstance(value, UUID) else value for name, value in fields.items()},
         )
 
-    def _tell(self, node: int, name: str, **fields: Any) -> None:
+    def _note(self, node: int, name: str, **fields: object) -> None:
         at_ns = self.clock.now_ns()
         self._own_events.append(NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields))
 
-    def _seats(self) -> Mapping[Life, QuorumSeat]:
-        if self._seats_of_life == self.simulation.lives:
-            return self._known_seats
+    def _quorum_members(self) -> Mapping[Incarnation, QuorumMember]:
+        if self._members_as_of == self.simulation.process_changes:
+            return self._known_members
         running = {(node, one.machine.incarnations): one for node, one in self.nodes.items() if one.machine.running}
-        seats = {life: one.quorum for life, one in running.items() if one.quorum is not None}
-        if len(seats) == len(running):  # until then somebody is still on its way to its seat
-            self._known_seats, self._seats_of_life = seats, self.simulation.lives
-        return seats
+        members = {incarnation: one.quorum for incarnation, one in running.items() if one.quorum is not None}
+        if len(members) == len(running):  # until then a member is still being started
+            self._known_members, self._members_as_of = members, self.simulation.process_changes
+        return members
 
 
 def _address(node: int) -> str:

@@ -1,4 +1,4 @@
-"""The committed metadata, seen with the eye of a god: read from the disks, as far as any member of the quorum calls it committed.
+"""The committed metadata of a simulation, known without asking anybody: read from the disks, as far as any member of the quorum calls it committed.
 
 It is the state by which faults choose their targets and the source of the recording's table `metadata`; and every
 committed record is held against the invariants of docs/invariants.md that speak of metadata alone.
@@ -11,6 +11,7 @@ from uuid import UUID
 from replog.config import Endpoint
 from replog.types import METADATA_TOPIC, NodeId, QuorumEpoch, TopicPartition
 from tribunal.clusters.api import ClusterState, MetadataEntry, PartitionState
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.metadata import MetadataView
 from tribunal.clusters.simulated.disk import SimulatedDisk
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
@@ -26,7 +27,7 @@ from tribunal.results.violation import (
     WentBack,
 )
 
-Life = tuple[int, int]  # node id, incarnation of its process
+Incarnation = tuple[int, int]  # node id, and which of its processes, counted from 1
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
 MIN_ISR: Final = "min.insync.replicas"
 
@@ -43,7 +44,7 @@ class IsrState(NamedTuple):
     effective_min_isr: int
 
 
-class QuorumSeat(Protocol):
+class QuorumMember(Protocol):
     """A member of the quorum, as far as it is watched."""
 
     @property
@@ -80,13 +81,14 @@ class CommittedMetadata:
         self.topic_ids: dict[str, UUID] = {}
         self.ended: dict[str, None] = {}  # topics deleted, or created again with another id, until somebody has looked
         self._disks = disks
-        self._view = MetadataView(self.state, now_ns=now_ns, wall_start_ms=wall_start_ms)
+        self._records = CommittedRecords(self.state)
+        self._view = MetadataView(self._records, now_ns=now_ns, wall_start_ms=wall_start_ms)
         self._marks: list[BatchMark] = []
         self._end_offset = 0
         self._leaders: dict[int, int] = {}  # quorum epoch -> leader
-        self._watermarks: dict[Life, int] = {}
-        self._last_seats: Mapping[Life, QuorumSeat] = {}
-        self._last_watermarks: list[int] = []  # of these seats, in their order
+        self._watermarks: dict[Incarnation, int] = {}
+        self._last_members: Mapping[Incarnation, QuorumMember] = {}
+        self._last_watermarks: list[int] = []  # of these members, in their order
         self._broker_epochs: dict[int, int] = {}
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._min_insync_replicas = min_insync_replicas  # where nothing else is committed
@@ -94,7 +96,7 @@ class CommittedMetadata:
 
     def drain(self) -> list[MetadataEntry]:
         """Hand over committed records since the last call."""
-        return self._view.drain()
+        return self._records.drain()
 
     def claimed(self, leader: int, epoch: int, node: int) -> None:
         """A node says who leads an epoch: at most one ever does (I1)."""
@@ -113,7 +115,7 @@ class CommittedMetadata:
         """Tell whether the leader of an epoch may have known an ISR of at least min ISR (I13).
 
         since_offset:  how far it knew the metadata when it last said how far its partition is committed. What was
-            committed later it may have learned from an answer to its own proposal, before its metadata tell.
+            committed later it may have learned from an answer to its own proposal, before its metadata show it.
         """
         states = self._isr_states.get(partition, [])
         first = max((index for index, state in enumerate(states) if state.end_offset <= since_offset), default=0)
@@ -125,27 +127,27 @@ class CommittedMetadata:
         state = self.state.partitions.get(partition)
         return state is not None and state.recovering
 
-    def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[Life, QuorumSeat]) -> None:
+    def advance(self, replicas: Mapping[int, ReplicaLogs], members: Mapping[Incarnation, QuorumMember]) -> None:
         """Take what has been committed since the last call.
 
-        seats:  the living nodes' places in the quorum.
+        members:  the running nodes' members of the quorum.
         """
-        watermarks = [seat.high_watermark for seat in seats.values()]
-        if watermarks == self._last_watermarks and seats is self._last_seats:
+        watermarks = [member.high_watermark for member in members.values()]
+        if watermarks == self._last_watermarks and members is self._last_members:
             return  # as nearly always: this is asked after each append anywhere
         known = self._watermarks
-        for life, high_watermark in zip(seats, watermarks, strict=True):
-            if high_watermark != known.get(life, -1):
-                self._moved(life, high_watermark, replicas[life[0]].logs.get(METADATA))
-        self._last_seats, self._last_watermarks = seats, watermarks
+        for incarnation, high_watermark in zip(members, watermarks, strict=True):
+            if high_watermark != known.get(incarnation, -1):
+                self._moved(incarnation, high_watermark, replicas[incarnation[0]].logs.get(METADATA))
+        self._last_members, self._last_watermarks = members, watermarks
 
-    def _moved(self, life: Life, high_watermark: int, log: ReplicaLog | None) -> None:
-        node = life[0]
-        before = self._watermarks.get(life, -1)
+    def _moved(self, incarnation: Incarnation, high_watermark: int, log: ReplicaLog | None) -> None:
+        node = incarnation[0]
+        before = self._watermarks.get(incarnation, -1)
         if high_watermark < before:
             back = WentBack(what=Grows.METADATA_HIGH_WATERMARK, before=before, now=high_watermark)
             raise Violated(Invariant.I3, back, node=node)
-        self._watermarks[life] = high_watermark
+        self._watermarks[incarnation] = high_watermark
         if log is None or not log.batches:
             return
         self._compare(node, log, max(before, 0), min(high_watermark, self._end_offset))
@@ -171,7 +173,7 @@ class CommittedMetadata:
 
     def _take(self, node: int, log: ReplicaLog, high_watermark: int) -> None:
         if log.batches[0].base_offset > self._end_offset:
-            return  # it began with a snapshot; what that replaced is told by who wrote it
+            return  # it began with a snapshot; what that replaced is known from its writer
         for index in range(log.index_of(self._end_offset), len(log.batches)):
             mark = log.batches[index]
             if mark.last_offset >= high_watermark:
@@ -205,7 +207,7 @@ class CommittedMetadata:
 
     def _begin_topics_anew(self) -> None:
         """Forget what a name stood for once it stands for nothing, or for another topic."""
-        topic_ids = self._view.topic_ids()
+        topic_ids = self._records.topic_ids()
         if topic_ids == self.topic_ids:
             return
         ended = {name: None for name, topic_id in self.topic_ids.items() if topic_ids.get(name) != topic_id}
@@ -216,7 +218,7 @@ class CommittedMetadata:
         self.topic_ids = topic_ids
 
     def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
-        configured = int(self._view.setting(partition.topic, MIN_ISR) or self._min_insync_replicas)
+        configured = int(self._records.setting(partition.topic, MIN_ISR) or self._min_insync_replicas)
         return min(configured, len(now.replicas))
 
     def _remember(self, partition: TopicPartition, now: IsrState) -> None:

@@ -1,4 +1,4 @@
-"""The committed state of a simulated cluster of ZooKeeper mode, with the eye of a god: every transaction of the model.
+"""The committed state of a simulated cluster of ZooKeeper mode, complete: every transaction of the model.
 
 Held against the same invariants as committed metadata (docs/invariants.md), after every transaction.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from replog.types import NO_NODE
 from tribunal.clusters.api import PartitionState, TopicPartition
-from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation, QuorumMember
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLogs
 from tribunal.clusters.simulated.zookeeper_model import Change
 from tribunal.clusters.zookeeper.znode_view import ZnodeView
@@ -20,7 +20,7 @@ class CommittedZnodes(CommittedMetadata):
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         super().__init__({}, now_ns=now_ns, wall_start_ms=0)
-        self._view: ZnodeView = ZnodeView(self.state, now_ns)
+        self._znodes = ZnodeView(self._records, now_ns)
         self._transactions: list[Sequence[Change]] = []
         self.on_change: Callable[[], None] = lambda: None
 
@@ -29,12 +29,12 @@ class CommittedZnodes(CommittedMetadata):
         self._transactions.append(changes)
         self.on_change()
 
-    def advance(self, replicas: Mapping[int, ReplicaLogs], seats: Mapping[Life, QuorumSeat]) -> None:
+    def advance(self, replicas: Mapping[int, ReplicaLogs], members: Mapping[Incarnation, QuorumMember]) -> None:
         """Look at the transactions since the last call."""
         transactions, self._transactions = self._transactions, []
         for changes in transactions:
             for change in sorted(changes, key=_parents_first):
-                self._view.take(*change)
+                self._znodes.take(*change)
             self._hold(NO_MARK)
 
     def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:

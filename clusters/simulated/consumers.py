@@ -91,7 +91,7 @@ class SimulatedMember:
 
     @property
     def membership(self) -> Membership:
-        """Who it is, or was when it last heard of its group."""
+        """Who it is, or was by its group's last answer."""
         return Membership(self.member.generation, self.member.member_id)
 
     async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
@@ -108,8 +108,8 @@ class SimulatedMember:
 
     async def committed(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> Committed:
         """Ask once for stable offsets."""
-        told = await self.member.committed(partitions, timeout_ms)
-        return Committed(told.offsets, told.error)
+        answer = await self.member.committed(partitions, timeout_ms)
+        return Committed(answer.offsets, answer.error)
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
         """Ask once; an answer that a later coordinator might not have given says nothing."""

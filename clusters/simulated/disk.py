@@ -36,7 +36,7 @@ class PowerLost(BaseException):
 
 
 class DiskWatcher(Protocol):
-    """Who is told at once of what happens to log files; it sees, and changes nothing."""
+    """Who is notified at once of what happens to log files; it sees, and changes nothing."""
 
     def grew(self, path: str) -> None:
         """A log file has more bytes, or other ones at its end."""
@@ -131,7 +131,7 @@ class Inode:
         self.dirty = []
         self.cut_at = None
 
-    def settle(self, now_ns: int) -> None:
+    def finish_syncs(self, now_ns: int) -> None:
         """Move to the image what finished syncs have written."""
         while self.syncing and self.syncing[0][0] <= now_ns:
             _, extents, cut_at = self.syncing.pop(0)
@@ -391,7 +391,7 @@ class SimulatedDisk:
         else:
             self.operation_count += 1
         if inode.syncing and position < len(inode.content):
-            inode.settle(self._time.now_ns())
+            inode.finish_syncs(self._time.now_ns())
 
     def before_read(self) -> None:
         """Fail a read if a fault says so."""
@@ -411,7 +411,7 @@ class SimulatedDisk:
             raise
         if not self._lies():
             now_ns = self._time.now_ns()
-            inode.settle(now_ns)
+            inode.finish_syncs(now_ns)
             inode.begin_sync(now_ns + duration_ns)
         return duration_ns
 
@@ -455,7 +455,7 @@ class SimulatedDisk:
         directory.clear()
         self._names_changed(path)
 
-    def settle_everything(self) -> None:
+    def make_everything_durable(self) -> None:
         """Make all that is there durable, as time would have done long ago."""
         for path in self.files_below():
             inode = self._find(path)
@@ -463,7 +463,7 @@ class SimulatedDisk:
             inode.image = bytearray(inode.content)
             inode.syncing.clear()
             inode.forget_dirty()
-        _settle_names(self._root)
+        _make_names_durable(self._root)
 
     def flip_bit(self, path: str, bit: int) -> None:
         """Turn over one bit, in the cache and on the platter."""
@@ -668,10 +668,10 @@ class _Survival:
         self._seen: dict[int, None] = {}
 
     def directory(self, directory: Directory) -> None:
-        """Leave the durable names and those of the changed ones that were lucky."""
+        """Leave the durable names and those of the changed ones that a coin kept."""
         entries = dict(directory.durable)
         for change in directory.changes:
-            if self._lucky():
+            if self._survives():
                 _apply(change, entries)
         directory.entries = entries
         directory.sync()
@@ -683,8 +683,8 @@ class _Survival:
                 self._file(entry)
 
     def _file(self, inode: Inode) -> None:
-        """Leave the image and the lucky dirty pages; the content is then what the image says."""
-        inode.settle(self._now_ns)
+        """Leave the image and the dirty pages that a coin kept; the content is then what the image says."""
+        inode.finish_syncs(self._now_ns)
         for _, extents, cut_at in inode.syncing:
             self._pages(inode, extents, cut_at)
         self._pages(inode, inode.dirty, inode.cut_at)
@@ -694,14 +694,14 @@ class _Survival:
         self.used_bytes += len(inode.content)
 
     def _pages(self, inode: Inode, extents: Sequence[tuple[int, int]], cut_at: int | None) -> None:
-        if cut_at is not None and self._lucky():
+        if cut_at is not None and self._survives():
             del inode.image[cut_at:]
         for start, extent_end in extents:
             end = min(extent_end, len(inode.content))
             page_start = start
             while page_start < end:
                 page_end = min(end, page_start - page_start % PAGE_BYTES + PAGE_BYTES)
-                if self._lucky():
+                if self._survives():
                     inode.keep(page_start, self._perhaps_torn(page_start, page_end))
                 page_start = page_end
 
@@ -712,15 +712,15 @@ class _Survival:
         sector = start - start % SECTOR_BYTES + SECTOR_BYTES * self._random.randrange(1, 8)
         return min(end, sector)
 
-    def _lucky(self) -> bool:
+    def _survives(self) -> bool:
         return self._random.random() < self._bias
 
 
-def _settle_names(directory: Directory) -> None:
+def _make_names_durable(directory: Directory) -> None:
     directory.sync()
     for entry in directory.entries.values():
         if isinstance(entry, Directory):
-            _settle_names(entry)
+            _make_names_durable(entry)
 
 
 def _parts(path: str) -> list[str]:

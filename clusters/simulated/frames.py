@@ -64,7 +64,7 @@ class Held:
 
 
 def _nobody_listens(frame: Frame, fate: Fate) -> None:
-    """Hear of a message, and forget it."""
+    """Take a message, and forget it."""
 
 
 class FrameStream:
@@ -137,7 +137,7 @@ class NetworkFrames:
     """All frames of a network, its rules and observers.
 
     nodes:       which node lives on the machine of this name; all others are clients.
-    on_message:  hears of messages that do not flow all the time, and of those that a rule decided on.
+    on_message:  gets the messages that do not flow all the time, and those that a rule decided on.
     """
 
     def __init__(self, loop: "SimulatedLoop") -> None:

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from random import Random
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from tribunal.clusters.simulated.loop import SimulatedLoop, is_library
 from tribunal.clusters.simulated.process import PPB, Process
@@ -48,7 +48,7 @@ class _Seal:
         self.loop: SimulatedLoop | None = None
         self.hooked = False
 
-    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def audit(self, event: str, arguments: tuple[object, ...]) -> None:
         """Refuse what is real while the sealed loop runs a callback."""
         if event in REFUSED_EVENTS and self.in_simulated_process() and not _reads_source(sys._getframe(1)):
             assert self.loop is not None
@@ -156,7 +156,7 @@ class _ModuleChance:
     def function(self, name: str) -> Callable[..., object]:
         """Return one function of the module."""
 
-        def draw(*arguments: Any, **named: Any) -> object:
+        def draw(*arguments: object, **named: object) -> object:
             return getattr(self.stream(), name)(*arguments, **named)
 
         return draw
@@ -167,10 +167,10 @@ def _wall_ns(loop: SimulatedLoop) -> int:
     return EPOCH_MS * 1_000_000 + loop.now_ns + loop.now_ns * drift_ppb // PPB
 
 
-def _stable_hash(loop: SimulatedLoop) -> Callable[[Any], int]:
-    def number(future: Any) -> int:
-        given: int = future.__dict__.setdefault("_number", 0) or loop.next_number()
-        future._number = given
+def _stable_hash(loop: SimulatedLoop) -> Callable[[object], int]:
+    def number(future: object) -> int:
+        given: int = vars(future).get("_number") or loop.next_number()
+        vars(future)["_number"] = given
         return given
 
     return number
@@ -200,7 +200,7 @@ def _reads_source(frame: FrameType | None) -> bool:
 
 
 def _tear_down_quietly(loop: SimulatedLoop) -> None:
-    """Collect what the dead left."""
+    """Collect what killed processes left."""
     loop.trace.sink = None
     loop.close()
     collect_quietly()
@@ -208,13 +208,13 @@ def _tear_down_quietly(loop: SimulatedLoop) -> None:
 
 def collect_quietly() -> None:
     """Collect garbage of which coroutines are part."""
-    with unheard():
+    with without_complaints():
         gc.collect()
 
 
 @contextlib.contextmanager
-def unheard() -> Iterator[None]:
-    """Let coroutines die in silence: their `finally` blocks run into closed doors, and some were never begun."""
+def without_complaints() -> Iterator[None]:
+    """Let coroutines die without a complaint: their `finally` blocks find nothing open any more, and some were never begun."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda unraisable: None
     try:

@@ -17,13 +17,14 @@ import socket
 import sys
 from asyncio import Future, Task, TimerHandle, events
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Executor
 from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import Any, Final, NoReturn, Self, TypeVar, TypeVarTuple
+from typing import Final, NoReturn, Self, TypeVar, TypeVarTuple
 
 from tribunal.clusters.simulated.process import NS_PER_S, PROCESS, MonotonicClock, Process, silence
 from tribunal.clusters.simulated.trace import BLOCK_NUMBERS, Trace
@@ -65,7 +66,7 @@ class SimulatedTask(Task[T]):
         return _number(self)
 
 
-def _number(future: "Future[Any]") -> int:
+def _number(future: "Future[T]") -> int:
     """Return the future's own number, given out on first use."""
     try:
         return future._number  # type: ignore[attr-defined,no-any-return]
@@ -82,7 +83,7 @@ class SimulatedHandle(TimerHandle):
     __slots__ = ("args", "callback", "context", "due_ns", "process")
     due_ns: int
 
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, process: Process):
+    def __init__(self, callback: Callable[..., object], args: tuple[object, ...], context: Context, process: Process):
         # asyncio.Handle.__init__ is left out: it asks the loop for its debug flag on every call.
         self.callback = callback
         self.args = args
@@ -159,7 +160,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Return the owner of the running callback; outside of callbacks, the harness."""
         return PROCESS.get(self.root)
 
-    def spawn(self, process: Process, coroutine: Coroutine[Any, Any, T], name: str | None = None) -> "SimulatedTask[T]":
+    def spawn(
+        self, process: Process, coroutine: Coroutine[object, object, T], name: str | None = None
+    ) -> "SimulatedTask[T]":
         """Run a coroutine as a task of this process."""
         return self.create_task(coroutine, name=name, context=process.context.copy())
 
@@ -248,7 +251,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self._schedule(max(due_ns, self.now_ns), SimulatedHandle(callback, args, context, process))
 
     def call_at_ns(
-        self, due_ns: int, callback: Callable[..., object], *args: Any, process: Process | None = None
+        self, due_ns: int, callback: Callable[[*Ts], object], *args: *Ts, process: Process | None = None
     ) -> SimulatedHandle:
         """Run a callback at an instant of virtual time, for the world itself or for a process."""
         owner = process or self.root
@@ -259,7 +262,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         heappush(self._heap, (due_ns, owner.rank, sequence, handle))
         return handle
 
-    def run_soon(self, process: Process, context: Context, callback: Callable[..., object], *args: Any) -> None:
+    def run_soon(self, process: Process, context: Context, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Run a callback of a process as soon as its turn comes, deferred if the process cannot run."""
         self._ready.append(SimulatedHandle(callback, args, context, process))
 
@@ -274,12 +277,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.call_at_ns(self.present_ns(process) + duration_ns, _set_done, future, process=process)
         return future
 
-    def create_future(self) -> "Future[Any]":
+    def create_future(self) -> "Future[T]":
         """Return a future with a stable hash."""
         return SimulatedFuture(loop=self)
 
     def create_task(  # type: ignore[override]  # typeshed: Coroutine or Generator; only coroutines exist here
-        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+        self, coro: Coroutine[object, object, T], *, name: str | None = None, context: Context | None = None
     ) -> "SimulatedTask[T]":
         """Start a task that belongs to its context's process."""
         if context is None:
@@ -300,15 +303,16 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     # running
 
-    def run_until_complete(self, future: "Generator[Any, None, T] | Awaitable[T]") -> T:
+    def run_until_complete(  # type: ignore[override]  # typeshed: Awaitable or Generator; only coroutines exist here
+        self, future: Awaitable[T]
+    ) -> T:
         """Run until the coroutine of the harness is done; `Deadlock` when it never can be."""
         task = future if isinstance(future, Future) else self.spawn(self.root, _as_coroutine(future))
         self.root.context.copy().run(task.add_done_callback, lambda _: self.stop())
         self._run(None)
         if not task.done():
             raise InterruptedError(f"stopped at event {self.event_count}")
-        result: T = task.result()
-        return result
+        return task.result()
 
     def run_for(self, duration_ns: int) -> None:
         """Run all events of the next so many nanoseconds."""
@@ -425,12 +429,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     # failures
 
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
+    def call_exception_handler(self, context: dict[str, object]) -> None:
         """Note a failure nobody caught (a callback's, or a task's that nobody awaited)."""
         if self._closed:
             return
         process = self.current_process()
-        failure = Failure(self.now_ns, process, str(context.get("message")), context.get("exception"))
+        problem = context.get("exception")
+        exception = problem if isinstance(problem, BaseException) else None
+        failure = Failure(self.now_ns, process, str(context.get("message")), exception)
         if not process.alive:
             return
         self.failures.append(failure)
@@ -457,9 +463,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return False
 
     async def shutdown_asyncgens(self) -> None:
-        """Nothing to shut down: generators of the dead stay where they are."""
+        """Nothing to shut down: generators of killed processes stay where they are."""
 
-    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
         """Serve the harness at once, in this thread; refuse simulated processes."""
         if PROCESS.get(self.root) is not self.root:
             self.refuse(f"run_in_executor({getattr(func, '__qualname__', func)})")
@@ -477,7 +483,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str | None = None,
         port: int | None = None,
-        **options: Any,
+        **options: object,
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
         """Open a simulated connection; TLS, bound and given sockets are refused: they would be real."""
         asked = sorted(name for name, value in options.items() if value is not None)
@@ -510,7 +516,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             if process.alive:
                 process.die(self.now_ns)
         for process in self.processes:
-            process.bury()
+            process.release()
         self._heap.clear()
         self._ready.clear()
 
@@ -561,5 +567,5 @@ def _set_done(future: "Future[None]") -> None:
         future.set_result(None)
 
 
-async def _as_coroutine(awaitable: Any) -> Any:
+async def _as_coroutine(awaitable: Awaitable[T]) -> T:
     return await awaitable

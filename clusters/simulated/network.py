@@ -2,11 +2,11 @@
 
 A *link* is one direction between two machines: latency, jitter, bandwidth, loss (which TCP shows as delay), and
 whether it is cut. A cut link loses every segment that would arrive; the sender's kernel sends it again with TCP's
-back-off, so that after a long cut the first sign of life comes late. A cut in one direction also stops the other
+back-off, so that after a long cut the first sign of the other side comes late. A cut in one direction also stops the other
 after one retransmission time-out, because acknowledgements are missing, and no connection can be made either way.
 
 Machines that lose power fall silent: no FIN leaves them. Once they are up again, they answer what belongs to a
-connection of their former life with a reset. A killed process leaves its kernel alive, which closes its connections.
+connection of the time before with a reset. A killed process leaves its kernel alive, which closes its connections.
 
 Connections themselves are in `transport.py`, faults by Kafka API in `frames.py`.
 """
@@ -189,18 +189,18 @@ class SimulatedNetwork:
         return len(ends)
 
     def half_open(self, source: Host, target: Host) -> int:
-        """Let the target forget its connections with the source, which goes on believing in them."""
-        believed = [transport for transport in _between(source, target) if not transport.deserted]
-        for transport in believed:
+        """Let the target forget its connections with the source, which goes on taking them for open."""
+        open_ends = [transport for transport in _between(source, target) if not transport.is_half_open]
+        for transport in open_ends:
             transport.peer.vanish()
-        return len(believed)
+        return len(open_ends)
 
     def close_half_open(self, source: Host, target: Host) -> int:
-        """Tell the believers; return how many there were."""
-        believed = [transport for transport in _between(source, target) if transport.deserted]
-        for transport in believed:
+        """Reset the ends that are still open; return how many there were."""
+        open_ends = [transport for transport in _between(source, target) if transport.is_half_open]
+        for transport in open_ends:
             transport.reset_both()
-        return len(believed)
+        return len(open_ends)
 
     # connections
 

@@ -1,10 +1,9 @@
-"""One node of replog on one simulated machine: the shell as it is, started, stopped and mourned from outside."""
+"""One node of replog on one simulated machine: the shell as it is, started, stopped and watched from outside."""
 
 import asyncio
 from asyncio import Future, Task
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from replog.config import NodeConfig
@@ -14,11 +13,12 @@ from replog.node.directories.meta_properties import format_directories
 from replog.node.quorum.metadata_log import directory_id_of
 from replog.node.zookeeper.broker import ZooKeeperBroker
 from replog.ports import World
-from tribunal.clusters.simulated.committed import QuorumSeat
+from tribunal.clusters.simulated.committed import QuorumMember
 from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.world import Machine
 from tribunal.clusters.simulated.zookeeper import ZooKeeperServer, open_zookeeper
 from tribunal.clusters.simulated.zookeeper_model import Model
+from tribunal.clusters.spec import Settings
 
 LAST_LINES: Final = 12
 
@@ -44,7 +44,7 @@ class Ending:
 class SimulatedNode:
     """A machine that runs a broker or a controller."""
 
-    def __init__(self, node: int, machine: Machine, settings: Mapping[str, Any]) -> None:
+    def __init__(self, node: int, machine: Machine, settings: Settings) -> None:
         self.node = node
         self.machine = machine
         self.config = NodeConfig(settings)
@@ -55,8 +55,8 @@ class SimulatedNode:
         self._main: Task[None] | None = None
 
     @property
-    def quorum(self) -> QuorumSeat | None:
-        """Its seat in the quorum, None while it has none."""
+    def quorum(self) -> QuorumMember | None:
+        """Its member of the quorum, None while it has none."""
         return self.shell.quorum if isinstance(self.shell, Broker | ControllerNode) else None
 
     @property
@@ -68,7 +68,7 @@ class SimulatedNode:
         """Prepare an empty disk as `python -m replog format` does."""
         world = self.machine.open_world()
         format_directories(world.disk, self.config, world.entropy.uuid, ignore_formatted=False)
-        self.machine.disk.settle_everything()  # machines are formatted long before anything happens to them
+        self.machine.disk.make_everything_durable()  # machines are formatted long before anything happens to them
 
     def start(self) -> "Future[BaseException | None]":
         """Start a process; the future says how it ended if it ends by itself."""
@@ -89,7 +89,7 @@ class SimulatedNode:
             self.ending.problem = failure.exception
             self._main.cancel()
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         """Return what it logged last."""
         return "\n".join(list(self.machine.lines)[-LAST_LINES:])
 
@@ -111,7 +111,7 @@ class SimulatedNode:
 class ZooKeeperNode(SimulatedNode):
     """The machine of the ensemble; what it knows survives its process, as a quorum's logs do."""
 
-    def __init__(self, node: int, machine: Machine, settings: Mapping[str, Any], model: Model) -> None:
+    def __init__(self, node: int, machine: Machine, settings: Settings, model: Model) -> None:
         super().__init__(node, machine, settings)
         self.model = model
 

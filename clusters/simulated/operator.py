@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from replog.client.client import NO_ANSWER, Client
 from replog.errors import Error
-from replog.wire.apis import Api
+from replog.wire.exchange import Exchange, Q, R
+from replog.wire.messages import alter_partition_reassignments as apr
+from replog.wire.messages import elect_leaders as el
+from replog.wire.messages import incremental_alter_configs as iac
 from tribunal.clusters.api import ClusterError, Refused, TopicPartition
 from tribunal.clusters.clients.operator_requests import (
     election_errors,
@@ -40,23 +41,25 @@ class SimulatedOperator:
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas (none: give up a reassignment under way)."""
-        answer = await self._ask(Api.ALTER_PARTITION_REASSIGNMENTS, reassignment(partition, replicas, TIMEOUT_MS))
+        wanted = reassignment(partition, replicas, TIMEOUT_MS)
+        answer = await self._ask(apr.EXCHANGE, wanted, lambda given: [given.error_code])
         self._refuse(f"reassignment of {partition}", reassignment_errors(answer))
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings (None: back to the default)."""
-        answer = await self._ask(Api.INCREMENTAL_ALTER_CONFIGS, topic_setting(topic, name, value))
+        answer = await self._ask(iac.EXCHANGE, topic_setting(topic, name, value), lambda _: [])
         self._refuse(f"{name} of {topic}", setting_errors(answer))
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica; one that leads already is fine."""
-        answer = await self._ask(Api.ELECT_LEADERS, preferred_election(partitions, TIMEOUT_MS))
+        wanted = preferred_election(partitions, TIMEOUT_MS)
+        answer = await self._ask(el.EXCHANGE, wanted, lambda given: [given.error_code])
         self._refuse("election of preferred leaders", election_errors(answer))
 
-    async def insist(self, api: Api, version: int, body: msgspec.Struct, errors: Callable[[Any], list[Error]]) -> Any:
+    async def insist(self, exchange: Exchange[Q, R], version: int, body: Q, errors: Callable[[R], list[Error]]) -> R:
         """Ask until an answer stands, in whatever version; `ClusterError` when it is no."""
-        answer = await self._ask(api, body, errors)
-        self._refuse(api.name.lower(), errors(answer))
+        answer = await self._ask(exchange, body, errors)
+        self._refuse(exchange.api.name.lower(), errors(answer))
         return answer
 
     def _refuse(self, what: str, errors: Sequence[Error]) -> None:
@@ -69,18 +72,14 @@ class SimulatedOperator:
         """Release everything."""
         await self._client.close()
 
-    async def _ask(
-        self,
-        api: Api,
-        body: msgspec.Struct,
-        errors: Callable[[Any], list[Error]] = lambda answer: [getattr(answer, "error_code", Error.NONE)],
-    ) -> Any:
+    async def _ask(self, exchange: Exchange[Q, R], body: Q, errors: Callable[[R], list[Error]]) -> R:
+        """Ask until none of the answer's errors passes by itself; `errors` says which ones are looked at."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + TIMEOUT_MS / 1000
         reason = "no answer"
         while loop.time() < deadline:
             try:
-                answer = await self._client.ask(api, body)
+                answer = await self._client.ask(exchange, body)
             except NO_ANSWER as problem:
                 reason = str(problem)
             else:
@@ -90,4 +89,4 @@ class SimulatedOperator:
                 reason = passing[0].name
             self._in_doubt = True
             await asyncio.sleep(RETRY_MS / 1000)
-        raise ClusterError(f"{api.name}: {reason}")
+        raise ClusterError(f"{exchange.api.name}: {reason}")

@@ -1,4 +1,4 @@
-"""One life of a simulated process: who owns a callback, and whether it may run.
+"""One incarnation of a simulated process: who owns a callback, and whether it may run.
 
 The identity follows callbacks and tasks through `contextvars`: whatever a callback schedules belongs to the same
 process. A process is killed between two of its callbacks. Nothing of it runs again, `finally` included,
@@ -9,7 +9,7 @@ from asyncio import BaseProtocol, BaseTransport, Task
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from tribunal.clusters.simulated.loop import SimulatedHandle
@@ -83,9 +83,9 @@ class Process:
         self.busy_until_ns = 0
         self.died_ns = NEVER_NS
         self.deferred: deque[SimulatedHandle] = deque()
-        self.graveyard: list[object] = []
+        self.kept_for_good: list[object] = []
         self.network: ClientNetwork | None = None  # through which what runs here may connect by itself
-        self._tasks: dict[int, Task[Any]] = {}
+        self._tasks: dict[int, Task[object]] = {}
         self._sweep_at = TASKS_BEFORE_FIRST_SWEEP
         self.context: Context = copy_context()
         self.context.run(PROCESS.set, self)
@@ -94,7 +94,7 @@ class Process:
         """Return what its clock shows at the loop's time, past the end of a blocking call it just made."""
         return self.clock.local_ns(max(now_ns, self.busy_until_ns))
 
-    def adopt(self, number: int, task: "Task[Any]") -> None:
+    def adopt(self, number: int, task: "Task[object]") -> None:
         """Keep a strong reference to a task until it is done."""
         tasks = self._tasks
         tasks[number] = task
@@ -107,22 +107,22 @@ class Process:
         if self.alive:
             self.deferred.append(handle)
         else:
-            self.graveyard.append(handle)
+            self.kept_for_good.append(handle)
 
     def die(self, now_ns: int) -> None:
         """Stop for ever; everything it held stays referenced."""
         self.alive = False
         self.died_ns = now_ns
         self.runnable = False
-        self.graveyard.extend(self.deferred)
+        self.kept_for_good.extend(self.deferred)
         self.deferred.clear()
         for task in self._tasks.values():
             silence(task)
 
-    def bury(self) -> None:
+    def release(self) -> None:
         """Let go of everything at the end of the simulation."""
         self._tasks.clear()
-        self.graveyard.clear()
+        self.kept_for_good.clear()
         self.deferred.clear()
 
     def __repr__(self) -> str:
@@ -132,6 +132,6 @@ class Process:
 PROCESS: ContextVar[Process] = ContextVar("simulated_process")
 
 
-def silence(task: "Task[Any]") -> None:
+def silence(task: "Task[object]") -> None:
     """Forbid the complaint that asyncio makes when a pending task is collected."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # the C task has no public name for it

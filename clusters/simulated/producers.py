@@ -26,7 +26,7 @@ ENDED: Final[Mapping[TransactionOutcome, Literal["committed", "aborted", "info"]
 
 
 def deliver(waiting: list[Done], end: BatchEnd) -> None:
-    """Tell each record's sender how its batch ended."""
+    """Hand each record's sender the fate of its batch."""
     outcome, base_offset = DELIVERED[end.outcome], end.base_offset
     for position, done in enumerate(waiting):
         log_offset = None if base_offset is None else base_offset + position

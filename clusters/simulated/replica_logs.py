@@ -145,7 +145,7 @@ class ReplicaLogs:
         self._grown.clear()
         before = list(self.logs)
         self.logs.clear()
-        ended: dict[TopicPartition, None] = {}  # nothing counts behind a batch that is not whole
+        ended: dict[TopicPartition, None] = {}  # nothing counts behind a batch that is not complete
         for path in self._disk.files_below(self._data_directory):
             partition = self.partition_of(path)
             if partition is not None:
@@ -163,7 +163,7 @@ class ReplicaLogs:
             self.owners[partition] = log.owner
 
     def _read(self, log: ReplicaLog, path: str, *, suspicious: bool = False) -> bool:
-        """Read what a file has more; return whether that is whole batches to its end.
+        """Read what a file has more; return whether that is complete batches to its end.
 
         suspicious:  check CRCs and the order of offsets.
         """

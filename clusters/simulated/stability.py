@@ -1,8 +1,8 @@
 """How calm the quorum is: I15 and I16 of docs/invariants.md as figures, because slowness is no violation.
 
-- *isolated epoch growth*: by how much followers raised their quorum epoch while they could hear no other voter. With
-  pre-votes that is 0 (KIP-996). (A leader that resigns raises its own by one, and who hears others learns theirs.)
-- *isolated leader*: how long a leader went on leading that no majority could hear; 1.5 fetch time-outs are allowed.
+- *isolated epoch growth*: by how much followers raised their quorum epoch while they were reached by no other voter. With
+  pre-votes that is 0 (KIP-996). (A leader that resigns raises its own by one, and who is reached by others learns theirs.)
+- *isolated leader*: how long a leader went on leading that reached no majority; 1.5 fetch time-outs are allowed.
 - *needless elections*: a leader was replaced although it ran and was cut off from nobody. A voter that comes back with
   an epoch of its own making forces one; late messages may, too, so this figure says something only beside another one.
 """
@@ -10,7 +10,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tribunal.clusters.simulated.committed import Life, QuorumSeat
+from tribunal.clusters.simulated.committed import Incarnation, QuorumMember
 from tribunal.clusters.simulated.loop import SimulatedLoop
 from tribunal.clusters.simulated.network import SimulatedNetwork
 from tribunal.clusters.simulated.process import NS_PER_MS
@@ -39,7 +39,7 @@ class Stability:
         loop: SimulatedLoop,
         network: SimulatedNetwork,
         machines: Mapping[int, Machine],
-        seats: Callable[[], Mapping[Life, QuorumSeat]],
+        members: Callable[[], Mapping[Incarnation, QuorumMember]],
     ) -> None:
         self.isolated_epoch_growth = 0
         self.isolated_leader_ms = 0
@@ -47,7 +47,7 @@ class Stability:
         self._loop = loop
         self._network = network
         self._voters = {node: machine for node, machine in machines.items() if node >= FIRST_CONTROLLER}
-        self._seats = seats
+        self._quorum_members = members
         self._isolated: dict[int, Isolated] = {}
         self._was_isolated_ns: dict[int, int] = {}
         self._leader: tuple[int, int, int] = (-1, -1, 0)  # node, quorum epoch, incarnation
@@ -58,26 +58,26 @@ class Stability:
             if not self._is_cut_off(node):
                 self._returned(node)
             elif node not in self._isolated:
-                seat = self._seats().get((node, machine.incarnations))
-                if seat is not None:
+                member = self._quorum_members().get((node, machine.incarnations))
+                if member is not None:
                     self._isolated[node] = Isolated(
                         self._loop.now_ns,
                         machine.incarnations,
-                        seat.leader[1],
-                        leads=seat.is_leading,
-                        is_deaf=self._hears_nobody(node),
+                        member.leader[1],
+                        leads=member.is_leading,
+                        is_deaf=self._receives_nothing(node),
                     )
 
-    def look(self, seats: Mapping[Life, QuorumSeat]) -> None:
+    def look(self, members: Mapping[Incarnation, QuorumMember]) -> None:
         """Note isolated leaders that have resigned."""
         for node, isolated in self._isolated.items():
             if isolated.leads:
-                seat = seats.get((node, isolated.incarnation))
-                isolated.leads = seat is not None and seat.is_leading
+                member = members.get((node, isolated.incarnation))
+                isolated.leads = member is not None and member.is_leading
                 self._led_until_now(isolated)
 
     def claimed(self, leader: int, epoch: int) -> None:
-        """Hear of a leader."""
+        """Take note of a leader."""
         former, former_epoch, incarnation = self._leader
         if leader < 0 or epoch <= former_epoch:
             return
@@ -90,9 +90,9 @@ class Stability:
         if isolated is None:
             return
         self._was_isolated_ns[node] = self._loop.now_ns
-        seat = self._seats().get((node, isolated.incarnation))
-        if seat is not None and isolated.keeps_epoch:
-            self.isolated_epoch_growth += max(0, seat.leader[1] - isolated.epoch)
+        member = self._quorum_members().get((node, isolated.incarnation))
+        if member is not None and isolated.keeps_epoch:
+            self.isolated_epoch_growth += max(0, member.leader[1] - isolated.epoch)
         if isolated.leads:
             self._led_until_now(isolated)
 
@@ -107,7 +107,7 @@ class Stability:
         last_ns = self._loop.now_ns if node in self._isolated else self._was_isolated_ns.get(node, -RECENTLY_NS)
         return not machine.process.paused and self._loop.now_ns - last_ns >= RECENTLY_NS
 
-    def _hears_nobody(self, node: int) -> bool:
+    def _receives_nothing(self, node: int) -> bool:
         own = self._voters[node].host
         others = [machine.host for other, machine in self._voters.items() if other != node]
         return all(self._network.link(other, own).cut is not None for other in others)

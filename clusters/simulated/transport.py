@@ -12,10 +12,10 @@ import asyncio
 import errno
 from asyncio import BaseProtocol, Protocol
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from zlib import crc32
 
 from tribunal.clusters.api import CutMode
@@ -59,7 +59,7 @@ class SimulatedTransport(asyncio.Transport):
         self.port = port
         self.is_client = False
         self.lost_for_good = False
-        self.deserted = False  # the other end is gone, and nobody tells this one
+        self.is_half_open = False  # the other end is gone, and this one is not notified
         self.stream: FrameStream | None = None
         self._network = network
         self._loop = network.loop
@@ -105,7 +105,7 @@ class SimulatedTransport(asyncio.Transport):
 
     # asyncio.Transport
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         """Know `peername` and `sockname`."""
         if name == "peername":
             return (self.peer.host.address, self.peer.port)
@@ -131,7 +131,7 @@ class SimulatedTransport(asyncio.Transport):
         return self._reading and not self._closing
 
     def pause_reading(self) -> None:
-        """Keep what arrives in the kernel; the peer will be told to wait once that is full."""
+        """Keep what arrives in the kernel; the peer will have to wait once that is full."""
         self._reading = False
 
     def resume_reading(self) -> None:
@@ -169,7 +169,7 @@ class SimulatedTransport(asyncio.Transport):
         else:
             self.send(bytes(data))
 
-    def writelines(self, list_of_data: Any) -> None:
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Send parts as one segment."""
         self.write(b"".join(list_of_data))
 
@@ -312,7 +312,7 @@ class SimulatedTransport(asyncio.Transport):
         network = self._network
         network.message_count += 1
         network.byte_count += len(data)
-        if self.deserted:
+        if self.is_half_open:
             return
         if peer._boot != peer.host.boot or peer._gone:
             self._answer_by_reset(kind)
@@ -376,8 +376,8 @@ class SimulatedTransport(asyncio.Transport):
         self.peer._break(_reset())
 
     def vanish(self) -> None:
-        """Forget the connection here and tell the application, but not the other end, which believes in it."""
-        self.peer.deserted = True
+        """Forget the connection here and in the application; the other end goes on taking it for open."""
+        self.peer.is_half_open = True
         self._closing = True
         self._received.clear()
         self._schedule_finish(_reset())

@@ -1,7 +1,7 @@
 """The invariants of docs/invariants.md, kept while a simulation runs: the first violated one stops it there.
 
 The watch looks at what cannot lie: the files of every replica (`replica_logs.py`), the committed metadata
-(`committed.py`), and what nodes tell of themselves. It works after an event that changed one of these, and
+(`committed.py`), and what nodes report of themselves. It works after an event that changed one of these, and
 only on what changed. Nothing it does reaches the simulation.
 
 It knows less than the checkers about what a fault permits, so it claims only what no fault permits: the loss rules of
@@ -20,22 +20,25 @@ an unclean election was committed, the committed prefix of that partition begins
 | I18 | last stable offsets (`stable_offsets.py`) |
 | I20 | clean-shutdown files of running brokers |
 
-I11 is kept as far as committed metadata tell: who enters an ISR is registered and not fenced; a former life that enters
+I11 is kept as far as committed metadata show it: who enters an ISR is registered and not fenced; an earlier incarnation that enters
 is seen by I9. I6, I19 and the readers' half of I18 are claims about clients; they are checked in the recording.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.log.creation import partition_metadata
 from replog.types import METADATA_TOPIC, TopicPartition
-from tribunal.clusters.simulated.committed import CommittedMetadata, Life, QuorumSeat
+from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation, QuorumMember
+from tribunal.clusters.simulated.event_fields import BrokerRegistered, HighWatermark, QuorumLeader
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
 from tribunal.clusters.simulated.stability import Stability
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
 from tribunal.clusters.simulated.violation import Violated, batch_of
-from tribunal.clusters.simulated.world import Machine, Simulation, Told
+from tribunal.clusters.simulated.world import Machine, ReportedEvent, Simulation
 from tribunal.results.violation import (
     CleanShutdownFile,
     Differs,
@@ -64,27 +67,27 @@ class Watch:
         machines: Mapping[int, Machine],
         data_directory: str,
         committed: CommittedMetadata,
-        seats: Callable[[], Mapping[Life, QuorumSeat]],
+        members: Callable[[], Mapping[Incarnation, QuorumMember]],
         *,
         elr_enabled: bool,
     ) -> None:
         """Follow these machines.
 
-        seats:  the living nodes' places in the quorum.
+        members:  the running nodes' members of the quorum.
         """
         self.committed = committed
-        self.stability = Stability(simulation.loop, simulation.network, machines, seats)
+        self.stability = Stability(simulation.loop, simulation.network, machines, members)
         self.replicas = {node: ReplicaLogs(machine.disk, data_directory) for node, machine in machines.items()}
         self._simulation = simulation
         self._machines = machines
         self._data_directory = data_directory
-        self._seats = seats
+        self._quorum_members = members
         self._elr_enabled = elr_enabled
         self._nodes = {machine.name: node for node, machine in machines.items()}
         self.on_violation: Callable[[Violated], None] = _raise
         self.violation: Violated | None = None
         self._scheduled = False
-        self._told: list[Told] = []
+        self._reported: list[ReportedEvent] = []
         self._batches: dict[tuple[TopicPartition, bytes], Batches] = {}  # by whose log it is, too
         self._prefixes: dict[TopicPartition, CommittedPrefix] = {}
         self._sequences: dict[tuple[int, TopicPartition], Sequences] = {}
@@ -100,7 +103,7 @@ class Watch:
         for node, machine in machines.items():
             machine.disk.watcher = self.replicas[node]
             self.replicas[node].on_change = self._schedule
-        simulation.listeners.append(self._heard)
+        simulation.listeners.append(self._note)
 
     def accuse(self, problem: Violated) -> None:
         """Take a violation that somebody else saw."""
@@ -144,7 +147,7 @@ class Watch:
             self.on_violation(problem)
 
     def catch_up(self) -> None:
-        """Look at everything that changed; the first violation ends the watch and is told to `on_violation`."""
+        """Look at everything that changed; the first violation ends the watch and is handed to `on_violation`."""
         self._scheduled = False
         if self.violation is not None:
             return
@@ -158,17 +161,17 @@ class Watch:
             if logs.changed:
                 for partition in logs.catch_up():
                     self._log_changed(node, partition)
-        seats = self._seats()
-        self.committed.advance(self.replicas, seats)
+        members = self._quorum_members()
+        self.committed.advance(self.replicas, members)
         if self.committed.ended:
             self._begin_topics_anew()
         if self.committed.changed or self._behind:
             self._changed_by_commits()
         if self._taken:
             self._serve_by_right()
-        self.stability.look(seats)
-        told, self._told = self._told, []
-        for one in told:
+        self.stability.look(members)
+        reported, self._reported = self._reported, []
+        for one in reported:
             self._judge(one)
         if self._accused:
             raise self._accused[0]
@@ -211,9 +214,9 @@ class Watch:
             self._scheduled = True
             self._simulation.loop.after_event(self.catch_up)
 
-    def _heard(self, told: Told) -> None:
-        if told.machine in self._nodes:
-            self._told.append(told)
+    def _note(self, event: ReportedEvent) -> None:
+        if event.machine in self._nodes:
+            self._reported.append(event)
             self._schedule()
 
     # logs
@@ -276,35 +279,36 @@ class Watch:
             prefix.damaged.update(self._damaged)
         return prefix
 
-    # what nodes tell
+    # what nodes report
 
-    def _judge(self, told: Told) -> None:
-        node = self._nodes[told.machine]
-        match told.name:
+    def _judge(self, event: ReportedEvent) -> None:
+        node = self._nodes[event.machine]
+        match event.name:
             case "high_watermark":
-                self._exposed(node, told)
+                self._exposed(node, event)
             case "quorum_leader":
-                self.stability.claimed(told.fields["leader"], told.fields["epoch"])
-                self.committed.claimed(told.fields["leader"], told.fields["epoch"], node)
+                claim = msgspec.convert(event.fields, QuorumLeader)
+                self.stability.claimed(claim.leader, claim.epoch)
+                self.committed.claimed(claim.leader, claim.epoch, node)
             case "registered":
-                self._registered(told.fields["node"])  # the controller tells of it
+                self._registered(msgspec.convert(event.fields, BrokerRegistered).node)
             case _:
                 pass
 
-    def _exposed(self, node: int, told: Told) -> None:
+    def _exposed(self, node: int, event: ReportedEvent) -> None:
         """A leader says how far its partition is committed."""
-        fields = told.fields
-        partition = TopicPartition(fields["topic"], fields["partition"])
-        epoch, high_watermark = fields["leader_epoch"], fields["high_watermark"]
+        shown = msgspec.convert(event.fields, HighWatermark)
+        partition = TopicPartition(shown.topic, shown.partition)
+        epoch, high_watermark = shown.leader_epoch, shown.high_watermark
         log = self._log_of(node, partition)
         if log is None and partition in self._former:
-            return  # it has not heard that its topic is gone
+            return  # it does not know yet that its topic is gone
         self._one_leader(partition, epoch, node)
         prefix = self._prefix(partition)
         may_have_lost = epoch > prefix.leader_epoch and self._may_have_lost(node, partition, prefix)
-        if (last_stable_offset := fields.get("last_stable_offset")) is not None:
+        if shown.last_stable_offset is not None:
             stable = self._stable.setdefault(partition, StableOffsets(partition))
-            stable.show(StableOffset(epoch, high_watermark, last_stable_offset), may_have_lost=may_have_lost)
+            stable.show(StableOffset(epoch, high_watermark, shown.last_stable_offset), may_have_lost=may_have_lost)
         self._moved_by_right(node, partition, epoch, high_watermark)
         if log is None:
             return
@@ -316,11 +320,11 @@ class Watch:
 
     def _moved_by_right(self, node: int, partition: TopicPartition, epoch: int, high_watermark: int) -> None:
         """I13: nothing is committed while fewer than min ISR are in sync."""
-        seat = self._seats().get((node, self._machines[node].incarnations))
-        if seat is None:
+        member = self._quorum_members().get((node, self._machines[node].incarnations))
+        if member is None:
             return
         before, known_offset = self._exposures.get((partition, epoch), (high_watermark, 0))
-        self._exposures[partition, epoch] = (high_watermark, seat.applied_offset)
+        self._exposures[partition, epoch] = (high_watermark, member.applied_offset)
         if high_watermark > before and not self.committed.high_watermark_may_move(partition, epoch, known_offset):
             raise Violated(
                 Invariant.I13,

@@ -1,4 +1,4 @@
-"""The world of a simulation: machines, and the doors through which what runs on them reaches it.
+"""The world of a simulation: machines, and the ports through which what runs on them reaches it.
 
 A machine has an address, a clock, a disk and at most one living process; processes come and go, the rest stays.
 `Simulation` holds the loop, the network and all machines. Every stream of chance is named after who draws from it
@@ -7,9 +7,9 @@ A machine has an address, a clock, a disk and at most one living process; proces
 
 from asyncio import CancelledError, Future, Task
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
-from typing import Any, Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -20,19 +20,21 @@ from tribunal.clusters.simulated.loop import SimulatedLoop
 from tribunal.clusters.simulated.network import Host, ProcessNetwork, SimulatedNetwork
 from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock, Process
 
+T = TypeVar("T")
+
 LINES_KEPT: Final = 40
 EPOCH_MS: Final = 1_790_000_000_000  # wall time at virtual time 0: a Tuesday in September 2026
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
-    """An event that a node told of, or that befell it."""
+class ReportedEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event that a node reported, or that happened to it."""
 
     at_ns: int
     event_count: int
     machine: str
     node_ns: int
     name: str
-    fields: dict[str, Any]
+    fields: Mapping[str, object]
 
 
 class Probes:
@@ -74,7 +76,7 @@ class Points:
 
 
 class Simulation:
-    """Everything of one seed: loop, network, machines, and what they told."""
+    """Everything of one seed: loop, network, machines, and the events they reported."""
 
     def __init__(self, seed: int | str) -> None:
         self.seed = seed
@@ -82,11 +84,11 @@ class Simulation:
         self.loop.owner = self
         self.network = SimulatedNetwork(self.loop)
         self.machines: dict[str, Machine] = {}
-        self.lives = 0  # how often a process was started or ended
-        self.told: list[Told] = []
+        self.process_changes = 0  # how often a process was started or ended
+        self.events: list[ReportedEvent] = []
         self.probes = Probes()
         self.points: Points | None = None  # where a run asks for them
-        self.listeners: list[Callable[[Told], None]] = []
+        self.listeners: list[Callable[[ReportedEvent], None]] = []
         self.cluster: object = None  # what runs in it, for who wants to look at it afterwards
         self.log_lines: list[str] | None = None  # set to a list to keep what nodes say to people
 
@@ -96,18 +98,18 @@ class Simulation:
         machine = self.machines[name] = Machine(self, name, address, rank)
         return machine
 
-    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, main: Coroutine[object, object, T]) -> T:
         """Run the harness' coroutine to its end."""
         return self.loop.run_until_complete(main)
 
-    def tell(self, machine: "Machine", name: str, fields: dict[str, Any]) -> None:
+    def report(self, machine: "Machine", name: str, fields: Mapping[str, object]) -> None:
         """Keep an event, and let the listeners (the invariants) see it."""
         loop = self.loop
         node_ns = machine.clock.local_ns(loop.now_ns)
-        told = Told(loop.now_ns, loop.event_count, machine.name, node_ns, name, fields)
-        self.told.append(told)
+        event = ReportedEvent(loop.now_ns, loop.event_count, machine.name, node_ns, name, fields)
+        self.events.append(event)
         for listener in self.listeners:
-            listener(told)
+            listener(event)
 
 
 class Machine:
@@ -134,7 +136,7 @@ class Machine:
         """Tell whether its process lives."""
         return self.process is not None and self.process.alive
 
-    def start(self, main: Callable[[World], Coroutine[Any, Any, None]]) -> "Future[BaseException | None]":
+    def start(self, main: Callable[[World], Coroutine[object, object, None]]) -> "Future[BaseException | None]":
         """Start a process; the future says how it ended: None, or the exception that ended it.
 
         A process that is killed never ends by itself: its future stays open.
@@ -142,7 +144,7 @@ class Machine:
         assert not self.running
         assert self.host.up
         self.incarnations += 1
-        self.simulation.lives += 1
+        self.simulation.process_changes += 1
         loop = self.simulation.loop
         process = loop.new_process(f"{self.name}#{self.incarnations}", rank=self.rank, clock=self.clock)
         if self.process is not None and self.process.busy_until_ns > loop.now_ns:
@@ -156,7 +158,7 @@ class Machine:
         return ended
 
     def open_world(self) -> "SimulatedWorld":
-        """Return the machine's doors for the harness itself: to format its disk, or to act as its clients."""
+        """Return the machine's ports for the harness itself: to format its disk, or to act as its clients."""
         process = self.simulation.loop.new_process(f"{self.name}#0", rank=self.rank, clock=self.clock)
         return SimulatedWorld(self, process)
 
@@ -172,7 +174,7 @@ class Machine:
         process = self.process
         assert process is not None
         assert process.alive
-        self.simulation.lives += 1
+        self.simulation.process_changes += 1
         self.simulation.loop.kill(process)
         self.host.close_sockets_of(process)
 
@@ -190,7 +192,7 @@ class Machine:
         """Lose power: nothing leaves the machine, unsynced data are at the mercy of coins."""
         if self.running:
             assert self.process is not None
-            self.simulation.lives += 1
+            self.simulation.process_changes += 1
             self.simulation.loop.kill(self.process)
         self.host.power_fail()
         self.disk.power_fail()
@@ -215,7 +217,7 @@ class Machine:
             loop.call_at_ns(process.busy_until_ns, self._ended, process, task, ended)
             return
         problem = _how_it_ended(task)
-        self.simulation.lives += 1
+        self.simulation.process_changes += 1
         loop.kill(process)
         self.host.close_sockets_of(process)
         ended.set_result(problem)
@@ -312,7 +314,7 @@ class SimulatedJournal:
 
     def event(self, name: str, **fields: object) -> None:
         """Record a fact."""
-        self._simulation.tell(self._machine, name, fields)
+        self._simulation.report(self._machine, name, fields)
 
     def probe(self, name: str) -> None:
         """Count that a rare state was reached."""
@@ -320,7 +322,7 @@ class SimulatedJournal:
 
 
 class SimulatedWorld:
-    """All doors of one process; implements `replog.ports.World`."""
+    """All ports of one process; implements `replog.ports.World`."""
 
     def __init__(self, machine: Machine, process: Process) -> None:
         self.machine = machine
@@ -332,4 +334,4 @@ class SimulatedWorld:
         self.journal: Journal = SimulatedJournal(machine)
 
 
-__all__ = ["Machine", "PowerLost", "SimulatedWorld", "Simulation", "Told"]
+__all__ = ["Machine", "PowerLost", "ReportedEvent", "SimulatedWorld", "Simulation"]

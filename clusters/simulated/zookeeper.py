@@ -9,12 +9,12 @@ import asyncio
 from asyncio import BaseProtocol, BaseTransport
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 
 from replog.config import Endpoint, NodeConfig, endpoint
-from replog.ports import World, ZooKeeperListener
+from replog.ports import Listener, World, ZooKeeperListener
 from replog.zookeeper.operations import (
     ERRORS,
     NO_SESSION,
@@ -80,7 +80,7 @@ class Transaction(msgspec.Struct, frozen=True, tag="transaction"):
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
-    """Say that the session lives."""
+    """Keep the session open."""
 
 
 class End(msgspec.Struct, frozen=True, tag="end"):
@@ -182,12 +182,12 @@ class ZooKeeperServer:
         self._connections: dict[int, Served] = {}
         self._next_number = 0
         self._ticking: asyncio.Task[None] | None = None
-        self._listener: Any = None
+        self._listener: Listener | None = None
 
     async def start(self) -> None:
         """Serve; sessions get their whole time-out again, as after an ensemble's election."""
         for session in self.model.sessions.values():
-            session.heard_ms = self.world.clock.now_ms()
+            session.last_message_ms = self.world.clock.now_ms()
         self._listener = await self.world.network.listen(self.address.host, self.address.port, self._accept)
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
 
@@ -195,7 +195,8 @@ class ZooKeeperServer:
         """Stop serving."""
         if self._ticking is not None:
             self._ticking.cancel()
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
         for connection in list(self._connections.values()):
             connection.hang_up()
 
@@ -217,13 +218,13 @@ class ZooKeeperServer:
             await asyncio.sleep(TICK_MS / 1000)
 
     def _end(self, session_id: int) -> None:
-        self._tell(self.model.end_session(session_id))
+        self._push(self.model.end_session(session_id))
         for connection in list(self._connections.values()):
             if connection.session_id == session_id:
                 connection.hang_up()
 
-    def _tell(self, told: list[tuple[int, str, Watched]]) -> None:
-        for number, path, what in told:
+    def _push(self, events: list[tuple[int, str, Watched]]) -> None:
+        for number, path, what in events:
             connection = self._connections.get(number)
             if connection is not None:
                 connection.answer(PUSHED, Seen(path, what.value))
@@ -232,7 +233,7 @@ class ZooKeeperServer:
         """Do what is asked; what is written is answered when a quorum has it."""
         session = self.model.sessions.get(connection.session_id)
         if session is not None:
-            session.heard_ms = self.world.clock.now_ms()
+            session.last_message_ms = self.world.clock.now_ms()
         try:
             answer = self._answer(connection, asked)
         except ZooKeeperError as problem:
@@ -266,13 +267,13 @@ class ZooKeeperServer:
                     model.watch_children(asked.path, connection.number)
                 return Answered(names=names)
             case Transaction():
-                results, told = model.transact(asked.operations, connection.session_id)
-                self._tell(told)
+                results, events = model.transact(asked.operations, connection.session_id)
+                self._push(events)
                 return Answered(results=results)
             case Ping():
                 return Answered()
             case End():
-                self._tell(model.end_session(connection.session_id))
+                self._push(model.end_session(connection.session_id))
                 return Answered()
 
     def _connect(self, connection: Served, asked: Connect) -> Answered:
@@ -284,7 +285,7 @@ class ZooKeeperServer:
             if known is None:
                 raise SessionExpired
             session = known
-            session.heard_ms = now_ms
+            session.last_message_ms = now_ms
         connection.session_id = session.session_id
         return Answered(session_id=session.session_id)
 
@@ -349,18 +350,18 @@ class SimulatedZooKeeper:
         self._chroot = f"/{chroot}" if chroot else ""
         self.session_id = NO_SESSION
         self._client: Client | None = None
-        self._life: asyncio.Task[None] | None = None
+        self._session_task: asyncio.Task[None] | None = None
         self._connected = asyncio.Event()
         self._lost = asyncio.Event()
 
     async def connect(self, timeout_ms: int) -> None:
         """Get a first session."""
-        self._life = asyncio.get_running_loop().create_task(self._live())
+        self._session_task = asyncio.get_running_loop().create_task(self._live())
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._connected.wait()
         except TimeoutError:
-            self._life.cancel()
+            self._session_task.cancel()
             raise Unreachable(",".join(map(str, self._addresses))) from None
         if self._chroot and await self.exists("") is None:
             raise NoNode(self._chroot)
@@ -373,8 +374,8 @@ class SimulatedZooKeeper:
                     await self._client.ask(End())
             except (TimeoutError, ZooKeeperError):
                 pass
-        if self._life is not None:
-            self._life.cancel()
+        if self._session_task is not None:
+            self._session_task.cancel()
         if self._client is not None and self._client.transport is not None:
             self._client.transport.close()
 

@@ -45,7 +45,7 @@ class Znode:
 
     @property
     def stat(self) -> Stat:
-        """What is told of it."""
+        """What a watcher is sent of it."""
         return Stat(czxid=self.czxid, mzxid=self.mzxid, version=self.version, ephemeral_owner=self.owner)
 
 
@@ -58,7 +58,7 @@ class Change(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Somebody who wants to know once: whom to tell, by what number."""
+    """Somebody who wants to know once: whom to notify, by what number."""
 
     watcher: int
     path: str
@@ -70,7 +70,7 @@ class Session:
     def __init__(self, session_id: int, timeout_ms: int, now_ms: int) -> None:
         self.session_id = session_id
         self.timeout_ms = timeout_ms
-        self.heard_ms = now_ms
+        self.last_message_ms = now_ms
 
 
 class Model:
@@ -94,16 +94,18 @@ class Model:
         return session
 
     def expired(self, now_ms: int) -> list[int]:
-        """Return the sessions that were not heard of for too long."""
+        """Return the sessions that sent nothing for too long."""
         return [
-            session.session_id for session in self.sessions.values() if now_ms - session.heard_ms > session.timeout_ms
+            session.session_id
+            for session in self.sessions.values()
+            if now_ms - session.last_message_ms > session.timeout_ms
         ]
 
     def end_session(self, session_id: int) -> list[tuple[int, str, Watched]]:
-        """End a session: its ephemeral znodes go in one transaction. Return whom to tell."""
+        """End a session: its ephemeral znodes go in one transaction. Return whom to notify."""
         self.sessions.pop(session_id, None)
-        doomed = sorted(path for path, node in self.nodes.items() if node.owner == session_id)
-        return self.transact([Delete(path=path) for path in doomed], session_id)[1] if doomed else []
+        ephemeral = sorted(path for path, node in self.nodes.items() if node.owner == session_id)
+        return self.transact([Delete(path=path) for path in ephemeral], session_id)[1] if ephemeral else []
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -115,11 +117,11 @@ class Model:
         return found
 
     def watch_data(self, path: str, watcher: int) -> None:
-        """Tell the watcher of the next change of this znode, its creation included."""
+        """Notify the watcher of the next change of this znode, its creation included."""
         self._data_watches.setdefault(path, {})[watcher] = None
 
     def watch_children(self, path: str, watcher: int) -> None:
-        """Tell the watcher when a child comes or goes."""
+        """Notify the watcher when a child comes or goes."""
         self._child_watches.setdefault(path, {})[watcher] = None
 
     def forget(self, watcher: int) -> None:
@@ -135,21 +137,21 @@ class Model:
     def transact(
         self, operations: Sequence[Operation], session_id: int
     ) -> tuple[list[Result], list[tuple[int, str, Watched]]]:
-        """Do all or nothing; return the results, and whom to tell what. Raises the first operation's error."""
+        """Do all or nothing; return the results, and whom to notify of what. Raises the first operation's error."""
         zxid = self.zxid + 1
         draft = _Draft(self.nodes, zxid, session_id)
         results = [draft.do(operation) for operation in operations]
         self.zxid = zxid
         changes = draft.commit()
         self.on_commit(changes)
-        return results, [told for event in draft.events for told in self._watchers(*event)]
+        return results, [notice for event in draft.events for notice in self._watchers(*event)]
 
     def _watchers(self, path: str, what: Watched) -> list[tuple[int, str, Watched]]:
         watches = self._child_watches if what is Watched.CHILDREN else self._data_watches
-        told = [(watcher, path, what) for watcher in watches.pop(path, {})]
+        notices = [(watcher, path, what) for watcher in watches.pop(path, {})]
         if what is Watched.DELETED:
-            told += [(watcher, path, what) for watcher in self._child_watches.pop(path, {})]
-        return told
+            notices += [(watcher, path, what) for watcher in self._child_watches.pop(path, {})]
+        return notices
 
 
 class _Draft:

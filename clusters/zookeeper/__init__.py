@@ -1,1 +1,1 @@
-"""A real ZooKeeper ensemble beside the brokers, and its znodes told as metadata."""
+"""A real ZooKeeper ensemble beside the brokers, and its znodes read as metadata records."""

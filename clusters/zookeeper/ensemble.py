@@ -40,7 +40,7 @@ JAVA_OPTIONS: Final = (
     "-Dzookeeper.admin.enableServer=false",
 )
 OBSERVER_SESSION_MS: Final = 4_000
-OBSERVER_PATIENCE_MS: Final = 15_000
+OBSERVER_CONNECT_TIMEOUT_MS: Final = 15_000
 LATE_MS: Final = 50
 
 
@@ -170,7 +170,7 @@ class ZnodeObserver:
 
     async def _follow(self) -> None:
         try:
-            await self._zookeeper.connect(OBSERVER_PATIENCE_MS)
+            await self._zookeeper.connect(OBSERVER_CONNECT_TIMEOUT_MS)
         except Unreachable:
             return  # the cluster does not come up either, and says so
         self._look_at(*ROOTS)

@@ -1,15 +1,13 @@
-"""The committed state of a cluster of ZooKeeper mode, read off its znodes and told in the words of a metadata log.
+"""The committed state of a cluster of ZooKeeper mode, read off its znodes and written as records of a metadata log.
 
 Faults choose their targets by it, and what it says becomes the recording's table `metadata`: a registration is a
 RegisterBrokerRecord, its end a fencing, a changed state a PartitionChangeRecord. So the same checkers judge both modes. Where
 several writes of one partition were seen as one, records in between keep the count of epochs right.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 from uuid import UUID
-
-import msgspec
 
 from replog.metadata import records as r
 from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
@@ -18,15 +16,25 @@ from replog.zookeeper import paths, znodes
 from replog.zookeeper.controller import broker_of
 from replog.zookeeper.operations import Stat
 from replog.zookeeper.znodes import ConfigZnode, ControllerZnode, DamagedZnode, PartitionStateZnode, TopicZnode
-from tribunal.clusters.api import ClusterState, MetadataEntry
-from tribunal.clusters.metadata import MetadataView
+from tribunal.clusters.committed_records import CommittedRecords
 
 
-class ZnodeView(MetadataView):
-    """What the znodes say, and the records that say the same."""
+class Assignment(NamedTuple):
+    """Which brokers a partition is assigned to, and which of them are on their way in or out."""
 
-    def __init__(self, state: ClusterState, now_ns: Callable[[], int]) -> None:
-        super().__init__(state, now_ns=now_ns, wall_start_ms=0)
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class ZnodeView:
+    """Makes of changed znodes the records that say the same."""
+
+    def __init__(self, committed: CommittedRecords, now_ns: Callable[[], int]) -> None:
+        self.state = committed.state
+        self._committed = committed
+        self._image = committed.image
+        self._now_ns = now_ns
         self._count = 0
         self._assignments: dict[str, TopicZnode] = {}
         self._states: dict[TopicPartition, tuple[PartitionStateZnode, int]] = {}
@@ -55,7 +63,7 @@ class ZnodeView(MetadataView):
                     return
         except (DamagedZnode, ValueError):
             return
-        self._refresh()
+        self._committed.refresh(self._count - 1)
 
     def _controller(self, data: bytes, stat: Stat | None) -> None:
         if stat is None:
@@ -100,22 +108,24 @@ class ZnodeView(MetadataView):
             leader = before[0].leader if number < raised - 1 else -2
             self._say(r.PartitionChangeRecord(partition_id=key.partition, topic_id=topic.topic_id, leader=leader), key)
         known = topic.partitions[key.partition]
-        change: dict[str, Any] = {
-            name: nodes for name, nodes in assignment.items() if list(getattr(known, name)) != nodes
-        }
         record = r.PartitionChangeRecord(
             partition_id=key.partition,
             topic_id=topic.topic_id,
-            isr=now.isr if list(known.isr) != now.isr else None,
+            isr=_changed(known.isr, now.isr),
             leader=now.leader if raised > 0 else -2,
             leader_recovery_state=(
                 now.leader_recovery_state if now.leader_recovery_state != before[0].leader_recovery_state else -1
             ),
-            **change,
+            replicas=_changed(known.replicas, assignment.replicas),
+            adding_replicas=_changed(known.adding_replicas, assignment.adding),
+            removing_replicas=_changed(known.removing_replicas, assignment.removing),
         )
         self._say(record, key)
 
-    def _created(self, key: TopicPartition, topic_id: UUID, now: PartitionStateZnode, version: int) -> Any:
+    def _created(
+        self, key: TopicPartition, topic_id: UUID, now: PartitionStateZnode, version: int
+    ) -> r.PartitionRecord:
+        assignment = self._assignment(key)
         return r.PartitionRecord(
             partition_id=key.partition,
             topic_id=topic_id,
@@ -124,16 +134,18 @@ class ZnodeView(MetadataView):
             leader_epoch=now.leader_epoch,
             partition_epoch=version,
             leader_recovery_state=now.leader_recovery_state,
-            **self._assignment(key),
+            replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
         )
 
-    def _assignment(self, key: TopicPartition) -> dict[str, Any]:
+    def _assignment(self, key: TopicPartition) -> Assignment:
         znode, index = self._assignments[key.topic], str(key.partition)
-        return {
-            "replicas": znode.partitions.get(index, []),
-            "adding_replicas": znode.adding_replicas.get(index, []),
-            "removing_replicas": znode.removing_replicas.get(index, []),
-        }
+        return Assignment(
+            replicas=znode.partitions.get(index, []),
+            adding=znode.adding_replicas.get(index, []),
+            removing=znode.removing_replicas.get(index, []),
+        )
 
     def _config(self, kind: int, name: str, path: str, data: bytes, stat: Stat | None) -> None:
         now = {} if stat is None else znodes.decoded(ConfigZnode, path, data).config
@@ -144,20 +156,19 @@ class ZnodeView(MetadataView):
                 self._say(r.ConfigRecord(resource_type=kind, resource_name=name, name=setting, value=value))
 
     def _say(self, record: r.MetadataRecord, key: TopicPartition | None = None, topic: str | None = None) -> None:
-        topic_id: UUID | None = getattr(record, "topic_id", None)
-        self._image.replay(record, self._count)
-        self._entries.append(
-            MetadataEntry(
-                metadata_offset=self._count,
-                quorum_epoch=max(0, self.state.quorum_epoch),
-                at_ns=max(0, self._now_ns()),
-                stamped_ns=None,
-                record_type=type(record).__name__,
-                topic=topic if key is None else key.topic,
-                topic_id=None if topic_id is None else str(topic_id),
-                partition=None if key is None else key.partition,
-                body=msgspec.to_builtins(record),
-            )
+        self._committed.replay(record, self._count)
+        self._committed.note(
+            record,
+            metadata_offset=self._count,
+            quorum_epoch=max(0, self.state.quorum_epoch),
+            at_ns=max(0, self._now_ns()),
+            stamped_ns=None,
+            topic=topic if key is None else key.topic,
+            partition=None if key is None else key.partition,
         )
         self._count += 1
-        self.next_offset = self._count
+
+
+def _changed(before: Sequence[int], now: list[int]) -> list[int] | None:
+    """Return what a record says of a list: null where it is as it was."""
+    return None if list(before) == now else now

@@ -16,11 +16,11 @@ import msgspec
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
+from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.plan import encoded, read_plan
 from tribunal.results.scratch import Scratch
 
 FIRST_BAD: Final = " is the first bad commit"
-SKIP: Final = 125  # git bisect: this commit cannot be tested
 PROBE: Final = Path(__file__).with_name("bisect_probe.py")
 
 
@@ -34,7 +34,7 @@ class Bisected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bisected(
-    run: Path, signature: str, good: str, bad: str, told: Callable[[str], None], *, seeds: int = 1
+    run: Path, signature: str, good: str, bad: str, notify: Callable[[str], None], *, seeds: int = 1
 ) -> Bisected:
     """Find the first commit between `good` and `bad` that shows a signature under a run's plan.
 
@@ -44,12 +44,12 @@ def bisected(
     plan = read_plan(run / "plan.json" if run.is_dir() else run)
     with _work_tree(bad) as tree, Scratch("bisect") as folder:
         path = folder / "plan.json"
-        path.write_bytes(encoded(msgspec.structs.replace(plan, cluster="simulated")))
+        path.write_bytes(encoded(msgspec.structs.replace(plan, cluster=SIMULATED)))
         environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
         test = [sys.executable, str(PROBE), str(path), signature, str(seeds)]
         for commit, wanted in ((bad, 1), (good, 0)):
             _git(tree, "checkout", "--quiet", "--detach", commit)
-            told(f"asking {commit}")
+            notify(f"asking {commit}")
             answer = subprocess.run(  # noqa: S603 - our own command, no shell
                 test, cwd=tree, env=environment, check=False, capture_output=True, text=True
             )
@@ -65,7 +65,7 @@ def bisected(
             assert running.stdout is not None
             for line in running.stdout:
                 steps.append(line.rstrip())
-                told(line.rstrip())
+                notify(line.rstrip())
         found = [line.removesuffix(FIRST_BAD) for line in steps if line.endswith(FIRST_BAD)]
         if not found:
             raise ClusterError(f"git bisect came to no end: {steps[-1] if steps else 'it said nothing'}")

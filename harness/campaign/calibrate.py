@@ -95,12 +95,12 @@ def measure(
     run_dirs: Sequence[Path],
     options: Options,
     scratch: Path,
-    told: Callable[[Outcome, int], None] = lambda outcome, count: None,
+    notify: Callable[[Outcome, int], None] = lambda outcome, count: None,
     prepared: "Prepared | None" = None,
 ) -> Measure:
     """Put anomalies into copies of recordings, judge them, and add up.
 
-    told:  hears of each outcome, and how many there are by now.
+    notify:  called with each outcome, and how many there are by now.
     """
     known = classes()
     chosen = [known[name] for name in options.chosen or known]
@@ -108,7 +108,7 @@ def measure(
     for run_dir in run_dirs:
         for outcome in _of_run(run_dir, chosen, options, scratch, prepared):
             outcomes.append(outcome)
-            told(outcome, len(outcomes))
+            notify(outcome, len(outcomes))
     injected = Counter(outcome.class_name for outcome in outcomes)
     seen = Counter(outcome.class_name for outcome in outcomes if outcome.seen)
     return Measure(
@@ -144,7 +144,8 @@ def injections(
     case: Case, chosen: Sequence[AnomalyClass], per_class: int, seed: int
 ) -> Iterator[tuple[AnomalyClass, Injected]]:
     """Draw the injections of a recording, class by class."""
-    identity = (case.recording.manifest or {}).get("recording_hash") or recording_hash(case.recording)
+    manifest = case.recording.manifest
+    identity = (manifest.recording_hash if manifest is not None else None) or recording_hash(case.recording)
     for one in chosen:
         if one.inject is not None:
             drawn = one.inject(case, Random(f"{seed}/{identity}/{one.name}"))
@@ -180,7 +181,7 @@ def _outcomes(
 
 
 def _judged(folders: Sequence[Path], engine: str, prepared: "Prepared | None") -> list[RunVerdict]:
-    # Copies of one run have its run_id, by which SQL tells runs apart: it can judge one of them at a time.
+    # Copies of one run have its run_id, by which SQL distinguishes runs: it can judge one of them at a time.
     jobs = [[folder] for folder in folders] if engine == "spark-sql" else [list(folders)] if folders else []
     verdicts = [verdict for job in jobs for verdict in check(job, engine, prepared=prepared)]
     for folder in folders:

@@ -79,7 +79,7 @@ def confirmed(
     cluster: str,
     count: int,
     conduct: Callable[[Plan], tuple[Path, RunVerdict] | None],
-    told: Callable[[Attempt], None] = lambda attempt: None,
+    notify: Callable[[Attempt], None] = lambda attempt: None,
 ) -> Confirmation | None:
     """Run a finding's plan on another kind of cluster; None when interrupted.
 
@@ -95,7 +95,7 @@ def confirmed(
         if ended is None:
             return None
         attempts.append(attempt_of(*ended, sought))
-        told(attempts[-1])
+        notify(attempts[-1])
     shown = sum(attempt.shows for attempt in attempts)
     return Confirmation(
         plan=str(path), cluster=cluster, mutants=list(plan.spec.mutants), sought=texts(sought), runs=count, shown=shown,

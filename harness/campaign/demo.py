@@ -1,4 +1,4 @@
-"""Show in under a minute what all of this is for: a subtle known bug, found, shrunk, run again and told.
+"""Show in under a minute what all of this is for: a subtle known bug, found, shrunk, run again and explained.
 
 The bug is one that no single failure shows. Seeds are tried until one finds it, the plan is shrunk, and what remains is run
 once more into a folder of its own, judged and reported like any other run.
@@ -26,7 +26,7 @@ SHRINK_S: Final = 15.0
 
 
 class Shown(NamedTuple):
-    """What the demonstration came to: the minimal run's folder, and the sentences told."""
+    """What the demonstration came to: the minimal run's folder, and the sentences that explain it."""
 
     run_dir: Path
     story: list[str]
@@ -37,17 +37,17 @@ class NothingFound(Exception):
     """The bug was not found in time; the message says how many seeds were tried."""
 
 
-def demonstrate(out: Path, scratch: Path, jobs: int, told: Callable[[str], None], mutant: str = MUTANT) -> Shown:
-    """Find, shrink, tell and report a known bug."""
+def demonstrate(out: Path, scratch: Path, jobs: int, notify: Callable[[str], None], mutant: str = MUTANT) -> Shown:
+    """Find, shrink, explain and report a known bug."""
     began = time.monotonic()
     module = mutant_named(mutant)
     scenario = scenario_of(module)
-    told(f"looking for {module} with {scenario}")
+    notify(f"looking for {module} with {scenario}")
     found = sought(module, scenario, SEEDS, FIND_S, jobs, scratch)
     if found.seed is None or found.what is None:
         raise NothingFound(f"{module} was not found in {found.seeds} seeds of {scenario}; {found.note}")
     what = found.what
-    told(f"found by seed {found.seed} after {found.seeds} seeds, {found.seconds} s: {what}")
+    notify(f"found by seed {found.seed} after {found.seeds} seeds, {found.seconds} s: {what}")
     plan = plan_of(scenario, found.seed, (module,))
     shrinker = Shrinker(scratch / "shrink", signature=what, jobs=jobs, budget_s=SHRINK_S)
     shrunk = shrinker.shrink(plan)
@@ -55,8 +55,8 @@ def demonstrate(out: Path, scratch: Path, jobs: int, told: Callable[[str], None]
         raise KeyboardInterrupt
     small = shrunk.plan
     small = msgspec.structs.replace(small, scenario=plan.scenario)
-    told(f"shrunk from {said(plan)}")
-    told(f"         to {said(small)}")
+    notify(f"shrunk from {said(plan)}")
+    notify(f"         to {said(small)}")
     run_dir = out / f"demo-{module}-{found.seed}"
     story = recorded(small, run_dir)
     return Shown(run_dir, story, round(time.monotonic() - began, 1))

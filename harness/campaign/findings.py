@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
-from tribunal.harness.catalog import nearest
+from tribunal.harness.catalog import SIMULATED, nearest
 from tribunal.harness.plan import PLAN_VERSION, Plan
 from tribunal.harness.run import commit
 from tribunal.harness.scenario import BadScenario
@@ -48,7 +48,7 @@ class KnownFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def shows(self) -> Signature:
-        """What it is told apart by."""
+        """Its identity: findings with equal signatures are the same bug."""
         return read_signature(self.signature)
 
 
@@ -136,18 +136,18 @@ def of_plan(plan: Plan, *, name: str, about: str, signature: str, state: State, 
     """Return a finding made of a plan, found with the code of now."""
     return KnownFinding(
         name=name, about=about, signature=signature, state=state, max_runs=max_runs, commit=commit(),
-        plan=msgspec.structs.replace(plan, cluster="simulated"),
+        plan=msgspec.structs.replace(plan, cluster=SIMULATED),
     )  # fmt: skip
 
 
 def rerun(
-    findings: Iterable[KnownFinding], *, jobs: int, scratch: Path, told: Callable[[Rerun], None] = lambda rerun: None
+    findings: Iterable[KnownFinding], *, jobs: int, scratch: Path, notify: Callable[[Rerun], None] = lambda rerun: None
 ) -> list[Rerun]:
     """Run findings again, one after the other, each over as many seeds as it needs."""
     results = []
     for finding in findings:
         results.append(_rerun(finding, jobs, scratch / finding.name))
-        told(results[-1])
+        notify(results[-1])
     return results
 
 
@@ -160,11 +160,11 @@ def _rerun(finding: KnownFinding, jobs: int, scratch: Path) -> Rerun:
                 return
             yield msgspec.structs.replace(finding.plan, seed=finding.plan.seed + number)
 
-    def told(result: SeedResult, _: Sweep) -> None:
+    def notify(result: SeedResult, _: Sweep) -> None:
         if finding.shows in result.signatures:
             shown.append(result)
 
-    account = swept(plans(), jobs=jobs, budget_s=None, scratch=scratch, told=told)
+    account = swept(plans(), jobs=jobs, budget_s=None, scratch=scratch, notify=notify)
     other = texts(sorted({name for name in account.findings if name != finding.shows}))
     broken = account.verdicts[Verdict.ERROR.value] > 0 and not shown
     return Rerun(

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
-from tribunal.harness.catalog import scenario_file
+from tribunal.harness.catalog import SIMULATED, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import load
 from tribunal.results.signature import Signature, gravity, texts
@@ -65,7 +65,7 @@ def power(
     budget_s: float,
     jobs: int,
     scratch: Path,
-    told: Callable[[Power], None] = lambda result: None,
+    notify: Callable[[Power], None] = lambda result: None,
 ) -> list[Power]:
     """Seek each mutant; the budget is shared evenly, and what one leaves goes to those after it."""
     deadline = time.monotonic() + budget_s
@@ -75,7 +75,7 @@ def power(
         name = scenario or scenario_of(mutant)
         seek = _sought_figure if figure_of(mutant) else sought
         results.append(seek(mutant, name, seeds, share_s, jobs, scratch))
-        told(results[-1])
+        notify(results[-1])
     return results
 
 
@@ -122,11 +122,11 @@ def _first_finding(
                 return
             yield plan_of(scenario, seed, (mutant,))
 
-    def told(result: SeedResult, _: Sweep) -> None:
+    def notify(result: SeedResult, _: Sweep) -> None:
         if result.verdict is Verdict.VIOLATION and any(name not in excused for name in result.signatures):
             hits.append(result)
 
-    account = swept(plans(), jobs=jobs, budget_s=budget_s, scratch=scratch / mutant, told=told)
+    account = swept(plans(), jobs=jobs, budget_s=budget_s, scratch=scratch / mutant, notify=notify)
     return (hits[0] if hits else None), len(account.results)
 
 
@@ -158,4 +158,4 @@ def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jo
 
 def plan_of(scenario: str, seed: int, mutants: tuple[str, ...]) -> Plan:
     """Plan one seed of a scenario, in the simulator."""
-    return made(load(scenario_file(scenario), {}), seed=seed, cluster="simulated", time_ms=None, mutants=mutants)
+    return made(load(scenario_file(scenario), {}), seed=seed, cluster=SIMULATED, time_ms=None, mutants=mutants)

@@ -25,7 +25,7 @@ from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.findings import KnownFinding, Rerun, all_findings, rerun
 from tribunal.harness.campaign.mutation_score import power
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, swept, upper_bound
-from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenario_file
+from tribunal.harness.catalog import SIMULATED, all_clusters, mutant_named, one_of, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, Scenario, read_yaml
@@ -82,7 +82,7 @@ class Shard(msgspec.Struct, frozen=True):
     count: int
 
     def has(self, number: int) -> bool:
-        """Tell whether the thing of this number is this shard's."""
+        """Return whether the thing of this number is this shard's."""
         return number % self.count == self.index - 1
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ def _check(config: Config, path: Path) -> None:
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the night may use: its time in seconds, its part of the whole, its seeds and processes."""
+    """What the night may use: its time in seconds, its part of all, its seeds and processes."""
 
     budget_s: float
     shard: Shard
@@ -143,7 +143,7 @@ class Nightly:
         out: Path,
         scratch: Path,
         conduct: "Callable[[Plan, Path], Judged | None]",
-        told: Callable[[str], None],
+        notify: Callable[[str], None],
     ) -> None:
         self._config = config
         self._base = base
@@ -152,13 +152,13 @@ class Nightly:
         self._out = out
         self._scratch = scratch
         self._conduct = conduct
-        self._told = told
+        self._notify = notify
         self._began = time.monotonic()
         self._kept_findings: list[KnownFinding] = []
         self._scenarios: dict[str, Scenario] = {name: load_scenario(scenario_file(name), {}) for name in config.sweeps}
         self._counts = {one.name: Swept(scenario=one.name) for one in self._scenarios.values()}
         if len(self._counts) < len(self._scenarios):
-            raise BadScenario("sweeps: two scenarios of one name: runs are told apart by scenario and seed")
+            raise BadScenario("sweeps: two scenarios of one name: runs are named by scenario and seed")
         self.night = Night(
             name=config.nightly,
             began=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -191,7 +191,7 @@ class Nightly:
         self._kept_findings = all_findings(self._base / self._config.findings)
         own = [finding for number, finding in enumerate(self._kept_findings) if self._shard.has(number)]
         results = rerun(
-            own, jobs=self._jobs, scratch=self._scratch / "findings", told=lambda one: self._told(one.line())
+            own, jobs=self._jobs, scratch=self._scratch / "findings", notify=lambda one: self._notify(one.line())
         )
         self.night.past = [_past(result) for result in results]
 
@@ -204,7 +204,7 @@ class Nightly:
         budget_s = max(self.night.budget_s * canaries.share / 100, CANARY_S * len(own))
         results = power(
             own, scenario=None, seeds=seeds, budget_s=budget_s, jobs=self._jobs, scratch=self._scratch / "canaries",
-            told=lambda one: self._told(f"canary       {one.mutant}: {'found' if one.found else 'MISSED'} in {one.seconds} s"),
+            notify=lambda one: self._notify(f"canary       {one.mutant}: {'found' if one.found else 'MISSED'} in {one.seconds} s"),
         )  # fmt: skip
         self.night.canaries = [
             Canary(
@@ -220,7 +220,7 @@ class Nightly:
         said = time.monotonic()
         account, keeper = Sweep(), Keeper(self._out / "runs")
 
-        def told(result: SeedResult, account: Sweep) -> None:
+        def notify(result: SeedResult, account: Sweep) -> None:
             nonlocal said
             keeper.keep(result)
             count = counts[result.scenario]
@@ -230,12 +230,12 @@ class Nightly:
             count.verdicts[result.verdict.value] = count.verdicts.get(result.verdict.value, 0) + 1
             if time.monotonic() - said > 10:
                 said = time.monotonic()
-                self._told(f"sweep        {len(account.results)} runs, {len(account.findings)} signatures")
+                self._notify(f"sweep        {len(account.results)} runs, {len(account.findings)} signatures")
 
         budget_s = max(1.0, self._left_s() - reserved_s)
         try:
             swept(
-                self.upcoming(), jobs=self._jobs, budget_s=budget_s, scratch=self._scratch / "sweep", told=told,
+                self.upcoming(), jobs=self._jobs, budget_s=budget_s, scratch=self._scratch / "sweep", notify=notify,
                 account=account,
             )  # fmt: skip
         finally:
@@ -258,7 +258,7 @@ class Nightly:
             name = min(begun, key=lambda name: self._had_s(name, begun[name]) / self._config.sweeps[name])
             seed = self.night.first_seed + begun[name] * self._shard.count + self._shard.index - 1
             begun[name] += 1
-            yield made(self._scenarios[name], seed=seed, cluster="simulated", time_ms=None, mutants=())
+            yield made(self._scenarios[name], seed=seed, cluster=SIMULATED, time_ms=None, mutants=())
 
     def _had_s(self, name: str, begun: int) -> float:
         """Return the time that a scenario has had, with what is under way at the mean of what has ended."""
@@ -300,7 +300,7 @@ class Nightly:
             if not self._shard.has(number):
                 continue
             if longest_s and self._left_s() < longest_s:
-                self._told(f"no time left for {run.scenario} on {run.cluster}")
+                self._notify(f"no time left for {run.scenario} on {run.cluster}")
                 break
             began = time.monotonic()
             self.night.confirmations.append(self._confirmation(run, self.night.first_seed + number))
@@ -309,7 +309,7 @@ class Nightly:
     def _confirmation(self, run: RealRun, seed: int) -> Confirmation:
         began = time.monotonic()
         scenario = load_scenario(scenario_file(run.scenario), {})
-        self._told(f"real nodes   {run.scenario} on {run.cluster}, seed {seed}")
+        self._notify(f"real nodes   {run.scenario} on {run.cluster}, seed {seed}")
         try:
             plan = made(scenario, seed=seed, cluster=run.cluster, time_ms=None, mutants=())
             judged = self._conduct(plan, self._out / "runs")

@@ -6,7 +6,7 @@ there, to say in words which event that is.
 
 A run is repeatable with the code it was recorded with: commit, lock file and Python. With other code it may be run all the same,
 and the first event that differs then says where the change begins to matter. `shown` runs a plan up to an event and
-tells what happened on the way.
+prints what happened on the way.
 """
 
 import contextlib
@@ -23,15 +23,18 @@ from replog.wire.apis import Api
 from tribunal.clusters.capabilities import Fate
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.simulated.frames import Frame
-from tribunal.clusters.simulated.guard import collect_quietly, unheard
+from tribunal.clusters.simulated.guard import collect_quietly, without_complaints
 from tribunal.clusters.simulated.trace import numbers_of
 from tribunal.clusters.simulated.world import Simulation
-from tribunal.harness.campaign.sweep import recording_hash
+from tribunal.harness.campaign.sweep import manifest_hash, recording_hash
 from tribunal.harness.plan import Plan, encoded, read_plan
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.simulated import FILE, TRACE, SimulatedRun, conduct_simulated, known_of
+from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.scratch import Scratch
+from tribunal.results.store import Recording
+from tribunal.results.store import recording_hash as hash_of
 
 MANIFEST: Final = "manifest.json"
 LINES_BEFORE: Final = 4
@@ -57,7 +60,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> list[str]:
-        """What to tell a user."""
+        """What to show a user."""
         lines = list(self.remarks)
         if self.is_same:
             return [*lines, f"bit-exact: trace {self.after.trace_hash}, {self.after.event_count} events"]
@@ -81,7 +84,7 @@ def replayed(
         note(remark)
     again_dir.mkdir(parents=True)
     _, after = conduct_simulated(plan, again_dir, progress or Silent())
-    hashes = recording_hash(run_dir), recording_hash(again_dir)
+    hashes = comparable_hashes(run_dir, again_dir)
     difference = first_difference(trace_of(run_dir), trace_of(again_dir))
     return Replayed(
         is_same=before.trace_hash == after.trace_hash and before.event_count == after.event_count,
@@ -92,6 +95,14 @@ def replayed(
         first_event=[] if difference is None else lines_at(plan, difference),
         remarks=remarks,
     )
+
+
+def comparable_hashes(before: Path, after: Path) -> tuple[str, str]:
+    """Return both recordings' hashes as the version of the earlier one has it; empty for a run without manifest."""
+    hashed = manifest_hash(before)
+    if hashed.schema_version == SCHEMA_VERSION or not hashed.recording_hash:
+        return hashed.recording_hash, recording_hash(after)
+    return hashed.recording_hash, hash_of(Recording.open(after), hashed.schema_version)
 
 
 def first_difference(before: Sequence[bytes], after: Sequence[bytes]) -> int | None:
@@ -179,7 +190,7 @@ class Trace:
                 self._words.append(text)
 
     def takes(self, event: int, line: str) -> bool:
-        """Tell whether a line is wanted."""
+        """Return whether a line is wanted."""
         in_range = not self._ranges or any(first <= event <= last for first, last in self._ranges)
         return in_range and (not self._words or any(word in line for word in self._words))
 
@@ -199,8 +210,8 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     violation: str | None
 
 
-def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[[str], None]) -> Moment:
-    """Run a plan up to before the event of this number, and tell the wanted lines of its trace."""
+def shown(plan: Plan, *, until: int | None, trace: Trace | None, say: Callable[[str], None]) -> Moment:
+    """Run a plan up to before the event of this number, and yield the wanted lines of its trace."""
     seen: list[Simulation] = []
     recent: deque[str] = deque(maxlen=LINES_BEFORE)
 
@@ -212,7 +223,7 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[
         def line(text: str) -> None:
             recent.append(text)
             if trace is not None and trace.takes(loop.event_count, text):
-                tell(text)
+                say(text)
 
         def observe(frame: Frame, fate: Fate) -> None:
             kind = "request" if frame.is_request else "response"
@@ -225,7 +236,7 @@ def shown(plan: Plan, *, until: int | None, trace: Trace | None, tell: Callable[
 
     ended = True
     # Who is stopped in the middle of its `finally` block goes with the exception that stops it.
-    with Scratch("replay") as folder, contextlib.nullcontext() if until is None else unheard():
+    with Scratch("replay") as folder, contextlib.nullcontext() if until is None else without_complaints():
         try:
             conduct_simulated(plan, folder, Silent(), listen)
         except InterruptedError:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -52,13 +52,13 @@ class Shrinker:
         signature: Signature | None = None,
         jobs: int = 1,
         budget_s: float = 60.0,
-        told: Callable[[str], None] = lambda line: None,
+        notify: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.signature = signature
         self._scratch = scratch
         self._jobs = jobs
         self._budget_s = budget_s
-        self._told = told
+        self._notify = notify
         self._tried = 0
         self._began = time.monotonic()
         self._best: tuple[Plan, SeedResult] | None = None
@@ -106,7 +106,7 @@ class Shrinker:
             smaller = self._first_that_shows(list(without_parts(plan, min(parts, len(plan.faults)))))
             if smaller is not None:
                 plan, parts = smaller, max(parts - 1, 2)
-                self._told(f"{len(plan.faults)} faults left")
+                self._notify(f"{len(plan.faults)} faults left")
             elif parts >= len(plan.faults):
                 break
             else:
@@ -120,7 +120,7 @@ class Shrinker:
             if smaller is None:
                 break
             plan = smaller
-            self._told(said(plan))
+            self._notify(said(plan))
         return plan
 
     def _first_that_shows(self, plans: Sequence[Plan]) -> Plan | None:
@@ -167,22 +167,46 @@ def _well_formed(faults: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
     )
 
 
+Worker = dict[str, object]  # as the plan has it: each workload's workers have more than is looked at here
+
+
+class _Load(msgspec.Struct, frozen=True):
+    """What of a workload's plan can be made smaller; a workload may have none of it."""
+
+    workers: tuple[Worker, ...] = ()
+    readers: int = 0
+    partitions: int = 1
+
+
+class _Rate(msgspec.Struct, frozen=True):
+    """What of a worker can be made smaller."""
+
+    rate_per_s: int
+    records_max: int | None = None
+
+
+def _load_of(plan: Plan) -> _Load:
+    return msgspec.convert(plan.workload_plan, _Load)
+
+
+def _rate_of(worker: Worker) -> _Rate:
+    return msgspec.convert(worker, _Rate)
+
+
 def bold(plan: Plan) -> Iterator[Plan]:
     """Yield the plan with hardly any load: where that still shows it, all that follows is faster."""
-    workers = plan.workload_plan.get("workers", [])
-    for worker in workers[:2]:
-        yield _with_load(
-            plan, workers=[{**worker, "rate_per_s": max(RATE_LEAST, worker["rate_per_s"] // 8)}], readers=0
-        )
+    for worker in _load_of(plan).workers[:2]:
+        slower = max(RATE_LEAST, _rate_of(worker).rate_per_s // 8)
+        yield _with_load(plan, workers=[{**worker, "rate_per_s": slower}], readers=0)
 
 
 def workers_removed(plan: Plan) -> Iterator[Plan]:
     """Yield the plan without each of its workers, and without its readers."""
-    workers = plan.workload_plan.get("workers", [])
-    if len(workers) > 1:
-        for index in range(len(workers) - 1, -1, -1):
-            yield _with_load(plan, workers=[one for at, one in enumerate(workers) if at != index])
-    if plan.workload_plan.get("readers", 0) > 0:
+    load = _load_of(plan)
+    if len(load.workers) > 1:
+        for index in range(len(load.workers) - 1, -1, -1):
+            yield _with_load(plan, workers=[one for at, one in enumerate(load.workers) if at != index])
+    if load.readers > 0:
         yield _with_load(plan, readers=0)
 
 
@@ -193,22 +217,22 @@ def fewer_nodes(plan: Plan) -> Iterator[Plan]:
         yield msgspec.structs.replace(plan, spec=msgspec.structs.replace(spec, controllers=1))
     if spec.brokers > spec.replication_factor:
         yield msgspec.structs.replace(plan, spec=msgspec.structs.replace(spec, brokers=spec.brokers - 1))
-    if plan.workload_plan.get("partitions", 1) > 1:
+    load = _load_of(plan)
+    if load.partitions > 1:
         aimed = {fault.target.partition for fault in plan.faults} - {None, 0}
-        workers = [{**worker, "partitions": [0]} for worker in plan.workload_plan.get("workers", [])]
+        workers = [{**worker, "partitions": [0]} for worker in load.workers]
         if not aimed:
             yield _with_load(plan, partitions=1, workers=workers)
 
 
 def fewer_records(plan: Plan) -> Iterator[Plan]:
     """Yield the plan with a few records a worker, then with half as many."""
-    workers = plan.workload_plan.get("workers", [])
-    most = max((worker.get("records_max") or 2 * RECORDS_MOST for worker in workers), default=0)
+    workers = [(worker, _rate_of(worker).records_max) for worker in _load_of(plan).workers]
+    most = max((limit or 2 * RECORDS_MOST for _, limit in workers), default=0)
     for count in dict.fromkeys((most // 8, most // 2)):
         if 0 < count < most:
-            yield _with_load(
-                plan, workers=[{**w, "records_max": min(count, w.get("records_max") or count)} for w in workers]
-            )
+            fewer = [{**worker, "records_max": min(count, limit or count)} for worker, limit in workers]
+            yield _with_load(plan, workers=fewer)
 
 
 def sooner(plan: Plan) -> Iterator[Plan]:
@@ -241,9 +265,9 @@ def _halved_ms(duration_ms: int) -> int:
 
 def halved(plan: Plan) -> Iterator[Plan]:
     """Yield the plan with half of its time, with less of its rate and of its warm-up."""
-    workers = plan.workload_plan.get("workers", [])
-    if any(worker["rate_per_s"] > RATE_LEAST for worker in workers):
-        slower = [{**worker, "rate_per_s": max(RATE_LEAST, worker["rate_per_s"] // 4)} for worker in workers]
+    workers = [(worker, _rate_of(worker).rate_per_s) for worker in _load_of(plan).workers]
+    if any(rate > RATE_LEAST for _, rate in workers):
+        slower = [{**worker, "rate_per_s": max(RATE_LEAST, rate // 4)} for worker, rate in workers]
         yield _with_load(plan, workers=slower)
     if plan.time_ms > TIME_LEAST_MS:
         yield msgspec.structs.replace(plan, time_ms=plan.time_ms // 2)
@@ -251,19 +275,20 @@ def halved(plan: Plan) -> Iterator[Plan]:
         yield msgspec.structs.replace(plan, warm_up_ms=plan.warm_up_ms // 4)
 
 
-def _with_load(plan: Plan, **changed: Any) -> Plan:
+def _with_load(plan: Plan, **changed: object) -> Plan:
     return msgspec.structs.replace(plan, workload_plan={**plan.workload_plan, **changed})
 
 
 def rate_of(plan: Plan) -> int:
     """Return the records per second that all workers produce together."""
-    return sum(worker["rate_per_s"] for worker in plan.workload_plan.get("workers", []))
+    return sum(_rate_of(worker).rate_per_s for worker in _load_of(plan).workers)
 
 
 def records_of(plan: Plan) -> int | None:
     """Return how many records all workers produce together at most; None where nothing limits them."""
-    counts = [worker.get("records_max") for worker in plan.workload_plan.get("workers", [])]
-    return None if None in counts else sum(counts)
+    limits = [_rate_of(worker).records_max for worker in _load_of(plan).workers]
+    known = [limit for limit in limits if limit is not None]
+    return sum(known) if len(known) == len(limits) else None
 
 
 def said(plan: Plan) -> str:
@@ -280,14 +305,14 @@ Size = tuple[int, ...]
 
 def size_of(plan: Plan) -> Size:
     """Return what a shrinker makes smaller: two plans alike in it are as small as each other."""
-    spec, workers = plan.spec, plan.workload_plan.get("workers", [])
+    spec, load = plan.spec, _load_of(plan)
     durations = sum(fault.lasts_ms + fault.after_ms for fault in plan.faults)
     records = records_of(plan)
     return (
         len(plan.faults),
         spec.brokers + spec.controllers,
-        plan.workload_plan.get("partitions", 1),
-        len(workers) + int(plan.workload_plan.get("readers", 0)),
+        load.partitions,
+        len(load.workers) + load.readers,
         -1 if records is None else records,
         rate_of(plan),
         plan.time_ms + plan.warm_up_ms,

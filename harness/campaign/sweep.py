@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tribunal.harness.plan import Plan
+from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.signature import HARNESS, PROCESS_DIED, Signature, of_exception, of_violation, without_numbers
 from tribunal.results.verdict import Verdict
 
@@ -120,10 +121,10 @@ def swept(
     jobs: int,
     budget_s: float | None,
     scratch: Path,
-    told: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
+    notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
     account: Sweep | None = None,
 ) -> Sweep:
-    """Run plans until they or the budget are used up; `told` hears of every seed as it ends.
+    """Run plans until they or the budget are used up; `told` is called with every seed as it ends.
 
     account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
     """
@@ -149,7 +150,7 @@ def swept(
                     children[child.pid] = child
             for result in _ended(children):
                 sweep.add(result)
-                told(result, sweep)
+                notify(result, sweep)
     finally:
         for child in children.values():
             child.kill()
@@ -206,7 +207,7 @@ class Child:
             content = file.read()
         wall_ms = int(1000 * (time.monotonic() - self.began))
         try:
-            told = msgspec.json.decode(content, type=SeedResult)
+            said = msgspec.json.decode(content, type=SeedResult)
         except (msgspec.DecodeError, msgspec.ValidationError):
             return SeedResult(
                 scenario=self.plan.scenario,
@@ -217,10 +218,10 @@ class Child:
                 wall_ms=wall_ms,
                 run_dir=str(self.run_dir),
             )
-        return msgspec.structs.replace(told, wall_ms=wall_ms)
+        return msgspec.structs.replace(said, wall_ms=wall_ms)
 
     def overdue(self) -> bool:
-        """Tell whether it has run too long."""
+        """Return whether it has run too long."""
         return time.monotonic() - self.began > SEED_TIMEOUT_S
 
     def kill(self) -> None:
@@ -311,8 +312,19 @@ def upper_bound(runs: int, found: int) -> float:
 
 def recording_hash(run_dir: Path) -> str:
     """Return the hash of a finished recording, empty without one."""
+    return manifest_hash(run_dir).recording_hash
+
+
+def manifest_hash(run_dir: Path) -> "RecordingHash":
+    """Return the hash of a finished recording and the version that it is of."""
     try:
-        manifest: dict[str, Any] = msgspec.json.decode((run_dir / "manifest.json").read_bytes())
+        return msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=RecordingHash)
     except (OSError, msgspec.DecodeError):
-        return ""
-    return str(manifest.get("recording_hash", ""))
+        return RecordingHash()
+
+
+class RecordingHash(msgspec.Struct, frozen=True):
+    """What of a manifest identifies its recording."""
+
+    recording_hash: str = ""
+    schema_version: int = SCHEMA_VERSION

@@ -45,14 +45,14 @@ def calibrate(
     before = None if last is None else read(last)
     board = _Board()
 
-    def told(outcome: Outcome, count: int) -> None:
-        board.hear(outcome.run, count, seen=outcome.seen)
+    def progress(outcome: Outcome, count: int) -> None:
+        board.update(outcome.run, count, seen=outcome.seen)
 
     with ExitStack() as stack:
         scratch = stack.enter_context(Scratch("calibrate", in_memory=True))
         prepared = None if engine == "inline" else stack.enter_context(Prepared())
         options = Options(per_class=per_class, seed=seed, engine=engine, chosen=chosen)
-        found = measure([folder.resolve() for folder in runs], options, scratch, told, prepared)
+        found = measure([folder.resolve() for folder in runs], options, scratch, progress, prepared)
     less = [] if before is None else fallen(before, found)
     if out is not None:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
@@ -77,19 +77,19 @@ def read(path: Path) -> "Measure":
 def lines(found: "Measure") -> list[str]:
     """Return the table of classes, and each miss with what the judge said instead."""
     width = max(map(len, found.figures), default=0)
-    told = [f"{'class':<{width}}  injected  seen"]
+    table = [f"{'class':<{width}}  injected  seen"]
     for name, figure in found.figures.items():
         if name in found.lacking:
-            told.append(f"{name:<{width}}         -     -  {found.lacking[name]}")
+            table.append(f"{name:<{width}}         -     -  {found.lacking[name]}")
         else:
             share = f"{100 * figure.share:3.0f} %" if figure.injected else "no place in these runs"
-            told.append(f"{name:<{width}}  {figure.injected:8}  {figure.seen:4}  {share}")
+            table.append(f"{name:<{width}}  {figure.injected:8}  {figure.seen:4}  {share}")
     total = found.total
-    told.append(f"{'all':<{width}}  {total.injected:8}  {total.seen:4}  {100 * total.share:3.0f} %")
+    table.append(f"{'all':<{width}}  {total.injected:8}  {total.seen:4}  {100 * total.share:3.0f} %")
     for miss in found.misses:
-        told.append(f"missed {miss.class_name}: {miss.run}, {miss.injection.where()}: {miss.injection.change}")
-        told.append(f"       the judge said {miss.verdict}: {'; '.join(miss.instead) or 'nothing of it'}")
-    return told
+        table.append(f"missed {miss.class_name}: {miss.run}, {miss.injection.where()}: {miss.injection.change}")
+        table.append(f"       the judge said {miss.verdict}: {'; '.join(miss.instead) or 'nothing of it'}")
+    return table
 
 
 class _Board:
@@ -99,7 +99,7 @@ class _Board:
         self._said = 0.0
         self._seen = 0
 
-    def hear(self, run: str, count: int, *, seen: bool) -> None:
+    def update(self, run: str, count: int, *, seen: bool) -> None:
         """Take in one outcome."""
         self._seen += seen
         if time.monotonic() - self._said > EVERY_S:

@@ -14,7 +14,7 @@ def named(kind: str) -> Offer:
 
     def offer(incomplete: str) -> Iterator[tuple[str, str]]:
         typed = incomplete.lower()
-        with suppress(BadPlugin):  # who calls the command is told
+        with suppress(BadPlugin):  # the command itself reports it
             yield from ((name, about) for name, about in listing(kind).items() if name.lower().startswith(typed))
 
     return offer

@@ -34,12 +34,12 @@ def confirm(
         judged = conduct(plan, out, engine, quiet=quiet)
         return None if judged is None else (judged.run_dir, judged.verdict)
 
-    def told(attempt: Attempt) -> None:
+    def notify(attempt: Attempt) -> None:
         if not json:
             typer.echo(attempt.line())
             sys.stdout.flush()
 
-    found = confirmed(run, cluster, runs, one, told)
+    found = confirmed(run, cluster, runs, one, notify)
     if found is None:
         raise typer.Exit(EXIT_INTERRUPTED)
     typer.echo(msgspec.json.encode(found).decode() if json else found.line())

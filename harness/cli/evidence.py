@@ -25,11 +25,18 @@ def bundle(
 
     target = out or run.with_name(f"{run.name}.zip")
     content = bundled(run, target)
-    told = {"bundle": str(target), "sha256": sha256_of(target), "files": len(content.files), "verdict": content.verdict}
+    summary = {
+        "bundle": str(target),
+        "sha256": sha256_of(target),
+        "files": len(content.files),
+        "verdict": content.verdict,
+    }
     if json:
-        typer.echo(msgspec.json.encode(told).decode())
+        typer.echo(msgspec.json.encode(summary).decode())
         return
-    typer.echo(f"{target}  {len(content.files)} files, {target.stat().st_size / 1e6:.1f} MB\nsha256 {told['sha256']}")
+    typer.echo(
+        f"{target}  {len(content.files)} files, {target.stat().st_size / 1e6:.1f} MB\nsha256 {summary['sha256']}"
+    )
     typer.echo(f"verify    tribunal verify {target}")
 
 
@@ -109,7 +116,7 @@ def bisect(
     """Find the commit that broke it: git bisect, with a replay of the run's plan as its test."""
     from tribunal.harness.campaign.bisect import bisected
 
-    def told(line: str) -> None:
+    def notify(line: str) -> None:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
@@ -118,7 +125,7 @@ def bisect(
         str(first_signature(run) if signature is None else signature_named(signature)),
         good,
         bad,
-        told,
+        notify,
         seeds=seeds,
     )
     if json:

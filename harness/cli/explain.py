@@ -12,10 +12,10 @@ STORIES: Final = 5
 def explain(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or of any recording.")],
     offset: Annotated[int | None, typer.Option(help="Only what was found at this offset.")] = None,
-    stories: Annotated[int, typer.Option(min=1, help="Tell at most so many.")] = STORIES,
+    stories: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = STORIES,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Tell each lost or rewound record's story: who took it, had it, acknowledged it, who led, who cut it away by whose order."""
+    """Show each lost or rewound record's story: who took it, had it, acknowledged it, who led, who cut it away by whose order."""
     from tribunal.harness.evidence import explain as explaining
 
     found = list(explaining.explained(run, at_offset=offset))
@@ -28,6 +28,6 @@ def explain(
         for line in explaining.lines(one):
             typer.echo(line)
     if not found:
-        typer.echo("nothing was lost and nothing went back: there is no story to tell")
+        typer.echo("nothing was lost and nothing went back: there is no story to show")
     elif len(found) > stories:
-        typer.echo(f"\n{len(found) - stories} more; --stories {len(found)} tells them all")
+        typer.echo(f"\n{len(found) - stories} more; --stories {len(found)} shows them all")

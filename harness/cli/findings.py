@@ -52,13 +52,13 @@ def run_(
     """Run findings again: what was fixed must stay fixed, what is known must still show."""
     wanted = known.chosen(names or [], folder)
 
-    def told(result: known.Rerun) -> None:
+    def notify(result: known.Rerun) -> None:
         if not json:
             typer.echo(result.line())
             sys.stdout.flush()
 
     with Scratch("findings", in_memory=True) as scratch:
-        results = known.rerun(wanted, jobs=jobs, scratch=scratch, told=told)
+        results = known.rerun(wanted, jobs=jobs, scratch=scratch, notify=notify)
     if json:
         typer.echo(msgspec.json.encode(results).decode())
     raise typer.Exit(exit_code_of(results))

@@ -39,8 +39,8 @@ def import_history(
     events = history.read(file, form)
     origin = history.Origin(source=file.name, format=form, model=model, options=dict.fromkeys(option or (), True))
     history.write(out, events, origin)
-    told = msgspec.json.encode({"events": len(events), "run_dir": str(out)}).decode()
-    typer.echo(told if json else f"{len(events)} events; judge them: tribunal check {out}")
+    summary = msgspec.json.encode({"events": len(events), "run_dir": str(out)}).decode()
+    typer.echo(summary if json else f"{len(events)} events; judge them: tribunal check {out}")
 
 
 def export_history(
@@ -56,7 +56,7 @@ def export_history(
     if not run.is_dir():
         raise UsageError(f"no run in {str(run)!r}: no such folder")
     if json and out is None:
-        raise UsageError("--json tells what was written: give a file to write with --out")
+        raise UsageError("--json says what was written: give a file to write with --out")
     lines = _lines(run, form)
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from tribunal.clusters.api import ClusterError
-from tribunal.harness.catalog import KINDS, Unknown, listing, mutant_named, scenario_file
+from tribunal.harness.catalog import KINDS, Unknown, is_simulated, listing, mutant_named, scenario_file
 from tribunal.harness.cli.calibrate import calibrate
 from tribunal.harness.cli.complete import kinds, named
 from tribunal.harness.cli.confirm import confirm
@@ -44,7 +44,7 @@ ENGINES: Final = ("spark", "inline", "spark-sql")
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Puts a replicated log on trial: runs clusters, hurts them, judges what clients saw.",
+    help="Puts a replicated log on trial: runs clusters, injects faults, judges what clients saw.",
 )
 
 Mutants = Annotated[
@@ -82,7 +82,7 @@ def run(  # noqa: PLR0917 - options
     judged = conduct(chosen, out, engine, quiet=quiet, keep_nodes=keep_nodes)
     if judged is None:
         raise typer.Exit(EXIT_INTERRUPTED)
-    extra = simulation_figures(judged.run_dir) if chosen.cluster == "simulated" else {}
+    extra = simulation_figures(judged.run_dir) if is_simulated(chosen.cluster) else {}
     _show([judged.verdict], json=json, run_dirs=[judged.run_dir], plan=chosen, extra=extra)
     raise typer.Exit(judged.verdict.verdict.exit_code(strict=strict))
 

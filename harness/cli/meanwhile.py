@@ -28,7 +28,7 @@ class StartsSpark:
         self._progress.phase(name, elapsed_ms)
 
     def say(self, line: str) -> None:
-        """Tell one thing that happened."""
+        """Show one thing that happened."""
         self._progress.say(line)
 
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:

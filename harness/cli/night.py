@@ -40,7 +40,7 @@ def nightly(  # noqa: PLR0917 - options
         jobs=jobs,
     )
 
-    def told(line: str) -> None:
+    def notify(line: str) -> None:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
@@ -52,13 +52,13 @@ def nightly(  # noqa: PLR0917 - options
             out=out,
             scratch=scratch,
             conduct=lambda plan, folder: conduct(plan, folder, engine, quiet=True),
-            told=told,
+            notify=notify,
         ).run()
     if former is not None:
         tonight.trend = trend(former, tonight)
     nights.save(tonight, out)
     if engine != "inline":
-        _write_tables(tonight, out, None if last is None else last.parent, told)
+        _write_tables(tonight, out, None if last is None else last.parent, notify)
     write_index(out, None if config.findings is None else file.parent / config.findings)
     typer.echo(msgspec.json.encode(tonight).decode() if json else nights.summary(tonight))
     if not json:
@@ -73,7 +73,7 @@ def _shard(text: str) -> Shard:
     return Shard(int(index), int(count))
 
 
-def _write_tables(tonight: nights.Night, out: Path, before: Path | None, told: Callable[[str], None]) -> None:
+def _write_tables(tonight: nights.Night, out: Path, before: Path | None, notify: Callable[[str], None]) -> None:
     """Write the night's tables by Spark; without one the night says so and is what it is."""
     from tribunal.checkers.spark import night_tables
     from tribunal.checkers.spark.java import NoJava
@@ -83,9 +83,9 @@ def _write_tables(tonight: nights.Night, out: Path, before: Path | None, told: C
         with session() as spark:
             folders = night_tables.write(spark, [tonight], out, before)
     except (NoJava, NoSpark) as problem:
-        told(f"no tables     {problem}")
+        notify(f"no tables     {problem}")
         return
-    told(f"tables       {', '.join(folders)} in {out / night_tables.FOLDER}")
+    notify(f"tables       {', '.join(folders)} in {out / night_tables.FOLDER}")
 
 
 def _former(path: Path) -> nights.Night:

@@ -107,7 +107,7 @@ class _Pages(http.server.BaseHTTPRequestHandler):
     def _refuse(self, status: HTTPStatus) -> None:
         self.send_error(status, explain="tribunal serves runs only")
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing: what was asked for is the reader's business."""
 
 

@@ -79,5 +79,5 @@ def clean(
         if not json:
             typer.echo(f"removed {folder}")
     kept = min(keep, len(found))
-    told = msgspec.json.encode({"removed": [str(folder) for folder in removed], "kept": kept}).decode()
-    typer.echo(told if json else f"{kept} runs kept in {out}")
+    summary = msgspec.json.encode({"removed": [str(folder) for folder in removed], "kept": kept}).decode()
+    typer.echo(summary if json else f"{kept} runs kept in {out}")

@@ -17,6 +17,7 @@ import msgspec
 
 from tribunal.checkers.spark.session import Prepared
 from tribunal.clusters.api import ClusterError
+from tribunal.harness.catalog import is_simulated
 from tribunal.harness.cli.meanwhile import StartsSpark
 from tribunal.harness.fault_journal import FaultJournal, refuse_unless_healed
 from tribunal.harness.plan import Plan
@@ -58,7 +59,7 @@ def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool
 
 
 def _on_loop(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
-    if plan.cluster == "simulated":
+    if is_simulated(plan.cluster):
         from tribunal.harness.simulated import conduct_simulated
 
         return conduct_simulated(plan, run_dir, progress)[0]

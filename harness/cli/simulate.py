@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, recording_hash, swept, upper_bound
-from tribunal.harness.catalog import mutant_named, mutants, scenario_file
+from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, scenario_file
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import signature_named
 from tribunal.harness.plan import Plan, encoded, made, read_plan
@@ -52,13 +52,13 @@ def sweep(  # noqa: PLR0917 - options
     """Run many seeds in the simulator, and group what they found."""
     wanted = [load(scenario_file(name), {} if mode is None else {"cluster.mode": mode}) for name in scenarios]
     if twice := [name for name, count in Counter(one.name for one in wanted).items() if count > 1]:
-        raise BadScenario(f"scenario {twice[0]} is named twice: runs are told apart by scenario and seed")
+        raise BadScenario(f"scenario {twice[0]} is named twice: runs are named by scenario and seed")
     plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
     budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
     board, keeper, account = Board(", ".join(scenarios)), Keeper(out), Sweep()
 
-    def told(result: SeedResult, account: Sweep) -> None:
-        board.told(result, account)
+    def notify(result: SeedResult, account: Sweep) -> None:
+        board.notify(result, account)
         folder = keeper.keep(result)
         if folder is not None:
             board.say(
@@ -68,7 +68,7 @@ def sweep(  # noqa: PLR0917 - options
     interrupted = False
     with Scratch("sweep", in_memory=True) as scratch, board:
         try:
-            swept(plans, jobs=jobs, budget_s=budget_s, scratch=scratch, told=told, account=account)
+            swept(plans, jobs=jobs, budget_s=budget_s, scratch=scratch, notify=notify, account=account)
         except KeyboardInterrupt:
             interrupted = True
     _report(account, keeper.folders, json=json, interrupted=interrupted)
@@ -94,12 +94,12 @@ def power(
     wanted = [mutant_named(name) for name in mutant or []] or list(mutants())
     budget_s = duration(budget, ClusterSpec()).most_ms / 1000
 
-    def told(result: powers.Power) -> None:
+    def notify(result: powers.Power) -> None:
         sys.stderr.write(f"{power_line(result)}\n")
 
     with Scratch("power", in_memory=True) as scratch:
         results = powers.power(
-            wanted, scenario=scenario, seeds=_seeds(seeds), budget_s=budget_s, jobs=jobs, scratch=scratch, told=told
+            wanted, scenario=scenario, seeds=_seeds(seeds), budget_s=budget_s, jobs=jobs, scratch=scratch, notify=notify
         )  # fmt: skip
     if json:
         typer.echo(msgspec.json.encode(results).decode())
@@ -126,11 +126,13 @@ def power_line(result: "Power") -> str:
 def replay(
     run: Annotated[str, typer.Argument(metavar="RUN|SEED", help="Folder of a simulated run, or SCENARIO:SEED.")],
     until: Annotated[
-        int | None, typer.Option(help="Stop before the event of this number, and tell how all stands.")
+        int | None, typer.Option(help="Stop before the event of this number, and show the state of all nodes.")
     ] = None,
     trace: Annotated[
         list[str] | None,
-        typer.Option(help="Tell what happens: all, FIRST:LAST (events), or a machine, an API, a function; repeatable."),
+        typer.Option(
+            help="Print what happens: all, FIRST:LAST (events), or a machine, an API, a function; repeatable."
+        ),
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Also with other code than it was recorded with.")] = False,
     mutant: Annotated[list[str] | None, typer.Option(help="For a seed: switch a known bug back on.")] = None,
@@ -142,8 +144,8 @@ def replay(
 
     plan = _plan_to_replay(run, tuple(mutant_named(name) for name in mutant or []))
     if until is not None or trace:
-        tell = _say if json else typer.echo  # stdout is one JSON document
-        moment = replays.shown(plan, until=until, trace=replays.Trace(trace) if trace else None, tell=tell)
+        say = _say if json else typer.echo  # stdout is one JSON document
+        moment = replays.shown(plan, until=until, trace=replays.Trace(trace) if trace else None, say=say)
         for line in [msgspec.json.encode(moment).decode()] if json else _moment_lines(moment):
             typer.echo(line)
         raise typer.Exit(0)
@@ -164,14 +166,14 @@ def _plan_to_replay(run: str, mutants: tuple[str, ...]) -> Plan:
     """Return the plan of a run's folder, or of `scenario:seed` (a seed alone: of the first-run scenario)."""
     if Path(run).is_dir():
         plan = read_plan(Path(run) / "plan.json")
-        if plan.cluster != "simulated":
+        if not is_simulated(plan.cluster):
             raise BadScenario(f"{run} ran on {plan.cluster}: only simulated runs can be repeated bit by bit")
         return plan
     scenario, _, seed = run.rpartition(":")
     if not seed.isdecimal():
         raise BadScenario(f"{run}: no folder of a run, and no seed: write SCENARIO:SEED, e.g. produce-consume:7")
     wanted = load(scenario_file(scenario or "produce-consume"), {})
-    return made(wanted, seed=int(seed), cluster="simulated", time_ms=None, mutants=mutants)
+    return made(wanted, seed=int(seed), cluster=SIMULATED, time_ms=None, mutants=mutants)
 
 
 def _offer_to_go_on(remarks: Sequence[str], *, anyway: bool) -> None:
@@ -206,12 +208,12 @@ def shrink(
     from tribunal.harness.campaign.shrink import NotFound, Shrinker, rate_of, records_of
 
     path = run / "plan.json" if run.is_dir() else run
-    plan = msgspec.structs.replace(read_plan(path), cluster="simulated")
+    plan = msgspec.structs.replace(read_plan(path), cluster=SIMULATED)
     budget_s = duration(budget, plan.spec).most_ms / 1000
     with Scratch("shrink", in_memory=True) as scratch:
         shrinker = Shrinker(
             scratch, signature=None if signature is None else signature_named(signature), jobs=jobs, budget_s=budget_s,
-            told=_say,
+            notify=_say,
         )  # fmt: skip
         try:
             small = shrinker.shrink(plan)
@@ -220,7 +222,7 @@ def shrink(
             raise typer.Exit(EXIT_ERROR) from None
     target = path.with_name("plan.min.json")
     target.write_bytes(encoded(msgspec.structs.replace(small.plan, scenario=plan.scenario)))
-    told = {
+    summary = {
         "signature": None if shrinker.signature is None else str(shrinker.signature),
         "faults": [len(plan.faults), len(small.plan.faults)],
         "records_per_s": [rate_of(plan), rate_of(small.plan)],
@@ -234,9 +236,9 @@ def shrink(
     }
     code = EXIT_INTERRUPTED if small.interrupted else 0
     if json:
-        typer.echo(msgspec.json.encode(told).decode())
+        typer.echo(msgspec.json.encode(summary).decode())
         raise typer.Exit(code)
-    for name, value in told.items():
+    for name, value in summary.items():
         typer.echo(f"{name:<14} {' -> '.join(map(str, value)) if isinstance(value, list) else value}")
     for fault in small.plan.faults:
         typer.echo(f"  {fault.kind} {fault.target.text} for {fault.lasts_ms} ms after {fault.after_ms} ms")
@@ -250,7 +252,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the run that is shown.")] = Path("runs"),
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Switch a known bug on, find it, shrink it, tell it, report it; within a minute."""
+    """Switch a known bug on, find it, shrink it, explain it, report it; within a minute."""
     from tribunal.harness.campaign.demo import NothingFound, demonstrate
 
     with Scratch("demo", in_memory=True) as scratch:
@@ -260,8 +262,8 @@ def demo(
             sys.stderr.write(f"tribunal: {problem}\n")
             raise typer.Exit(EXIT_ERROR) from None
     if json:
-        told = {"run_dir": str(shown.run_dir), "story": shown.story, "seconds": shown.seconds}
-        typer.echo(msgspec.json.encode(told).decode())
+        summary = {"run_dir": str(shown.run_dir), "story": shown.story, "seconds": shown.seconds}
+        typer.echo(msgspec.json.encode(summary).decode())
         return
     for sentence in shown.story:
         typer.echo(f"  {sentence}")
@@ -309,8 +311,8 @@ class Board:
         if self._live is not None:
             self._live.stop()
 
-    def told(self, result: SeedResult, account: Sweep) -> None:
-        """Hear of a seed that has ended."""
+    def notify(self, result: SeedResult, account: Sweep) -> None:
+        """Count a seed that has ended."""
         self._sweep = account
         if self._live is None and time.monotonic() - self._said > 10:
             self._said = time.monotonic()
@@ -363,7 +365,7 @@ def _plans(
     for seed in seeds:
         for scenario in scenarios:
             time_ms = None if time_text is None else duration(time_text, scenario.spec).most_ms
-            yield made(scenario, seed=seed, cluster="simulated", time_ms=time_ms, mutants=mutants)
+            yield made(scenario, seed=seed, cluster=SIMULATED, time_ms=time_ms, mutants=mutants)
 
 
 def _seeds(text: str) -> range:

@@ -28,7 +28,7 @@ LIST: Final = "bundle.json"
 LOCK: Final = "requirements.lock"
 # Not evidence: what a node left on its disks, and what a cluster kept for itself.
 LEFT_OUT: Final = ("nodes", "unhealed.json")
-TOLD: Final = (".log", ".html")  # may name the run's folder; what is judged never does
+FOR_READERS: Final = (".log", ".html")  # may name the run's folder; what is judged never does
 MOST_BYTES: Final = 20 << 30
 BLOCK: Final = 1 << 20
 SMALL_BYTES: Final = 1 << 20
@@ -77,7 +77,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bundle(run_dir: Path, target: Path) -> Bundle:
-    """Write a judged run's archive, whole or not at all; `ClusterError` when the run has no verdict."""
+    """Write a judged run's archive completely or not at all; `ClusterError` when the run has no verdict."""
     if not (run_dir / "verdict.json").is_file():
         raise ClusterError(f"{run_dir} has no verdict yet: tribunal check {run_dir}")
     if target.exists():
@@ -141,7 +141,7 @@ def unpacked(archive_path: Path, folder: Path) -> Bundle:
                 _unpack(archive, file, folder)
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError) as problem:
         # (RuntimeError: it is encrypted, or of a kind that is not supported.)
-        raise Tampered(f"{archive_path}: not a whole archive: {problem}") from None
+        raise Tampered(f"{archive_path}: not a complete archive: {problem}") from None
     return content
 
 
@@ -169,7 +169,7 @@ def _evidence(run_dir: Path) -> Iterator[Path]:
 def _content(path: Path, run_dir: Path) -> bytes:
     """Return a file as it goes into the archive: logs and the report without the place that the run had on this machine."""
     content = path.read_bytes()
-    if path.suffix in TOLD:
+    if path.suffix in FOR_READERS:
         for place in (run_dir.resolve(), run_dir):
             if len(place.parts) < 2:  # `.` stands everywhere
                 continue

@@ -7,7 +7,7 @@ import multiprocessing
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -82,12 +82,11 @@ def _flat(value: object, prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> dict[str, object]:
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, object])
     except (OSError, msgspec.DecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _made_with(run_dir: Path) -> dict[str, str]:
@@ -123,8 +122,8 @@ def _traces(runs: tuple[Path, Path], plans: tuple[Plan, Plan]) -> tuple[str, dic
     difference = first_difference(*(trace_of(run) for run in runs))
     if difference is None:
         return "the same history, event by event", {}
-    is_told_apart = runs[0].name != runs[1].name
-    names = [run.name if is_told_apart else str(run) for run in runs]
+    have_own_names = runs[0].name != runs[1].name
+    names = [run.name if have_own_names else str(run) for run in runs]
     lines = {name: _lines(plan, difference) for name, plan in zip(names, plans, strict=True)}
     return f"two histories from number {difference} of the trace on", lines
 

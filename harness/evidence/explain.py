@@ -1,7 +1,7 @@
-"""The story of each lost or rewound record, from a run's recording: the report's own story, told for every finding.
+"""The story of each lost or rewound record, from a run's recording: the report's own story, for every finding.
 
 Works for any recording, of a simulation, of local processes or of a real Kafka: what its tables do not say is left out. Findings
-alike (one kind, partition and election) are told once, with the others counted.
+alike (one kind, partition and election) are shown once, with the others counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ import msgspec
 from tribunal.checkers.judge.verdict import check
 from tribunal.results.report.groups import Group, grouped
 from tribunal.results.report.moments import changes_of
-from tribunal.results.report.story import Story, acks_name, located, record_name, told
+from tribunal.results.report.story import Story, acks_name, located, record_name, story_of
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding, load
 
-TOLD: Final = ("violation", "permitted")
+EXPLAINED: Final = ("violation", "permitted")
 NS_PER_S: Final = 1_000_000_000
 
 
@@ -28,10 +28,12 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     group: Group
 
 
-def explained(run_dir: Path, *, at_offset: int | None = None, severities: Sequence[str] = TOLD) -> Iterator[Explained]:
+def explained(
+    run_dir: Path, *, at_offset: int | None = None, severities: Sequence[str] = EXPLAINED
+) -> Iterator[Explained]:
     """Yield the stories of a run's findings, the gravest and earliest first; a run without a verdict is judged first.
 
-    at_offset:  only the findings at this offset, each told for itself.
+    at_offset:  only the findings at this offset, each shown by itself.
     """
     if not (run_dir / "verdict.json").is_file():
         check([run_dir], "inline")
@@ -48,7 +50,7 @@ def explained(run_dir: Path, *, at_offset: int | None = None, severities: Sequen
 def _story(recording: Recording, finding: Finding, end_ns: int) -> Story:
     finding = located(recording, finding)
     changes = [] if finding.topic is None else list(changes_of(recording, f"{finding.topic}-{finding.partition}"))
-    return told(recording, finding, changes, end_ns)
+    return story_of(recording, finding, changes, end_ns)
 
 
 def lines(one: Explained) -> Iterator[str]:

@@ -35,7 +35,7 @@ def published(folder: Path, statement_file: Path, out: Path, most_evidence: int)
         raise ClusterError(f"{folder}: no judged run in it; tribunal check RUN...")
     (out / BUNDLES).mkdir(parents=True)
     evidence = {}
-    for run in telling(found.runs, folder, most_evidence):
+    for run in most_informative(found.runs, folder, most_evidence):
         target = unused(out / BUNDLES / f"{run.run_id}.zip")  # runs of one name in two folders are two runs
         bundle(folder / run.place, target)
         evidence[run.place] = (f"{BUNDLES}/{target.name}", sha256_of(target))
@@ -64,8 +64,8 @@ def read_statement(path: Path) -> Statement:
         raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
 
 
-def telling(runs: Sequence[RunRow], folder: Path, count: int) -> list[RunRow]:
-    """Return the runs whose evidence tells most: the gravest, of them what is least like the others, small ones first."""
+def most_informative(runs: Sequence[RunRow], folder: Path, count: int) -> list[RunRow]:
+    """Return the runs with the strongest evidence: the gravest, of them what is least like the others, small ones first."""
     left = sorted(runs, key=lambda run: (_bytes(folder / run.place), run.run_id))
     chosen: list[RunRow] = []
     alike: Counter[tuple[str, str]] = Counter()  # by kind of cluster, and by kind and scenario

@@ -9,7 +9,7 @@ from tribunal.clusters.api import CutMode
 from tribunal.clusters.capabilities import CanCutLinks
 from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.link_groups import bridge
-from tribunal.nemesis.partition import parted
+from tribunal.nemesis.partition import partitioned
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,8 +19,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
-    """Leave the target whole."""
-    return parted(cluster, node, bridge(cluster.spec, node), options.mode)
+    """Leave the target's links uncut."""
+    return partitioned(cluster, node, bridge(cluster.spec, node), options.mode)
 
 
 FAULT: Final = Fault(options=Options, inject=inject)

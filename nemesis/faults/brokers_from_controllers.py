@@ -9,7 +9,7 @@ from tribunal.clusters.api import CutMode
 from tribunal.clusters.capabilities import CanCutLinks
 from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.link_groups import between
-from tribunal.nemesis.partition import parted
+from tribunal.nemesis.partition import partitioned
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,7 +20,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Whoever is the target: it is about all."""
-    return parted(cluster, node, between(cluster.spec.broker_ids, cluster.spec.controller_ids), options.mode)
+    return partitioned(cluster, node, between(cluster.spec.broker_ids, cluster.spec.controller_ids), options.mode)
 
 
 FAULT: Final = Fault(options=Options, inject=inject)

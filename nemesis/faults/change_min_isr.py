@@ -19,7 +19,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanConfigureTopics, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite and heal: the controller has accepted the change for every topic of the run."""
+    """Inject and heal: the controller has accepted the change for every topic of the run."""
     topics = sorted({name.topic for name in cluster.state.partitions if not name.topic.startswith("__")})
     for topic in topics:
         await cluster.set_topic_config(topic, SETTING, str(options.to))

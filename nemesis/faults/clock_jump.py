@@ -17,7 +17,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanSetClock, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the node's clock port reads otherwise than the machine's clock. Heal: it reads the same."""
+    """Inject: the node's clock port reads otherwise than the machine's clock. Heal: it reads the same."""
     effect = Effect(node, await cluster.set_clock(node, ClockSkew(offset_ms=options.offset_ms)))
     yield effect
     right = await cluster.set_clock(node, ClockSkew())

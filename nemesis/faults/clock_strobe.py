@@ -19,7 +19,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanSetClock, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the first jump is proven. Heal: the clock reads as the machine's."""
+    """Inject: the first jump is proven. Heal: the clock reads as the machine's."""
     effect = Effect(node, await cluster.set_clock(node, ClockSkew(offset_ms=options.offset_ms)))
     strobe = asyncio.ensure_future(_strobe(cluster, node, options, effect))
     yield effect

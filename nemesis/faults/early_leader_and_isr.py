@@ -1,4 +1,4 @@
-"""Send a broker's former life a LeaderAndIsr of one partition while it is away; the next life gets it first (KIP-380, third)."""
+"""Send a LeaderAndIsr of one partition to a broker's previous incarnation; the next incarnation gets it first (KIP-380, third)."""
 
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanReassign, CanShapeLinks
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault, back_in_service, incarnation
 from tribunal.nemesis.bounce import KillTarget
-from tribunal.nemesis.stale_incarnation import epoch_of, hears_late, new_life, victim
+from tribunal.nemesis.stale_incarnation import epoch_of, reregistered, slow_watches, victim
 
 
 class EarlyTarget(KillTarget, CanReassign, CanShapeLinks, Protocol):
@@ -22,7 +22,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: EarlyTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: killed, restarted, and told of one partition for its former life. Heal: it hosts all as before."""
+    """Inject: killed, restarted, and sent one partition that was meant for its previous incarnation. Heal: it hosts all as before."""
     broker, controller = victim(cluster, node)
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
     partition = next((one for one, state in sorted(cluster.state.partitions.items()) if broker in state.replicas), None)
@@ -30,11 +30,11 @@ async def inject(cluster: EarlyTarget, node: int, options: Options) -> AsyncGene
         raise ClusterError(f"broker {broker} has no replica")
     replicas = cluster.state.partitions[partition].replicas
     effect = Effect(broker, await cluster.kill(broker))
-    # The same replicas in another order: a change of this one partition, told to all of them.
+    # The same replicas in another order: a change of this one partition, sent to all of them.
     await cluster.reassign(partition, (*replicas[1:], replicas[0]))
-    async with hears_late(cluster, controller):
+    async with slow_watches(cluster, controller):
         await cluster.start(broker)
-        effect.add_proof("life", await new_life(cluster, broker, epoch))
+        effect.add_proof("life", await reregistered(cluster, broker, epoch))
         yield effect
     effect.heal = await back_in_service(cluster, broker, former)
 

@@ -19,7 +19,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanElectPreferred, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: every partition with replicas on the node is led by its first replica. Heal: every ISR is full."""
+    """Inject: every partition with replicas on the node is led by its first replica. Heal: every ISR is full."""
     partitions = sorted(name for name, state in cluster.state.partitions.items() if node in state.replicas)
     moved = [name for name in partitions if not _led_as_preferred(cluster, [name])]
     await cluster.elect_preferred(partitions)

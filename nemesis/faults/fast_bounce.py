@@ -1,4 +1,4 @@
-"""End a node and start it within its session time-out, several times; nobody may mistake its lives (KIP-380)."""
+"""End a node and start it within its session time-out, several times; nobody may mistake one incarnation for another (KIP-380)."""
 
 from contextlib import asynccontextmanager
 from typing import Final
@@ -18,7 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: each time its process ended and another began at once. Heal: a new incarnation, in its ISRs again."""
+    """Inject: each time its process ended and another began at once. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     effect = Effect(node, await bounced(cluster, node, options.how))
     for number in range(1, options.times):

@@ -1,4 +1,4 @@
-"""Let others forget their connections with a node that goes on believing in them; heal by telling it."""
+"""Close connections at the far end only, so that a node goes on taking them for open; heal by resetting them."""
 
 from contextlib import asynccontextmanager
 from typing import Final, Literal
@@ -11,7 +11,7 @@ from tribunal.nemesis.link_groups import Direction, Others, links_of
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
-    """Connections with whom, and who goes on believing: the node or the others."""
+    """Connections with whom, and who takes them for open: the node or the others."""
 
     others: Others = "all"
     believer: Literal["node", "others"] = "node"
@@ -19,13 +19,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
 @asynccontextmanager
 async def inject(cluster: CanHalfOpenLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: some connections have one end only. Heal: probes pass over new ones, everybody is back."""
+    """Inject: some connections have one end only. Heal: probes pass over new ones, everybody is back."""
     direction: Direction = "out" if options.believer == "node" else "in"
     links = links_of(cluster.spec, node, options.others, direction)
     effect = Effect(node, await cluster.half_open(links))
     yield effect
-    told = await cluster.close_half_open(links)
-    effect.heal = joined(told, "service", await all_back(cluster))
+    closed = await cluster.close_half_open(links)
+    effect.heal = joined(closed, "service", await all_back(cluster))
 
 
 FAULT: Final = Fault(options=Options, inject=inject)

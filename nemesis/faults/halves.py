@@ -9,7 +9,7 @@ from tribunal.clusters.api import CutMode
 from tribunal.clusters.capabilities import CanCutLinks
 from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.link_groups import between, halves
-from tribunal.nemesis.partition import parted
+from tribunal.nemesis.partition import partitioned
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,7 +20,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Halve brokers and controllers each for themselves."""
-    return parted(cluster, node, between(*halves(cluster.spec, node)), options.mode)
+    return partitioned(cluster, node, between(*halves(cluster.spec, node)), options.mode)
 
 
 FAULT: Final = Fault(options=Options, inject=inject)

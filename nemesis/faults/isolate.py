@@ -33,7 +33,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
 @asynccontextmanager
 async def inject(cluster: CanCutLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: probes stop passing, and the session expires or an ISR changes. Heal: probes pass, the node is back."""
+    """Inject: probes stop passing, and the session expires or an ISR changes. Heal: probes pass, the node is back."""
     links = links_of(cluster.spec, node, options.others, options.direction)
     before = memberships(cluster, node)
     effect = Effect(node, await cluster.cut(links, options.mode))

@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: KillTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the process is gone and its port refuses. Heal: a new incarnation registered, in its ISRs again."""
+    """Inject: the process is gone and its port refuses. Heal: a new incarnation registered, in its ISRs again."""
     former = incarnation(cluster, node)
     effect = Effect(node, await cluster.kill(node))
     yield effect

@@ -18,7 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the process was still there when it was killed. Heal: a new incarnation, in its ISRs again."""
+    """Inject: the process was still there when it was killed. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     ending = asyncio.ensure_future(cluster.stop(node))
     await asyncio.sleep(options.after_ms / 1000)

@@ -1,4 +1,4 @@
-"""Hold a broker's ControlledShutdown until its next life has begun, then let it arrive (KIP-380, second assumption)."""
+"""Hold a broker's ControlledShutdown until its next incarnation has begun, then let it arrive (KIP-380, second assumption)."""
 
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanHinderMessages
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, back_in_service, incarnation
 from tribunal.nemesis.bounce import BounceTarget, bounced
-from tribunal.nemesis.stale_incarnation import CONTROLLED_SHUTDOWN, held, met, settled, victim
+from tribunal.nemesis.stale_incarnation import CONTROLLED_SHUTDOWN, heal, held, met, victim
 
 
 class LateTarget(BounceTarget, CanHinderMessages, Protocol):
@@ -22,7 +22,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: LateTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the request came after the next life was whole. Heal: that life goes on."""
+    """Inject: the request came after the next incarnation was in all its ISRs. Heal: that incarnation goes on."""
     broker, _ = victim(cluster, node)
     former = incarnation(cluster, broker)
     rule = cluster.add_rule(held(CONTROLLED_SHUTDOWN, broker, None))
@@ -32,7 +32,7 @@ async def inject(cluster: LateTarget, node: int, options: Options) -> AsyncGener
     effect.add_proof("before", await all_back(cluster))
     cluster.remove_rule(rule)
     yield effect
-    await settled(cluster, effect)
+    await heal(cluster, effect)
 
 
 FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

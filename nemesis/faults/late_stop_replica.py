@@ -1,4 +1,4 @@
-"""Let a broker leave without hearing StopReplica, so that it is sent to the next life (KIP-380, first assumption)."""
+"""Let a broker leave without getting its StopReplica, so that the next incarnation gets it (KIP-380, first assumption)."""
 
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanHinderMessages, CanShapeLinks
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
 from tribunal.nemesis.bounce import BounceTarget, bounced
-from tribunal.nemesis.stale_incarnation import STOP_REPLICA, epoch_of, hears_late, held, met, new_life, victim
+from tribunal.nemesis.stale_incarnation import STOP_REPLICA, epoch_of, held, met, reregistered, slow_watches, victim
 
 
 class LateTarget(BounceTarget, CanHinderMessages, CanShapeLinks, Protocol):
@@ -22,15 +22,15 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: LateTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the request was held until its receiver was gone, and repeated. Heal: the next life hosts everything."""
+    """Inject: the request was held until its receiver was gone, and repeated. Heal: the next incarnation hosts everything."""
     broker, controller = victim(cluster, node)
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
     rule = cluster.add_rule(held(STOP_REPLICA, controller, broker))
-    async with hears_late(cluster, controller) as late:
+    async with slow_watches(cluster, controller) as late:
         effect = Effect(broker, late)
         effect.add_proof("bounce", await bounced(cluster, broker, "stop"))
         effect.add_proof("held", await met(cluster, rule))
-        effect.add_proof("life", await new_life(cluster, broker, epoch))
+        effect.add_proof("life", await reregistered(cluster, broker, epoch))
         yield effect
     cluster.remove_rule(rule)
     effect.heal = await back_in_service(cluster, broker, former)

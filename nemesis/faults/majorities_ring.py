@@ -1,4 +1,4 @@
-"""Let every node hear a majority, but no two the same one; heal by mending the links."""
+"""Let every node be reached by a majority, but no two by the same one; heal by mending the links."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Final
@@ -9,7 +9,7 @@ from tribunal.clusters.api import CutMode
 from tribunal.clusters.capabilities import CanCutLinks
 from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.link_groups import majorities_ring
-from tribunal.nemesis.partition import parted
+from tribunal.nemesis.partition import partitioned
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,7 +20,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Begin the ring at the target."""
-    return parted(cluster, node, majorities_ring(cluster.spec, node), options.mode)
+    return partitioned(cluster, node, majorities_ring(cluster.spec, node), options.mode)
 
 
 FAULT: Final = Fault(options=Options, inject=inject)

@@ -1,4 +1,4 @@
-"""Restart a broker in good order before the controller has heard that it went (KIP-380, fourth assumption)."""
+"""Restart a broker in good order before the controller knows that it went (KIP-380, fourth assumption)."""
 
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanShapeLinks
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
 from tribunal.nemesis.bounce import BounceTarget, bounced
-from tribunal.nemesis.stale_incarnation import epoch_of, hears_late, new_life, victim
+from tribunal.nemesis.stale_incarnation import epoch_of, reregistered, slow_watches, victim
 
 
 class MissedTarget(BounceTarget, CanShapeLinks, Protocol):
@@ -22,13 +22,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: MissedTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: it is registered anew while the controller hears late. Heal: it hosts what it hosted, in its ISRs."""
+    """Inject: it is registered anew while everything reaches the controller late. Heal: it hosts what it hosted, in its ISRs."""
     broker, controller = victim(cluster, node)
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
-    async with hears_late(cluster, controller) as late:
+    async with slow_watches(cluster, controller) as late:
         effect = Effect(broker, late)
         effect.add_proof("bounce", await bounced(cluster, broker, "stop"))
-        effect.add_proof("life", await new_life(cluster, broker, epoch))
+        effect.add_proof("life", await reregistered(cluster, broker, epoch))
         yield effect
     effect.heal = await back_in_service(cluster, broker, former)
 

@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanPause, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: stopped and silent. Heal: runs, answers, unfenced, in its ISRs again."""
+    """Inject: stopped and silent. Heal: runs, answers, unfenced, in its ISRs again."""
     effect = Effect(node, await cluster.pause(node))
     yield effect
     effect.proof.facts["fenced_meanwhile"] = fenced(cluster, node)

@@ -23,7 +23,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def inject(cluster: PauseTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
-    """The target is away first; the next brokers by id are the crasher and the one that is away then."""
+    """The target is away first; the next brokers by id are the one that loses power and the one that is away then."""
     return changing_sides(cluster, node, lambda one: aimed(pause.FAULT, one, pause.Options()), options.phase_ms)
 
 

@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: PowerTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the process is gone and its files are as they were last synced. Heal: a new incarnation in its ISRs."""
+    """Inject: the process is gone and its files are as they were last synced. Heal: a new incarnation in its ISRs."""
     former = incarnation(cluster, node)
     begin_ns = cluster.now_ns()
     effect = Effect(node, await cluster.power_fail(node))

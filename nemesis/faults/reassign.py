@@ -18,7 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanReassign, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the committed replicas are without the node. Heal: they are as before, and in the ISR."""
+    """Inject: the committed replicas are without the node. Heal: they are as before, and in the ISR."""
     chosen = _partition_on(cluster, node)
     if chosen is None:
         yield Effect(node, Proof(holds=False, facts={"missing": "a partition with other replicas too"}))

@@ -38,7 +38,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: RemovalTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: no partition is there, the committed metadata knows no such broker. Heal: both as before, in every ISR."""
+    """Inject: no partition is there, the committed metadata knows no such broker. Heal: both as before, in every ISR."""
     former = incarnation(cluster, node)
     before: Placement = {
         partition: state.replicas

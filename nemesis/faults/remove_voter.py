@@ -17,13 +17,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanChangeVoters, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the committed voter set is without the node. Heal: it is in it again, and brokers serve."""
+    """Inject: the committed voter set is without the node. Heal: it is in it again, and brokers serve."""
     if node not in cluster.spec.controller_ids:
         raise ClusterError(f"node {node} is no controller: only a controller has a vote")
     await cluster.remove_voter(node)
     effect = Effect(node, await voting(cluster, node, votes=False))
     yield effect
-    voted = await give_vote(cluster, node)  # it may have been the leader: the next one has to hear of it first
+    voted = await give_vote(cluster, node)  # it may have been the leader: the next one has to know of it first
     effect.heal = joined(Proof(holds=voted.holds, facts=voted.facts), "service", await all_back(cluster))
 
 

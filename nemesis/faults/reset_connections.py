@@ -18,7 +18,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
 @asynccontextmanager
 async def inject(cluster: CanResetLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: there were connections, and they are gone. Heal: everybody is back."""
+    """Inject: there were connections, and they are gone. Heal: everybody is back."""
     links = links_of(cluster.spec, node, options.others)
     effect = Effect(node, await cluster.reset(links))
     yield effect

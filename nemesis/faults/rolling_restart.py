@@ -19,7 +19,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: every node ended and came back as a new incarnation. Heal: every ISR is full."""
+    """Inject: every node ended and came back as a new incarnation. Heal: every ISR is full."""
     spec = cluster.spec
     nodes = from_target(spec.broker_ids, node) + (list(spec.controller_ids) if options.controllers else [])
     effect = Effect(node, Proof(holds=True, facts={"nodes": nodes}))

@@ -1,12 +1,12 @@
 """Restart the brokers one after another in good order, each with other settings: one round of an upgrade (KIP-380, KIP-704)."""
 
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from tribunal.clusters.capabilities import CanReconfigure
-from tribunal.clusters.spec import ZOOKEEPER
+from tribunal.clusters.spec import ZOOKEEPER, SettingValue
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back
 from tribunal.nemesis.bounce import StopTarget
 from tribunal.nemesis.link_groups import from_target
@@ -17,14 +17,14 @@ class UpgradeTarget(StopTarget, CanReconfigure, Protocol):
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every broker is told anew, by Kafka's names."""
+    """The settings that every broker is restarted with, by Kafka's names."""
 
-    settings: dict[str, Any] = {}
+    settings: dict[str, SettingValue] = {}
 
 
 @asynccontextmanager
 async def inject(cluster: UpgradeTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: every broker has another broker epoch. Heal: everybody is back."""
+    """Inject: every broker has another broker epoch. Heal: everybody is back."""
     before = {broker: state.broker_epoch for broker, state in cluster.state.brokers.items()}
     effect = Effect(node, Proof(holds=True, facts={"settings": options.settings, "epochs_before": before}))
     for number, broker in enumerate(from_target(cluster.spec.broker_ids, node)):

@@ -1,6 +1,6 @@
 """Periods of random kinds of fault at once, a quarter of the periods idle, all healed in between (Jepsen's default).
 
-In ZooKeeper mode there are no heartbeats to drop, but control requests, links to ZooKeeper that are slow, and servers of ZooKeeper to hurt.
+In ZooKeeper mode there are no heartbeats to drop, but control requests, links to ZooKeeper that are slow, and servers of ZooKeeper to kill and pause.
 """
 
 from collections.abc import Callable
@@ -81,7 +81,7 @@ SERVER_KINDS: Final = (
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a period is, how many faults at once at most, how many periods are idle, and the seed of all chance.
 
-    server_odds:  in ZooKeeper mode, how often one of its servers is hurt besides.
+    server_odds:  in ZooKeeper mode, how often one of its servers is disturbed besides.
     """
 
     period_ms: int = 4_000
@@ -102,7 +102,7 @@ def _has_messages(cluster: FaultTarget, node: int, api: str | None) -> bool:
 
 
 def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
-    """Bite and heal: every single fault did. One victim of the first period is the target."""
+    """Inject and heal: every single fault took effect, and healed. One victim of the first period is the target."""
     random = Random(f"{options.seed}/rotating swarm")
     possible = KINDS_OF_ZOOKEEPER_MODE if cluster.spec.is_zookeeper_mode else KINDS
     able = [one for one in possible if cluster.capabilities >= one.needs]

@@ -9,7 +9,7 @@ from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.capabilities import CanCutLinks
 from tribunal.nemesis.api import ClusterError, Effect, Fault
 from tribunal.nemesis.link_groups import from_target
-from tribunal.nemesis.partition import parted
+from tribunal.nemesis.partition import partitioned
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,7 +29,7 @@ def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncCo
         raise ClusterError(f"single-link: there is no node {other} besides {node}")
     links = [Link(node, other)] if options.direction != "in" else []
     links += [Link(other, node)] if options.direction != "out" else []
-    return parted(cluster, node, links, options.mode)
+    return partitioned(cluster, node, links, options.mode)
 
 
 FAULT: Final = Fault(options=Options, inject=inject)

@@ -19,7 +19,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: it is gone, and a broker is fenced. Heal: a new incarnation, in its ISRs again."""
+    """Inject: it is gone, and a broker is fenced. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     effect = Effect(node, await end(cluster, node, options.how))
     yield effect

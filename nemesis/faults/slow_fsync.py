@@ -17,7 +17,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanTroubleDisk, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the node says that it was held up by its disk. Heal: it no longer is, and everybody is back."""
+    """Inject: the node says that it was held up by its disk. Heal: it no longer is, and everybody is back."""
     effect = Effect(node, await cluster.trouble_disk(node, DiskTrouble(fsync_delay_ms=options.delay_ms)))
     yield effect
     mended = await cluster.trouble_disk(node, DiskTrouble())

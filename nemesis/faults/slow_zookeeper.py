@@ -1,4 +1,4 @@
-"""Let a broker hear late from ZooKeeper; heal by letting it hear in time. Aimed at the controller, broker changes come late."""
+"""Delay everything from ZooKeeper to a broker; heal by mending the links. Aimed at the controller, broker changes come late."""
 
 from contextlib import asynccontextmanager
 from typing import Final
@@ -19,7 +19,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanShapeLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the links from all servers of the ensemble are slow. Heal: they are not, and everybody is back."""
+    """Inject: the links from all servers of the ensemble are slow. Heal: they are not, and everybody is back."""
     links = from_ensemble(cluster.spec, node)
     effect = Effect(node, await cluster.shape(links, Shape(delay_ms=options.delay_ms)))
     yield effect

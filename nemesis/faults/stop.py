@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: StopTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the process has ended. Heal: a new incarnation registered, in its ISRs again."""
+    """Inject: the process has ended. Heal: a new incarnation registered, in its ISRs again."""
     former, asked_ns = incarnation(cluster, node), cluster.now_ns()
     await cluster.stop(node)
     took_ms = (cluster.now_ns() - asked_ns) // 1_000_000

@@ -23,7 +23,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
-    """Bite and heal: every single fault did. The first one hits the target."""
+    """Inject and heal: every single fault took effect, and healed. The first one hits the target."""
     random = Random(f"{options.seed}/storm")
 
     def episode(number: int) -> tuple[Aimed, int]:

@@ -22,7 +22,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanCutLinks, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: each cut stops its probes. Heal: all links pass, everybody is back. The target is clogged first."""
+    """Inject: each cut stops its probes. Heal: all links pass, everybody is back. The target is clogged first."""
     random = Random(f"{options.seed}/swizzle")
     others = [broker for broker in cluster.spec.broker_ids if broker != node]
     clogged = [node, *random.sample(others, len(cluster.spec.broker_ids) // 2)]

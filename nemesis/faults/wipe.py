@@ -25,7 +25,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: WipeTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Bite: the process is gone, every log ends at 0 on another disk. Heal: a new incarnation in its ISRs."""
+    """Inject: the process is gone, every log ends at 0 on another disk. Heal: a new incarnation in its ISRs."""
     former = incarnation(cluster, node)
     begin_ns = cluster.now_ns()
     effect = Effect(node, await cluster.kill(node))

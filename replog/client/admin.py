@@ -14,7 +14,6 @@ from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import World
 from replog.types import METADATA_TOPIC, NO_NODE, NodeId
-from replog.wire.apis import Api
 from replog.wire.messages import add_raft_voter, remove_raft_voter
 from replog.wire.messages import describe_quorum as dq
 from replog.wire.messages import describe_topic_partitions as dtp
@@ -60,13 +59,11 @@ class Admin:
             topics=[edl.DesignatedTopic(topic=topic, partitions=[wanted])],
             timeout_ms=TIMEOUT_MS,
         )
-        answer: edl.ElectDesignatedLeadersResponse = await self._connection.send(
-            Api.ELECT_DESIGNATED_LEADERS, body, timeout_ms=TIMEOUT_MS
-        )
+        answer = await self._connection.send(edl.EXCHANGE, body, timeout_ms=TIMEOUT_MS)
         _insist(answer.error_code, topic)
-        for told in answer.replica_election_results:
-            for result in told.partition_results:
-                _insist(result.error_code, f"{told.topic}-{result.partition}")
+        for topic_result in answer.replica_election_results:
+            for result in topic_result.partition_results:
+                _insist(result.error_code, f"{topic_result.topic}-{result.partition}")
 
     async def describe_topics(
         self, topics: list[str], page_size: int
@@ -80,7 +77,7 @@ class Admin:
                 cursor=cursor,
             )
             answer: dtp.DescribeTopicPartitionsResponse = await self._connection.send(
-                Api.DESCRIBE_TOPIC_PARTITIONS, body, timeout_ms=TIMEOUT_MS
+                dtp.EXCHANGE, body, timeout_ms=TIMEOUT_MS
             )
             for topic in answer.topics:
                 yield topic
@@ -104,8 +101,8 @@ class Admin:
     async def _quorum(self) -> dq.DescribeQuorumResponsePartitionData:
         partition = dq.DescribeQuorumRequestPartitionData(partition_index=0)
         topic = dq.DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-        answer: dq.DescribeQuorumResponse = await self._connection.send(
-            Api.DESCRIBE_QUORUM, dq.DescribeQuorumRequest(topics=[topic]), timeout_ms=TIMEOUT_MS
+        answer = await self._connection.send(
+            dq.EXCHANGE, dq.DescribeQuorumRequest(topics=[topic]), timeout_ms=TIMEOUT_MS
         )
         _insist(answer.error_code, METADATA_TOPIC, answer.error_message)
         (described,) = answer.topics[0].partitions
@@ -124,9 +121,7 @@ class Admin:
             voter_directory_id=found,
             listeners=[add_raft_voter.Listener(name="CONTROLLER", host=listener.host, port=listener.port)],
         )
-        answer: add_raft_voter.AddRaftVoterResponse = await self._connection.send(
-            Api.ADD_RAFT_VOTER, body, timeout_ms=TIMEOUT_MS
-        )
+        answer = await self._connection.send(add_raft_voter.EXCHANGE, body, timeout_ms=TIMEOUT_MS)
         _insist(answer.error_code, f"voter {node}", answer.error_message)
         return found
 
@@ -134,15 +129,13 @@ class Admin:
         """Take a voter out of the quorum; return its directory id, which is looked up unless given."""
         found = directory_id or _directory((await self.quorum()).current_voters, node, "a voter")
         body = remove_raft_voter.RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=found)
-        answer: remove_raft_voter.RemoveRaftVoterResponse = await self._connection.send(
-            Api.REMOVE_RAFT_VOTER, body, timeout_ms=TIMEOUT_MS
-        )
+        answer = await self._connection.send(remove_raft_voter.EXCHANGE, body, timeout_ms=TIMEOUT_MS)
         _insist(answer.error_code, f"voter {node}", answer.error_message)
         return found
 
 
 def _directory(replicas: list[dq.ReplicaState], node: NodeId, what: str) -> UUID:
-    """Return the directory of a replica; of several lives of one node the one that fetched last."""
+    """Return the directory of a replica; of several registrations of one node the one that fetched last."""
     known = sorted((one.last_fetch_timestamp, one.replica_directory_id) for one in replicas if one.replica_id == node)
     if not known:
         raise AdminFailed(f"node {node} is not {what} of this quorum")

@@ -7,7 +7,7 @@ exceptions say what is known when there is no answer: `Unreachable` (surely with
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -17,7 +17,8 @@ from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import Buffer, World
 from replog.types import NO_NODE, NodeId
-from replog.wire.apis import Api
+from replog.wire.exchange import Exchange, Q, R
+from replog.wire.messages import create_topics, fetch, list_offsets, metadata, produce
 from replog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -40,6 +41,7 @@ from replog.wire.messages.produce import (
     TopicProduceData,
 )
 
+Item = TypeVar("Item")
 LATEST: Final = -1
 EARLIEST: Final = -2
 STALE: Final = frozenset(
@@ -97,19 +99,19 @@ class Client:
 
     # asking anybody for anything
 
-    async def ask(self, api: Api, body: msgspec.Struct, *, node: NodeId | None = None) -> Any:
+    async def ask(self, exchange: Exchange[Q, R], body: Q, *, node: NodeId | None = None) -> R:
         """Ask a broker, or any that can be reached, and return the answer."""
         connection = await self._connection_to(node)
         try:
-            return await connection.send(api, body, timeout_ms=self.timeout_ms)
+            return await connection.send(exchange, body, timeout_ms=self.timeout_ms)
         except ConnectionLost:
             self._silent[connection.endpoint] = None
             raise
 
-    async def ask_at(self, endpoint: Endpoint, api: Api, body: msgspec.Struct) -> Any:
+    async def ask_at(self, endpoint: Endpoint, exchange: Exchange[Q, R], body: Q) -> R:
         """Ask whoever listens at an address (controllers, for example)."""
         connection = await self._open(endpoint)
-        return await connection.send(api, body, timeout_ms=self.timeout_ms)
+        return await connection.send(exchange, body, timeout_ms=self.timeout_ms)
 
     async def _connection_to(self, node: NodeId | None) -> Connection:
         if node is not None:
@@ -148,9 +150,7 @@ class Client:
     async def refresh(self, topics: Sequence[str] | None = None, *, create: bool = False) -> MetadataResponse:
         """Ask for brokers and topics (None: all topics) and remember who leads what."""
         wanted = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
-        answer: MetadataResponse = await self.ask(
-            Api.METADATA, MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
-        )
+        answer = await self.ask(metadata.EXCHANGE, MetadataRequest(topics=wanted, allow_auto_topic_creation=create))
         self.brokers = {NodeId(broker.node_id): Endpoint(broker.host, broker.port) for broker in answer.brokers}
         self.controller_id = NodeId(answer.controller_id)
         for topic in answer.topics:
@@ -181,9 +181,21 @@ class Client:
         for key in [key for key in self._leaders if key[0] == topic]:
             del self._leaders[key]
 
-    async def _ask_leader(self, api: Api, topic: str, leader: Leader, body: msgspec.Struct) -> Any:
+    async def _ask_leader(self, exchange: Exchange[Q, R], topic: str, leader: Leader, body: Q) -> R:
         try:
-            return await self.ask(api, body, node=leader.node_id)
+            return await self.ask(exchange, body, node=leader.node_id)
+        except (Unreachable, ConnectionLost):
+            self._forget(topic)
+            raise
+
+    async def _send_leader(self, topic: str, leader: Leader, body: ProduceRequest) -> None:
+        try:
+            connection = await self._connection_to(leader.node_id)
+            try:
+                connection.send_unanswered(body)
+            except ConnectionLost:
+                self._silent[connection.endpoint] = None
+                raise
         except (Unreachable, ConnectionLost):
             self._forget(topic)
             raise
@@ -223,22 +235,19 @@ class Client:
     ) -> PartitionProduceResponse | None:
         """Send one record batch to a partition's leader as it is known to be; None when acks is 0."""
         data = PartitionProduceData(index=partition, records=batch if isinstance(batch, bytes) else memoryview(batch))
-        answer = await self._ask_leader(
-            Api.PRODUCE,
-            topic,
-            leader,
-            ProduceRequest(
-                transactional_id=transactional_id,
-                acks=acks,
-                timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms,
-                topic_data=[TopicProduceData(name=topic, topic_id=leader.topic_id, partition_data=[data])],
-            ),
+        body = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms,
+            topic_data=[TopicProduceData(name=topic, topic_id=leader.topic_id, partition_data=[data])],
         )
-        if answer is None:
+        if acks == 0:
+            await self._send_leader(topic, leader, body)
             return None
-        told: PartitionProduceResponse = _only(_only(answer.responses).partition_responses)
-        self._note(topic, told.error_code)
-        return told
+        answer = await self._ask_leader(produce.EXCHANGE, topic, leader, body)
+        result = _only(_only(answer.responses).partition_responses)
+        self._note(topic, result.error_code)
+        return result
 
     async def fetch(
         self,
@@ -260,7 +269,7 @@ class Client:
             partition_max_bytes=max_bytes,
         )
         answer = await self._ask_leader(
-            Api.FETCH,
+            fetch.EXCHANGE,
             topic,
             leader,
             FetchRequest(
@@ -274,9 +283,9 @@ class Client:
         if answer.error_code is not Error.NONE or not answer.responses:
             self._note(topic, answer.error_code)
             return PartitionData(partition_index=partition, error_code=answer.error_code, high_watermark=-1)
-        told: PartitionData = _only(_only(answer.responses).partitions)
-        self._note(topic, told.error_code)
-        return told
+        result = _only(_only(answer.responses).partitions)
+        self._note(topic, result.error_code)
+        return result
 
     async def list_offsets(
         self, topic: str, partition: int, timestamp: int, *, isolation_level: int = 0
@@ -287,7 +296,7 @@ class Client:
             partition_index=partition, current_leader_epoch=leader.leader_epoch, timestamp=timestamp
         )
         answer = await self._ask_leader(
-            Api.LIST_OFFSETS,
+            list_offsets.EXCHANGE,
             topic,
             leader,
             ListOffsetsRequest(
@@ -297,9 +306,9 @@ class Client:
                 timeout_ms=self.timeout_ms,
             ),
         )
-        told: ListOffsetsPartitionResponse = _only(_only(answer.topics).partitions)
-        self._note(topic, told.error_code)
-        return told
+        result = _only(_only(answer.topics).partitions)
+        self._note(topic, result.error_code)
+        return result
 
     # topics
 
@@ -323,14 +332,15 @@ class Client:
             ],
             configs=[CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()],
         )
-        answer = await self.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[wanted], timeout_ms=self.timeout_ms))
+        answer = await self.ask(
+            create_topics.EXCHANGE, CreateTopicsRequest(topics=[wanted], timeout_ms=self.timeout_ms)
+        )
         self._forget(topic)
-        told: CreatableTopicResult = _only(answer.topics)
-        return told
+        return _only(answer.topics)
 
 
-def _only(items: Sequence[Any]) -> Any:
+def _only(items: Sequence[Item]) -> Item:
     """Return the one item that was asked for; another count is no answer to our question."""
     if len(items) != 1:
-        raise ConnectionLost(f"asked for one thing and was told of {len(items)}")
+        raise ConnectionLost(f"asked for one thing and got {len(items)}")
     return items[0]

@@ -7,7 +7,7 @@ whether such a request took effect nobody knows. It is never opened again; make 
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Final, Generic, Protocol, cast
 
 import msgspec
 
@@ -16,9 +16,10 @@ from replog.errors import Error
 from replog.ports import World
 from replog.wire.apis import Api, highest_common, known_versions
 from replog.wire.codec import LENGTH, MalformedMessage, decode_answer, encode_request
+from replog.wire.exchange import Exchange, Q, R
 from replog.wire.framing import Frames
 from replog.wire.layout import NO_VERSIONS, VersionRange
-from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.wire.messages.api_versions import EXCHANGE, ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.produce import ProduceRequest
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -39,16 +40,54 @@ class UnsupportedVersion(Exception):
     """There is no version of this request that both sides know."""
 
 
-class Pending:
+class Waiting(Protocol):
+    """A request under way, of whatever API."""
+
+    @property
+    def api(self) -> Api:
+        """What was asked."""
+
+    @property
+    def timer(self) -> asyncio.TimerHandle:
+        """When it is given up."""
+
+    def answer(self, frame: memoryview) -> None:
+        """Take the answer; `MalformedMessage` when it is none."""
+
+    def fail(self, problem: ConnectionLost) -> None:
+        """Get no answer."""
+
+
+class Pending(Generic[Q, R]):
     """A request under way."""
 
-    __slots__ = ("api", "future", "timer", "version")
+    __slots__ = ("exchange", "future", "timer", "version")
 
-    def __init__(self, api: Api, version: int, future: "asyncio.Future[Any]", timer: asyncio.TimerHandle) -> None:
-        self.api = api
+    def __init__(
+        self, exchange: Exchange[Q, R], version: int, future: asyncio.Future[R], timer: asyncio.TimerHandle
+    ) -> None:
+        self.exchange = exchange
         self.version = version
         self.future = future
         self.timer = timer
+
+    @property
+    def api(self) -> Api:
+        """What was asked."""
+        return self.exchange.api
+
+    def answer(self, frame: memoryview) -> None:
+        """Take the answer; `MalformedMessage` when it is none."""
+        version = self.version
+        if self.api is Api.API_VERSIONS and bytes(frame[4:6]) == b"\x00\x23":
+            version = 0  # UNSUPPORTED_VERSION comes in the oldest layout (KIP-511)
+        body = decode_answer(self.exchange, version, frame)
+        if not self.future.done():
+            self.future.set_result(body)
+
+    def fail(self, problem: ConnectionLost) -> None:
+        """Get no answer."""
+        _fail(self.future, problem)
 
 
 class Connection:
@@ -64,13 +103,13 @@ class Connection:
         self._world = world
         self._transport: asyncio.Transport | None = None
         self._frames = Frames(RESPONSE_BYTES_MAX)
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, Waiting] = {}
         self._correlation_id = 0
         self._lost: str | None = None
 
     @property
     def is_open(self) -> bool:
-        """Tell whether requests can be sent."""
+        """Return whether requests can be sent."""
         return self._transport is not None and self._lost is None
 
     async def open(self, *, timeout_ms: int = 10000) -> None:
@@ -92,11 +131,11 @@ class Connection:
     async def _negotiate(self, timeout_ms: int) -> None:
         request = ApiVersionsRequest(client_software_name=SOFTWARE, client_software_version=SOFTWARE_VERSION)
         version = known_versions(Api.API_VERSIONS).last
-        answer = await self._send(Api.API_VERSIONS, version, request, timeout_ms)
+        answer = await self._send(EXCHANGE, version, request, timeout_ms)
         if answer.error_code is Error.UNSUPPORTED_VERSION:
             offered = next((offer for offer in answer.api_keys if offer.api_key == Api.API_VERSIONS), None)
             version = min(version, offered.max_version) if offered else 0
-            answer = await self._send(Api.API_VERSIONS, version, request, timeout_ms)
+            answer = await self._send(EXCHANGE, version, request, timeout_ms)
         if answer.error_code is not Error.NONE:
             self._lose(f"ApiVersions was answered with {answer.error_code.name}")
             raise ConnectionLost(f"{self.endpoint}: {self._lost}")
@@ -114,33 +153,45 @@ class Connection:
         return version
 
     def send(
-        self, api: Api, body: msgspec.Struct, *, version: int | None = None, timeout_ms: int
-    ) -> "asyncio.Future[Any]":
-        """Send and return the answer's future; a produce with acks=0 is answered with None at once.
+        self, exchange: Exchange[Q, R], body: Q, *, version: int | None = None, timeout_ms: int
+    ) -> asyncio.Future[R]:
+        """Send and return the answer's future, which fails with `ConnectionLost`.
 
-        The future fails with `ConnectionLost`. A version that the peer does not offer is refused here.
+        A version that the peer does not offer is refused here.
         """
-        if version is None:
-            version = self.version_of(api)
-        elif version not in self.versions.get(api, NO_VERSIONS):
-            raise UnsupportedVersion(f"{self.endpoint} does not offer {api.name} version {version}")
-        return self._send(api, version, body, timeout_ms)
+        return self._send(exchange, self._chosen(exchange.api, version), body, timeout_ms)
 
-    def _send(self, api: Api, version: int, body: msgspec.Struct, timeout_ms: int) -> "asyncio.Future[Any]":
+    def send_unanswered(self, body: ProduceRequest, *, version: int | None = None) -> None:
+        """Send a produce with acks=0, which nobody answers; `ConnectionLost` when it surely was not sent."""
+        assert body.acks == 0
+        version = self._chosen(Api.PRODUCE, version)
+        if self._transport is None or self._lost is not None:
+            raise ConnectionLost(f"{self.endpoint}: {self._lost or 'not open'}")
+        self._write(self._transport, Api.PRODUCE, version, body)
+
+    def _chosen(self, api: Api, version: int | None) -> int:
+        if version is None:
+            return self.version_of(api)
+        if version not in self.versions.get(api, NO_VERSIONS):
+            raise UnsupportedVersion(f"{self.endpoint} does not offer {api.name} version {version}")
+        return version
+
+    def _send(self, exchange: Exchange[Q, R], version: int, body: Q, timeout_ms: int) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[R] = loop.create_future()
         if self._transport is None or self._lost is not None:
             _fail(future, ConnectionLost(f"{self.endpoint}: {self._lost or 'not open'}"))
             return future
+        correlation_id = self._write(self._transport, exchange.api, version, body)
+        timer = loop.call_later(timeout_ms / 1000, self._time_out, correlation_id)
+        self._pending[correlation_id] = Pending(exchange, version, future, timer)
+        return future
+
+    def _write(self, transport: asyncio.Transport, api: Api, version: int, body: msgspec.Struct) -> int:
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) % CORRELATION_IDS
-        self._transport.write(encode_request(api, version, correlation_id, self.client_id, body))
-        if isinstance(body, ProduceRequest) and body.acks == 0:
-            future.set_result(None)
-            return future
-        timer = loop.call_later(timeout_ms / 1000, self._time_out, correlation_id)
-        self._pending[correlation_id] = Pending(api, version, future, timer)
-        return future
+        transport.write(encode_request(api, version, correlation_id, self.client_id, body))
+        return correlation_id
 
     def close(self) -> None:
         """Close; what is under way fails."""
@@ -182,23 +233,15 @@ class Connection:
             raise MalformedMessage(f"correlation id {correlation_id} was not asked for")
         pending.timer.cancel()
         try:
-            body = self._body(pending, frame)
+            pending.answer(frame)
         except MalformedMessage as problem:
-            _fail(pending.future, ConnectionLost(f"{self.endpoint}: {pending.api.name}: {problem}"))
+            pending.fail(ConnectionLost(f"{self.endpoint}: {pending.api.name}: {problem}"))
             raise
-        if not pending.future.done():
-            pending.future.set_result(body)
-
-    def _body(self, pending: Pending, frame: memoryview) -> Any:
-        version = pending.version
-        if pending.api is Api.API_VERSIONS and bytes(frame[4:6]) == b"\x00\x23":
-            version = 0  # UNSUPPORTED_VERSION comes in the oldest layout (KIP-511)
-        return decode_answer(pending.api, version, frame)
 
     def _time_out(self, correlation_id: int) -> None:
         pending = self._pending.pop(correlation_id)
         reason = f"no answer to {pending.api.name} in time"
-        _fail(pending.future, RequestTimedOut(f"{self.endpoint}: {reason}"))
+        pending.fail(RequestTimedOut(f"{self.endpoint}: {reason}"))
         self._lose(reason)
 
     def _lose(self, reason: str) -> None:
@@ -210,7 +253,7 @@ class Connection:
         pending, self._pending = self._pending, {}
         for waiting in pending.values():
             waiting.timer.cancel()
-            _fail(waiting.future, ConnectionLost(f"{self.endpoint}: {reason}"))
+            waiting.fail(ConnectionLost(f"{self.endpoint}: {reason}"))
         if self.on_lost is not None:
             self.on_lost(reason)
 
@@ -231,7 +274,7 @@ class _Stream(asyncio.Protocol):
         self._connection.lost(exc)
 
 
-def _fail(future: "asyncio.Future[Any]", problem: ConnectionLost) -> None:
+def _fail(future: asyncio.Future[R], problem: ConnectionLost) -> None:
     if not future.done():
         future.set_exception(problem)
         future.exception()  # nobody has to look: a lost answer is no news to who stopped waiting

@@ -1,7 +1,7 @@
 """A consumer: fetches from every leader at once, long polls kept across calls.
 
 It reads partitions given by hand and never resets a position. What only means "ask again" (leadership moved, the new leader
-does not know its high watermark yet) is not told; what a user would have to decide (offset out of range) is.
+does not know its high watermark yet) is not reported; what a user would have to decide (offset out of range) is.
 read_committed leaves out aborted transactions by the leader's list, as every Kafka client does.
 """
 
@@ -15,8 +15,7 @@ from replog.client.client import NO_ANSWER, STALE, Client, Leader
 from replog.errors import Error
 from replog.log import batch
 from replog.types import NodeId, TopicPartition
-from replog.wire.apis import Api
-from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from replog.wire.messages.fetch import EXCHANGE, FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 FETCH_WAIT_MS: Final = 100
 FETCH_BYTES_MIN: Final = 512  # a few records at once: fewer, fuller answers for the same latency bound
@@ -115,7 +114,7 @@ class Consumer:
     async def _fetch(self, node: NodeId, leaders: dict[TopicPartition, Leader]) -> Answers:
         asked = {partition: self._positions[partition] for partition in leaders}
         try:
-            answer: FetchResponse = await self._client.ask(Api.FETCH, self._request(leaders, asked), node=node)
+            answer = await self._client.ask(EXCHANGE, self._request(leaders, asked), node=node)
         except NO_ANSWER:
             self._forget(leaders)
             await asyncio.sleep(BACKOFF_MS / 1000)

@@ -1,15 +1,13 @@
 """Asking the coordinator of a group or of a transactional id, wherever it is now."""
 
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from replog.client.client import NO_ANSWER, Client, Unreachable
 from replog.client.connection import ConnectionLost
 from replog.errors import Error
 from replog.types import NodeId
-from replog.wire.apis import Api, api_of
-from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.exchange import Exchange, Q, R
+from replog.wire.messages.find_coordinator import EXCHANGE, FindCoordinatorRequest
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -32,11 +30,11 @@ class CoordinatorLink:
         self._key_type = key_type
         self._node: NodeId | None = None
 
-    async def ask(self, body: msgspec.Struct) -> Any:
+    async def ask(self, exchange: Exchange[Q, R], body: Q) -> R:
         """Ask once. `Unreachable`: surely not asked; `ConnectionLost`: nobody knows."""
         node = await self._find() if self._node is None else self._node
         try:
-            answer = await self._client.ask(api_of(body), body, node=node)
+            answer = await self._client.ask(exchange, body, node=node)
         except NO_ANSWER:
             self.forget()
             raise
@@ -51,7 +49,7 @@ class CoordinatorLink:
     async def _find(self) -> NodeId:
         body = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self._key])
         try:
-            answer: FindCoordinatorResponse = await self._client.ask(Api.FIND_COORDINATOR, body)
+            answer = await self._client.ask(EXCHANGE, body)
         except ConnectionLost as problem:
             raise Unreachable(str(problem)) from None
         (found,) = answer.coordinators

@@ -7,8 +7,10 @@ its next commit comes from a generation that has passed. Where it begins to read
 import asyncio
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from replog.client.client import NO_ANSWER, Client, Unreachable
 from replog.client.consumer import Consumer, PartitionRecords
@@ -17,6 +19,7 @@ from replog.client.outcomes import CommitEnd, CommittedOffsets, Outcome
 from replog.errors import Error
 from replog.types import TopicPartition
 from replog.wire.codec import decode_struct, encode_struct
+from replog.wire.messages import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
 from replog.wire.messages.heartbeat import HeartbeatRequest
 from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from replog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -26,7 +29,7 @@ from replog.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from replog.wire.records.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
@@ -51,7 +54,7 @@ REFUSED: Final = frozenset(
 class GroupMember:
     """Reads one topic together with the other members of its group.
 
-    generation, member_id:  who it is, or was when it last heard of its group.
+    generation, member_id:  who it is, or was when its group last answered.
     """
 
     def __init__(self, client: Client, consumer: Consumer, *, group: str, topic: str, session_timeout_ms: int) -> None:
@@ -72,7 +75,7 @@ class GroupMember:
     # reading
 
     async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionRecords]:
-        """Join if need be, say that it lives, read."""
+        """Join if need be, send heartbeats, read."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         try:
@@ -112,12 +115,14 @@ class GroupMember:
                     partition_indexes=[partition.partition for partition in partitions],
                 )
                 group = OffsetFetchRequestGroup(group_id=self.group, topics=[wanted])
-                answer = await self._link.ask(OffsetFetchRequest(groups=[group], require_stable=True))
+                answer = await self._link.ask(
+                    offset_fetch.EXCHANGE, OffsetFetchRequest(groups=[group], require_stable=True)
+                )
         except (*NO_ANSWER, TimeoutError) as problem:
             return CommittedOffsets({}, type(problem).__name__)
-        (told,) = answer.groups
-        found = [part for topic in told.topics for part in topic.partitions]
-        errors = [told.error_code, *(part.error_code for part in found)]
+        (committed,) = answer.groups
+        found = [part for topic in committed.topics for part in topic.partitions]
+        errors = [committed.error_code, *(part.error_code for part in found)]
         wrong = next((error for error in errors if error is not Error.NONE), None)
         if wrong is not None:
             self._link.forget()
@@ -141,7 +146,7 @@ class GroupMember:
                 topics=[topic],
             )
             async with asyncio.timeout(timeout_ms / 1000):
-                answer = await self._link.ask(body)
+                answer = await self._link.ask(offset_commit.EXCHANGE, body)
         except Unreachable as problem:
             return CommitEnd(Outcome.WITHOUT_EFFECT, type(problem).__name__)
         except (*NO_ANSWER, TimeoutError) as problem:
@@ -151,7 +156,7 @@ class GroupMember:
         if wrong is None:
             return CommitEnd(Outcome.DONE, None)
         self._link.forget()
-        self._heed(wrong)
+        self._note_error(wrong)
         return CommitEnd(Outcome.WITHOUT_EFFECT if wrong in REFUSED else Outcome.UNKNOWN, wrong.name)
 
     async def _topic_id(self) -> UUID:
@@ -173,14 +178,14 @@ class GroupMember:
             protocol_type=PROTOCOL,
             protocols=[JoinGroupRequestProtocol(name=ASSIGNOR, metadata=_encoded(subscription))],
         )
-        joined: JoinGroupResponse = await self._link.ask(body)
+        joined = await self._link.ask(join_group.EXCHANGE, body)
         if joined.error_code is Error.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
         elif joined.error_code is Error.NONE:
             self.member_id, self.generation = joined.member_id, joined.generation_id
             await self._sync(joined)
         else:
-            self._heed(joined.error_code)
+            self._note_error(joined.error_code)
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
@@ -197,9 +202,9 @@ class GroupMember:
                 for member, share in shares.items()
             ],
         )
-        synced: SyncGroupResponse = await self._link.ask(body)
+        synced = await self._link.ask(sync_group.EXCHANGE, body)
         if synced.error_code is not Error.NONE:
-            self._heed(synced.error_code)
+            self._note_error(synced.error_code)
             return
         self._belongs = True
         self._heartbeat_due = asyncio.get_running_loop().time() + self._heartbeat_s
@@ -231,13 +236,13 @@ class GroupMember:
 
     async def _heartbeat(self) -> None:
         body = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
-        answer = await self._link.ask(body)
+        answer = await self._link.ask(heartbeat.EXCHANGE, body)
         if answer.error_code is Error.NONE:
             self._heartbeat_due = asyncio.get_running_loop().time() + self._heartbeat_s
         else:
-            self._heed(answer.error_code)
+            self._note_error(answer.error_code)
 
-    def _heed(self, error: Error) -> None:
+    def _note_error(self, error: Error) -> None:
         """Take it that membership has ended where an answer says so."""
         if error in (Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS, Error.UNKNOWN_MEMBER_ID):
             self._belongs = False
@@ -254,12 +259,12 @@ class GroupMember:
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_MS / 1000):
                 leaving = [MemberIdentity(member_id=self.member_id)]
-                await self._link.ask(LeaveGroupRequest(group_id=self.group, members=leaving))
+                await self._link.ask(leave_group.EXCHANGE, LeaveGroupRequest(group_id=self.group, members=leaving))
         except (*NO_ANSWER, TimeoutError):
             pass
         await self._consumer.close()
         await self._client.close()
 
 
-def _encoded(content: Any) -> bytes:
+def _encoded(content: msgspec.Struct) -> bytes:
     return VERSION.pack(0) + encode_struct(content, 0)

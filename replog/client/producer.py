@@ -1,4 +1,4 @@
-"""A producer: records go out in batches, and each batch's end is told once.
+"""A producer: records go out in batches, and each batch's end is reported once.
 
 One sender a partition, one batch under way per sender: order is kept and sequences are plain. An idempotent producer
 retries a batch unchanged until its delivery time-out, with a producer id of its own for every partition; when it
@@ -20,8 +20,7 @@ from replog.errors import Error
 from replog.log import batch
 from replog.ports import Clock
 from replog.types import TopicPartition
-from replog.wire.apis import Api
-from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from replog.wire.messages.init_producer_id import EXCHANGE, InitProducerIdRequest
 
 BATCH_RECORDS_MAX: Final = 500
 RETRY_BACKOFF_MS: Final = 50
@@ -204,7 +203,7 @@ class PartitionSender(Generic[Token]):
         """Get a producer id; False when nobody gives one now."""
         try:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            answer: InitProducerIdResponse = await self._client.ask(Api.INIT_PRODUCER_ID, request)
+            answer = await self._client.ask(EXCHANGE, request)
         except NO_ANSWER:
             return False
         if answer.error_code is not Error.NONE:

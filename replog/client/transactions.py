@@ -19,6 +19,7 @@ from replog.errors import Error
 from replog.log import batch
 from replog.ports import Clock
 from replog.types import TopicPartition
+from replog.wire.messages import end_txn, init_producer_id, txn_offset_commit
 from replog.wire.messages.end_txn import EndTxnRequest
 from replog.wire.messages.init_producer_id import InitProducerIdRequest
 from replog.wire.messages.txn_offset_commit import (
@@ -76,7 +77,7 @@ class TransactionalProducer(Generic[Token]):
     async def _initialize(self) -> bool:
         body = InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=self._timeout_ms)
         try:
-            answer = await self._link.ask(body)
+            answer = await self._link.ask(init_producer_id.EXCHANGE, body)
         except NO_ANSWER:
             return False
         if answer.error_code is not Error.NONE:
@@ -168,7 +169,7 @@ class TransactionalProducer(Generic[Token]):
         last, doubt = "_TIMED_OUT", False
         while self._broken is None and self._clock.now_ms() < deadline_ms:
             try:
-                answer = await link.ask(body)
+                answer = await link.ask(txn_offset_commit.EXCHANGE, body)
             except NO_ANSWER as problem:
                 last, doubt = type(problem).__name__, doubt or not isinstance(problem, Unreachable)
             else:
@@ -227,7 +228,7 @@ class TransactionalProducer(Generic[Token]):
         last, doubt = "_TIMED_OUT", False
         while self._clock.now_ms() < deadline_ms:
             try:
-                answer = await self._link.ask(body)
+                answer = await self._link.ask(end_txn.EXCHANGE, body)
             except NO_ANSWER as problem:
                 last, doubt = type(problem).__name__, doubt or not isinstance(problem, Unreachable)
             else:

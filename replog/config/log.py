@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from replog.config.setting import LONG_MAX, Long, kafka
+from replog.config.setting import LONG_MAX, Long, kafka, without_effect
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,10 +25,12 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = 604800000
     roll_jitter_ms: Annotated[
         Long,
-        kafka("log.roll.jitter.ms", "Accepted and described, without effect here.", topic="segment.jitter.ms"),
+        without_effect(
+            "log.roll.jitter.ms", "Segments of all logs may be rolled at the same time.", topic="segment.jitter.ms"
+        ),
     ] = 0
     preallocate: Annotated[
-        bool, kafka("log.preallocate", "Accepted and described, without effect here.", topic="preallocate")
+        bool, without_effect("log.preallocate", "Files grow as they are written.", topic="preallocate")
     ] = False
     index_interval_bytes: Annotated[
         int,
@@ -52,9 +54,9 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = 1048588
     compression_type: Annotated[
         Literal["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"],
-        kafka(
+        without_effect(
             "compression.type",
-            "Accepted and described, without effect here: batches stay as the producer compressed them.",
+            "Batches stay as the producer compressed them.",
             topic="compression.type",
         ),
     ] = "producer"
@@ -137,8 +139,10 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = ("delete",)
     segment_delete_delay_ms: Annotated[
         Long,
-        kafka(
-            "log.segment.delete.delay.ms", "Accepted and described, without effect here.", topic="file.delete.delay.ms"
+        without_effect(
+            "log.segment.delete.delay.ms",
+            "Files are deleted as soon as nothing reads them.",
+            topic="file.delete.delay.ms",
         ),
     ] = 60000
     cleaner_enable: Annotated[

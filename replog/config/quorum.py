@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from replog.config.setting import Long, kafka
+from replog.config.setting import Long, kafka, without_effect
 
 
 class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True):
         int, kafka("controller.quorum.retry.backoff.ms", "The wait before a failed request is repeated.")
     ] = 20
     append_linger_ms: Annotated[
-        int, kafka("controller.quorum.append.linger.ms", "Accepted, without effect here: the leader appends at once.")
+        int, without_effect("controller.quorum.append.linger.ms", "The leader appends at once.")
     ] = 25
     bytes_between_snapshots_max: Annotated[
         Long,

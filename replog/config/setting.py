@@ -58,6 +58,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     is_kafkas:  Apache Kafka has a setting of this name (or a KIP has given it one); else it is ours.
     topic:      the name of the topic config that overrides it; such a setting may also be changed while brokers run.
+    has_effect: whether anything reads it; what Kafka's files may name is accepted, shown and marked where it does nothing here.
     """
 
     name: str
@@ -66,11 +67,17 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     lowest: float = 0
     highest: float = inf
     topic: str = ""
+    has_effect: bool = True
 
 
 def kafka(name: str, description: str, *, lowest: float = 0, highest: float = inf, topic: str = "") -> Setting:
     """Describe a setting that Kafka has, too."""
     return Setting(name=name, description=description, is_kafkas=True, lowest=lowest, highest=highest, topic=topic)
+
+
+def without_effect(name: str, description: str, *, topic: str = "") -> Setting:
+    """Describe a setting of Kafka's that is accepted and shown, and that nothing reads."""
+    return Setting(name=name, description=description, is_kafkas=True, topic=topic, has_effect=False)
 
 
 def ours(name: str, description: str, *, highest: float = inf) -> Setting:

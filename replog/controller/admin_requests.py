@@ -121,13 +121,13 @@ def on_elect_leaders(turn: Turn, body: elm.ElectLeadersRequest) -> elm.ElectLead
     results = []
     for topic, partitions in wanted:
         elected = [(index, _elect(turn, topic, index, election)) for index in partitions]
-        told = [
+        results_of_topic = [
             elm.PartitionResult(partition_id=index, error_code=error, error_message=None)
             for index, error in elected
             if body.topic_partitions is not None or error is not Error.ELECTION_NOT_NEEDED
         ]
-        if told:
-            results.append(elm.ReplicaElectionResult(topic=topic, partition_result=told))
+        if results_of_topic:
+            results.append(elm.ReplicaElectionResult(topic=topic, partition_result=results_of_topic))
     return elm.ElectLeadersResponse(replica_election_results=results)
 
 
@@ -153,14 +153,14 @@ def on_elect_designated_leaders(
     served = 0
     results = []
     for topic in body.topics:
-        told = []
+        results_of_topic = []
         for wanted in topic.partitions:
             error = Error.REQUEST_LIMIT_REACHED  # D8, D18
             if served < PARTITIONS_PER_REQUEST_MAX:
                 error = _designated(turn, recoveries, body.election_type, topic.topic, wanted)
             served += 1
-            told.append(edl.DesignatedPartitionResult(partition=wanted.partition, error_code=error))
-        results.append(edl.DesignatedTopicResult(topic=topic.topic, partition_results=told))
+            results_of_topic.append(edl.DesignatedPartitionResult(partition=wanted.partition, error_code=error))
+        results.append(edl.DesignatedTopicResult(topic=topic.topic, partition_results=results_of_topic))
     return edl.ElectDesignatedLeadersResponse(replica_election_results=results)
 
 
@@ -186,7 +186,7 @@ def on_alter_partition_reassignments(
     """Start, change or cancel reassignments."""
     responses = []
     for topic in body.topics:
-        told = []
+        results_of_topic = []
         for wanted in topic.partitions:
             target = None if wanted.replicas is None else tuple(NodeId(node) for node in wanted.replicas)
             outcome = reassignment.reassign(
@@ -198,12 +198,12 @@ def on_alter_partition_reassignments(
             )
             if outcome.record is not None:
                 turn.append([outcome.record])
-            told.append(
+            results_of_topic.append(
                 apr.ReassignablePartitionResponse(
                     partition_index=wanted.partition_index, error_code=outcome.error, error_message=outcome.message
                 )
             )
-        responses.append(apr.ReassignableTopicResponse(name=topic.name, partitions=told))
+        responses.append(apr.ReassignableTopicResponse(name=topic.name, partitions=results_of_topic))
     return apr.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=body.allow_replication_factor_change, error_message=None, responses=responses
     )

@@ -87,7 +87,7 @@ class Asker(NamedTuple):
     topics: Topics
 
     def may(self, operation: Operation, resource: Resource) -> bool:
-        """Tell whether the principal may do this."""
+        """Return whether the principal may do this."""
         return self.hook(self.principal, operation, resource)
 
     def error(self, operation: Operation, resource: Resource) -> Error:

@@ -1,6 +1,6 @@
 """Requests of brokers: registration, heartbeat, AlterPartition, producer ids.
 
-Each refuses another life than the registered one: a broker epoch that is not equal is stale
+Each refuses another incarnation than the registered one: a broker epoch that is not equal is stale
 (KIP-380, KIP-903, SPEC 2.7.6).
 """
 
@@ -37,7 +37,7 @@ PRODUCER_IDS_PER_BLOCK: Final = 1000
 
 
 def on_registration(turn: Turn, sessions: Sessions, body: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-    """Register a life of a broker."""
+    """Register an incarnation of a broker."""
     broker_id = NodeId(body.broker_id)
     session_valid = sessions.is_valid(broker_id, turn.image.broker_epoch(broker_id), turn.now_ms)
     outcome = register(turn.policy, body, session_valid=session_valid, next_offset=turn.next_offset)
@@ -49,7 +49,7 @@ def on_registration(turn: Turn, sessions: Sessions, body: BrokerRegistrationRequ
     if outcome.shutdown is not None:
         sessions.drop(broker_id)
         turn.probe("clean_registration" if outcome.shutdown is Shutdown.CLEAN else "unclean_registration")
-        turn.tell(
+        turn.emit(
             "registered",
             node=body.broker_id,
             broker_epoch=outcome.epoch,
@@ -103,8 +103,8 @@ def _controller_refusal(image: Image, body: ControllerRegistrationRequest) -> tu
     return Error.NONE, None
 
 
-def current_life(turn: Turn, broker_id: int, broker_epoch: int) -> Broker | None:
-    """Return the broker if this very life of it is registered; otherwise the request is refused."""
+def current_incarnation(turn: Turn, broker_id: int, broker_epoch: int) -> Broker | None:
+    """Return the broker if this very incarnation is registered; otherwise the request is refused."""
     broker = turn.image.brokers.get(NodeId(broker_id))
     if broker is None or broker.epoch != broker_epoch:
         turn.probe("stale_broker_epoch_refused")
@@ -116,7 +116,7 @@ def on_heartbeat(
     turn: Turn, sessions: Sessions, body: BrokerHeartbeatRequest, received_ms: int
 ) -> BrokerHeartbeatResponse:
     """Prolong a broker's session, and let it be fenced, unfenced or stopped."""
-    broker = current_life(turn, body.broker_id, body.broker_epoch)
+    broker = current_incarnation(turn, body.broker_id, body.broker_epoch)
     if broker is None:
         return BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH)
     session = sessions.touch(broker.broker_id, broker.epoch, received_ms)
@@ -157,7 +157,7 @@ def on_assign_replicas_to_dirs(turn: Turn, body: AssignReplicasToDirsRequest) ->
     """Note where a broker's replicas lie."""
     if turn.image.metadata_version < DIRECTORIES_LEVEL:
         return AssignReplicasToDirsResponse(error_code=Error.UNSUPPORTED_VERSION)
-    broker = current_life(turn, body.broker_id, body.broker_epoch)
+    broker = current_incarnation(turn, body.broker_id, body.broker_epoch)
     if broker is None:
         return AssignReplicasToDirsResponse(error_code=Error.STALE_BROKER_EPOCH)
     return directories.assign(turn, broker, body)
@@ -188,7 +188,7 @@ def fence_one_silent_broker(turn: Turn, sessions: Sessions) -> NodeId | None:
 
 def on_alter_partition(turn: Turn, body: ap.AlterPartitionRequest) -> ap.AlterPartitionResponse:
     """Decide on a leader's proposals, partition by partition."""
-    sender = current_life(turn, body.broker_id, body.broker_epoch)
+    sender = current_incarnation(turn, body.broker_id, body.broker_epoch)
     if sender is None:
         return ap.AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH)
     return ap.AlterPartitionResponse(
@@ -241,7 +241,7 @@ def _shown(
 
 def on_allocate_producer_ids(turn: Turn, body: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
     """Give a broker a block of producer ids that no other ever gets."""
-    broker = current_life(turn, body.broker_id, body.broker_epoch)
+    broker = current_incarnation(turn, body.broker_id, body.broker_epoch)
     if broker is None:
         return AllocateProducerIdsResponse(error_code=Error.STALE_BROKER_EPOCH)
     start = turn.image.next_producer_id

@@ -2,7 +2,7 @@
 
 Every controller of the quorum replays the committed log into its image. The active one decides
 from the same image, on which its own records count at once; when it stops leading it takes back
-what was never committed. Sessions and recoveries are soft state: a new reign starts them afresh.
+what was never committed. Sessions and recoveries are soft state: a new term starts them afresh.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ class Controller:
         self.static_configs = static_configs
         self.new_topic_id = new_topic_id
         self.random = random  # for placements only
-        self._finished_before = 0  # recoveries, in former reigns
+        self._finished_before = 0  # recoveries, in earlier terms
         self._committed_offset = -1
         self._next_balance_ms = 0
         self._next_unclean_scan_ms = 0
@@ -71,7 +71,7 @@ class Controller:
             self.image.replay(record, end_offset - 1)
         self._committed_offset = end_offset - 1
 
-    # --- a reign --------------------------------------------------------------------------------
+    # --- a term ---------------------------------------------------------------------------------
 
     def activate(self, now_ms: int, next_offset: int) -> list[Effect]:
         """Begin to decide; everything below the epoch's start has been replayed (SPEC 1.8.4, 2.14.4)."""
@@ -151,7 +151,7 @@ class Controller:
 
     @property
     def recoveries_finished(self) -> int:
-        """Unclean recoveries done in this controller's life, in all its reigns (KIP-966, "Metrics")."""
+        """Unclean recoveries done in this controller's process, in all its terms (KIP-966, "Metrics")."""
         return self._finished_before + self.recoveries.counts.unclean_recovery_finished
 
     @property

@@ -1,6 +1,6 @@
 """Log directories of replicas: which copy lies where, and what goes when a directory fails (KIP-858).
 
-Where a new replica of a broker with one directory lies is known beforehand. A broker with several tells where each lies
+Where a new replica of a broker with one directory lies is known beforehand. A broker with several reports where each lies
 (AssignReplicasToDirs) and, with its heartbeats, which directories have failed; so does one whose only directory is another
 than before. A replica in a directory that its broker no longer has may neither lead nor be in an ISR. One of which nobody
 has said where it lies counts as online.

@@ -45,7 +45,7 @@ class Reply(msgspec.Struct, frozen=True):
     body: msgspec.Struct
 
 
-class Tell(msgspec.Struct, frozen=True):
+class Emit(msgspec.Struct, frozen=True):
     """Record a fact for the recording, as soon as everything appended so far is committed."""
 
     event: str
@@ -65,4 +65,4 @@ class AskLogInfo(msgspec.Struct, frozen=True):
     request: GetReplicaLogInfoRequest
 
 
-Effect = Append | Reply | Tell | Probe | AskLogInfo
+Effect = Append | Reply | Emit | Probe | AskLogInfo

@@ -1,7 +1,7 @@
 """Sessions of brokers, and what a heartbeat may change (SPEC 2.2.7, 2.3).
 
 Soft state of the active controller: nothing here is in the metadata log. A session belongs to one
-life of a broker, (id, epoch).
+incarnation of a broker, (id, epoch).
 """
 
 from enum import Enum
@@ -14,7 +14,7 @@ from replog.types import BrokerEpoch, NodeId
 
 
 class BrokerState(Enum):
-    """The controller's view of a broker's life."""
+    """The controller's view of a broker."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -66,7 +66,7 @@ def _all_know_of_shutdown(beat: Beat) -> bool:
 
 
 class Session:
-    """Contact with one life of a broker."""
+    """Contact with one incarnation of a broker."""
 
     __slots__ = ("epoch", "last_contact_ms", "metadata_offset", "shutdown_offset")
 
@@ -78,20 +78,20 @@ class Session:
 
 
 class Sessions:
-    """When each broker was last heard of, by (id, epoch)."""
+    """When the last heartbeat of each broker came, by (id, epoch)."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self._sessions: dict[NodeId, Session] = {}
 
     def activate(self, image: Image, now_ms: int) -> None:
-        """Begin a reign: every unfenced broker counts as just heard, fenced ones as never (D14)."""
+        """Begin a term: for every unfenced broker a heartbeat counts as just come, for fenced ones as never (D14)."""
         self._sessions = {
             broker_id: Session(broker.epoch, now_ms) for broker_id, broker in image.brokers.items() if not broker.fenced
         }
 
     def touch(self, broker_id: NodeId, epoch: BrokerEpoch, now_ms: int) -> Session:
-        """Record contact with a life of a broker; an older life's session ends."""
+        """Record contact with an incarnation of a broker; an older one's session ends."""
         session = self._sessions.get(broker_id)
         if session is None or session.epoch != epoch:
             session = self._sessions[broker_id] = Session(epoch, now_ms)
@@ -103,7 +103,7 @@ class Sessions:
         self._sessions.pop(broker_id, None)
 
     def is_valid(self, broker_id: NodeId, epoch: BrokerEpoch, now_ms: int) -> bool:
-        """Tell whether this very life was heard of within the session timeout."""
+        """Return whether a heartbeat of this very incarnation came within the session timeout."""
         session = self._sessions.get(broker_id)
         return session is not None and session.epoch == epoch and now_ms - session.last_contact_ms < self.timeout_ms
 

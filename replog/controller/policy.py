@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from replog.config import NodeConfig
 from replog.config.controller import ControllerConfig
 from replog.config.topics import TopicsConfig
 from replog.controller.election import Election, Rules
@@ -50,6 +51,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     leader_imbalance_check_interval_ms: int = 1000 * _CONTROLLER.leader_imbalance_check_interval_seconds
     eligible_leader_replicas: bool = _CONTROLLER.eligible_leader_replicas_enable
     max_idle_interval_ms: int = 0  # 0: an idle log stays as it is
+
+    @classmethod
+    def of(cls, config: NodeConfig) -> "Settings":
+        """Return what a controller's decisions need of a node's configuration."""
+        controller, topics = config.controller, config.topics
+        return cls(
+            cluster_id=config.cluster_id,
+            session_timeout_ms=controller.session_timeout_ms,
+            heartbeat_interval_ms=controller.heartbeat_interval_ms,
+            min_insync_replicas=topics.insync_replicas_min,
+            default_replication_factor=topics.replication_factor,
+            num_partitions=topics.partition_count,
+            unclean_leader_election=controller.unclean_election_enable,
+            unclean_leader_election_interval_ms=controller.unclean_election_interval_ms,
+            unclean_recovery_strategy=Strategy(controller.unclean_recovery_strategy),
+            unclean_recovery_manager=controller.unclean_recovery_manager_enabled,
+            unclean_recovery_timeout_ms=controller.unclean_recovery_timeout_ms,
+            leader_rebalance=controller.leader_rebalance_enable,
+            leader_imbalance_check_interval_ms=1000 * controller.leader_imbalance_check_interval_seconds,
+            eligible_leader_replicas=controller.eligible_leader_replicas_enable,
+            max_idle_interval_ms=config.quorum.idle_interval_ms_max,
+        )
 
 
 class Policy:
@@ -96,7 +119,7 @@ class Policy:
         )
 
     def unclean_enabled(self, topic: str) -> bool:
-        """Tell whether any replica may lead when nobody else can (SPEC 2.6.6)."""
+        """Return whether any replica may lead when nobody else can (SPEC 2.6.6)."""
         text = self._most_specific(topic, UNCLEAN_ENABLE)
         return self.settings.unclean_leader_election if text is None else text == "true"
 

@@ -56,12 +56,12 @@ class Recoveries:
         registered = {broker.broker_id: broker.epoch for broker in turn.image.brokers.values()}
         answered: set[TopicIdPartition] = set()
         for topic in event.response.topic_partition_log_info_list if event.response else ():
-            for told in topic.partition_log_info:
-                key = TopicIdPartition(topic.topic_id, told.partition)
+            for log_info in topic.partition_log_info:
+                key = TopicIdPartition(topic.topic_id, log_info.partition)
                 recovery = self._running.get(key)
                 if recovery is not None and event.response is not None:
                     answered.add(key)
-                    answer = _log_info(event.response, told)
+                    answer = _log_info(event.response, log_info)
                     if not recovery.on_answer(event.broker_id, answer, registered, turn.now_ms):
                         turn.probe("log_info_refused")
         for key in _keys_of(event.request):
@@ -174,11 +174,11 @@ def _keys_of(request: m.GetReplicaLogInfoRequest) -> list[TopicIdPartition]:
     ]
 
 
-def _log_info(response: m.GetReplicaLogInfoResponse, told: m.PartitionLogInfo) -> LogInfo:
+def _log_info(response: m.GetReplicaLogInfoResponse, log_info: m.PartitionLogInfo) -> LogInfo:
     return LogInfo(
         broker_epoch=BrokerEpoch(response.broker_epoch),
-        current_leader_epoch=LeaderEpoch(told.current_leader_epoch),
-        last_written_leader_epoch=LeaderEpoch(told.last_written_leader_epoch),
-        log_end_offset=told.log_end_offset,
-        error=told.error_code if response.error_code is Error.NONE else response.error_code,
+        current_leader_epoch=LeaderEpoch(log_info.current_leader_epoch),
+        last_written_leader_epoch=LeaderEpoch(log_info.last_written_leader_epoch),
+        log_end_offset=log_info.log_end_offset,
+        error=log_info.error_code if response.error_code is Error.NONE else response.error_code,
     )

@@ -1,6 +1,6 @@
-"""BrokerRegistration: lives of brokers, and whether the last one ended cleanly (SPEC 2.2, KIP-966).
+"""BrokerRegistration: incarnations of brokers, and whether the last one ended cleanly (SPEC 2.2, KIP-966).
 
-The clean-up records of a former life come before the registration record: a controller that dies
+The clean-up records of an earlier incarnation come before the registration record: a controller that dies
 in between leaves a broker that has to register again, never one that is trusted wrongly.
 """
 
@@ -21,7 +21,7 @@ CLEAN_SHUTDOWN_DETECTION_LEVEL: Final = 23  # metadata version 4.0-IV1: ELR reco
 
 
 class Shutdown(Enum):
-    """How the former life of a broker ended, as far as the controller can tell."""
+    """How the earlier incarnation of a broker ended, as far as the controller knows."""
 
     CLEAN = "clean"
     UNCLEAN = "unclean"
@@ -33,7 +33,7 @@ class Registration(NamedTuple):
     error: Error
     records: list[r.MetadataRecord]
     epoch: BrokerEpoch
-    shutdown: Shutdown | None  # None: the same life amends its registration
+    shutdown: Shutdown | None  # None: the same incarnation amends its registration
 
 
 def register(
@@ -41,7 +41,7 @@ def register(
 ) -> Registration:
     """Decide on a registration; checks in the order of SPEC 2.2.1.
 
-    session_valid: the stored registration's life was heard of within the session timeout.
+    session_valid: a heartbeat of the stored registration came within the session timeout.
     next_offset:   where the first of the records will be written.
     """
     existing = policy.image.brokers.get(NodeId(request.broker_id))
@@ -70,7 +70,7 @@ def register(
 def how_it_ended(policy: Policy, existing: Broker | None, previous_broker_epoch: int) -> Shutdown:
     """Compare the epoch in the clean-shutdown file with the registration's (KIP-966).
 
-    Without a stored registration nothing equals (the file may be of another cluster's life), and
+    Without a stored registration nothing equals (the file may be of another cluster), and
     before the metadata version that brought the epoch every shutdown counts as unclean.
     """
     detectable = policy.image.features.get(METADATA_VERSION, 0) >= CLEAN_SHUTDOWN_DETECTION_LEVEL

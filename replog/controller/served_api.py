@@ -21,7 +21,7 @@ _replace = msgspec.structs.replace
 class Unasked(Enum):
     """Why nobody is asked before a request is handled."""
 
-    EVERYBODYS = "it tells what everybody may know"
+    EVERYBODYS = "everybody may know what it answers"
     WHERE_ANSWERED = "sessions and cursors go on from what was seen: the handler asks"
 
 

@@ -5,7 +5,7 @@ What leaves is ordered: all records as one atomic group first, then replies, fac
 
 import msgspec
 
-from replog.controller.events import Append, AskLogInfo, Effect, Probe, Reply, Tell
+from replog.controller.events import Append, AskLogInfo, Effect, Emit, Probe, Reply
 from replog.controller.policy import Policy
 from replog.metadata import records as r
 from replog.metadata.image import Image
@@ -43,9 +43,9 @@ class Turn:
         """Answer a request."""
         self._after.append(Reply(token, body))
 
-    def tell(self, event: str, **fields: object) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         """Record a fact once it is committed."""
-        self._after.append(Tell(event, fields))
+        self._after.append(Emit(event, fields))
 
     def probe(self, name: str) -> None:
         """Count a rare state."""
@@ -72,7 +72,7 @@ class Turn:
         match record:
             case r.BrokerRegistrationChangeRecord() if record.fenced:
                 name = "fenced" if record.fenced == r.FENCE else "unfenced"
-                self.tell(name, node=record.broker_id, broker_epoch=record.broker_epoch)
+                self.emit(name, node=record.broker_id, broker_epoch=record.broker_epoch)
             case r.PartitionChangeRecord():
                 before = self.image.partition(record.topic_id, record.partition_id)
                 assert before is not None

@@ -120,15 +120,15 @@ class Recovery:
         return True
 
     def forget(self, node: NodeId) -> None:
-        """Drop what a replica said: it was fenced, or began a new life. It may be asked at once again."""
+        """Drop what a replica said: it was fenced, or registered anew. It may be asked at once again."""
         self.answers.pop(node, None)
         self._in_flight_until_ms.pop(node, None)
         self._not_before_ms.pop(node, None)
 
     def winner(self, acceptable: Callable[[NodeId], bool], now_ms: int) -> NodeId:
-        """Return whom to elect now, -1 while the strategy wants to hear more (SPEC 2.12.5, 2.12.6)."""
+        """Return whom to elect now, -1 while the strategy needs more answers (SPEC 2.12.5, 2.12.6)."""
         candidates = [node for node in self.replicas if node in self.answers and acceptable(node)]
-        if not candidates or not self._heard_enough(now_ms):
+        if not candidates or not self._has_enough_answers(now_ms):
             return NO_NODE
         # `max` takes the first of equals: assignment order.
         return max(candidates, key=self._reach)
@@ -137,7 +137,7 @@ class Recovery:
         answer = self.answers[node]
         return answer.last_written_leader_epoch, answer.log_end_offset
 
-    def _heard_enough(self, now_ms: int) -> bool:
+    def _has_enough_answers(self, now_ms: int) -> bool:
         if all(node in self.answers for node in self.replicas):
             return True
         if self.strategy is Strategy.AGGRESSIVE:

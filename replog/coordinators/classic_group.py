@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from replog.config.groups import GroupsConfig
 from replog.coordinators.classic_member import Member, Protocols, common_protocols, protocols_of, selected_protocol
 from replog.coordinators.events import Effect, Now, Reply, Request, Token, Write
 from replog.coordinators.group_records import group_entry
@@ -43,6 +44,8 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
+MINUTE_MS: Final = 60_000
+_GROUPS: Final = GroupsConfig()
 BEFORE: Final[dict[GroupState, tuple[GroupState, ...]]] = {
     GroupState.EMPTY: (GroupState.PREPARING_REBALANCE,),
     GroupState.PREPARING_REBALANCE: (GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE),
@@ -55,12 +58,24 @@ BEFORE: Final[dict[GroupState, tuple[GroupState, ...]]] = {
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What of the broker's configuration concerns groups."""
 
-    initial_rebalance_delay_ms: int = 3000
-    session_timeout_ms_min: int = 6000
-    session_timeout_ms_max: int = 1_800_000
-    member_count_max: int = 2**31 - 1
-    metadata_bytes_max: int = 4096
-    offsets_retention_ms: int = 7 * 86_400_000
+    initial_rebalance_delay_ms: int = _GROUPS.initial_rebalance_delay_ms
+    session_timeout_ms_min: int = _GROUPS.session_timeout_ms_min
+    session_timeout_ms_max: int = _GROUPS.session_timeout_ms_max
+    member_count_max: int = _GROUPS.member_count_max
+    metadata_bytes_max: int = _GROUPS.offset_metadata_bytes_max
+    offsets_retention_ms: int = _GROUPS.offsets_retention_minutes * MINUTE_MS
+
+    @classmethod
+    def of(cls, config: GroupsConfig) -> "GroupSettings":
+        """Return what a broker's configuration says of them."""
+        return cls(
+            initial_rebalance_delay_ms=config.initial_rebalance_delay_ms,
+            session_timeout_ms_min=config.session_timeout_ms_min,
+            session_timeout_ms_max=config.session_timeout_ms_max,
+            member_count_max=config.member_count_max,
+            metadata_bytes_max=config.offset_metadata_bytes_max,
+            offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
+        )
 
 
 class AssignmentStored(msgspec.Struct, frozen=True):

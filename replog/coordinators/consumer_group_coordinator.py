@@ -15,6 +15,7 @@ from uuid import UUID
 
 import msgspec
 
+from replog.config.groups import GroupsConfig
 from replog.coordinators.consumer_group import (
     CONSUMER_PROTOCOL,
     LEFT_FOR_A_WHILE,
@@ -44,11 +45,11 @@ from replog.wire.records import coordinator as r
 
 CONSUMER_TYPE: Final = "Consumer"
 FIRST_VERSION_WITH_OWN_IDS: Final = 1  # of ConsumerGroupHeartbeat: members choose their ids (KIP-1082)
-JOINS: Final = 0  # member epochs with a meaning of their own
-LEAVES: Final = -1
+JOINS: Final = 0  # the member epoch of who joins; who leaves sends a negative one
 SESSION: Final = "consumer session"
 REVOCATION: Final = "consumer revocation"
 REFRESH_MS: Final = 1_000  # topics are looked at again, at the earliest
+_GROUPS: Final = GroupsConfig()
 KEYS: Final[tuple[type[msgspec.Struct], ...]] = (
     r.ConsumerGroupMetadataKey,
     r.ConsumerGroupPartitionMetadataKey,
@@ -95,10 +96,20 @@ class KnownTopics(Protocol):
 class ConsumerGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What of the broker's configuration concerns these groups; the first assignor is the default."""
 
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    member_count_max: int = 2**31 - 1
-    assignors: tuple[str, ...] = ("uniform", "range")
+    session_timeout_ms: int = _GROUPS.consumer_session_timeout_ms
+    heartbeat_interval_ms: int = _GROUPS.consumer_heartbeat_interval_ms
+    member_count_max: int = _GROUPS.consumer_member_count_max
+    assignors: tuple[str, ...] = _GROUPS.consumer_assignors
+
+    @classmethod
+    def of(cls, config: GroupsConfig) -> "ConsumerGroupSettings":
+        """Return what a broker's configuration says of them."""
+        return cls(
+            session_timeout_ms=config.consumer_session_timeout_ms,
+            heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
+            member_count_max=config.consumer_member_count_max,
+            assignors=config.consumer_assignors,
+        )
 
 
 class GroupChanged(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from replog.config.transactions import TransactionsConfig
 from replog.coordinators.end_transaction import end, end_with_bump, is_retry
 from replog.coordinators.events import (
     AnyRequest,
@@ -57,6 +58,7 @@ FIRST_END_WITH_FENCED: Final = 2
 FIRST_END_WITH_BUMP: Final = 5  # protocol version 2
 FIRST_ADD_BY_BROKERS: Final = 4
 COMPLETION_RETRY_MS: Final = 500
+_TRANSACTIONS: Final = TransactionsConfig()
 
 Timer = tuple[str, str]  # kind (scan, complete), transactional id
 SCAN: Final[Timer] = ("scan", "")
@@ -65,9 +67,18 @@ SCAN: Final[Timer] = ("scan", "")
 class TransactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What of the broker's configuration concerns transactions."""
 
-    timeout_ms_max: int = 900_000
-    expiration_ms: int = 7 * 86_400_000
-    scan_interval_ms: int = 10_000
+    timeout_ms_max: int = _TRANSACTIONS.timeout_ms_max
+    expiration_ms: int = _TRANSACTIONS.id_expiration_ms
+    scan_interval_ms: int = _TRANSACTIONS.abort_scan_interval_ms
+
+    @classmethod
+    def of(cls, config: TransactionsConfig) -> "TransactionSettings":
+        """Return what a broker's configuration says of them."""
+        return cls(
+            timeout_ms_max=config.timeout_ms_max,
+            expiration_ms=config.id_expiration_ms,
+            scan_interval_ms=config.abort_scan_interval_ms,
+        )
 
 
 class TransactionStored(msgspec.Struct, frozen=True):

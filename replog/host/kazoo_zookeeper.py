@@ -83,7 +83,7 @@ class KazooZooKeeper:
     def __init__(
         self, connect: str, *, session_timeout_ms: int, source_host: str | None, listener: ZooKeeperListener
     ) -> None:
-        logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what matters is told by `on_session`
+        logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what matters is reported by `on_session`
         self._listener = listener
         self._connect = connect
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -139,7 +139,7 @@ class KazooZooKeeper:
         return data, _stat(stat)
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """Tell whether there is such a znode."""
+        """Return whether there is such a znode."""
         stat = await self._ask(lambda: self._client.exists_async(path, watch=self._on_watch if watch else None), path)
         return None if stat is None else _stat(stat)
 
@@ -178,7 +178,7 @@ class KazooZooKeeper:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
 
-        def settle(answer: object, problem: BaseException | None) -> None:
+        def complete(answer: object, problem: BaseException | None) -> None:
             if future.done():
                 return
             if problem is None:
@@ -187,7 +187,7 @@ class KazooZooKeeper:
                 future.set_exception(_error(problem, path))
 
         def answered(result: Any) -> None:  # in kazoo's thread
-            _hand_over(loop, settle, result.value if result.successful() else None, result.exception)
+            _hand_over(loop, complete, result.value if result.successful() else None, result.exception)
 
         begin().rawlink(answered)
         return await future
@@ -195,13 +195,13 @@ class KazooZooKeeper:
     # --- in kazoo's threads ------------------------------------------------------------------
 
     def _on_state(self, state: str) -> None:
-        told = {
+        event = {
             KazooState.CONNECTED: SessionState.CONNECTED,
             KazooState.SUSPENDED: SessionState.SUSPENDED,
             KazooState.LOST: SessionState.EXPIRED,
         }[state]
         if self._loop is not None and not self._is_closing:
-            _hand_over(self._loop, self._listener.on_session, told)
+            _hand_over(self._loop, self._listener.on_session, event)
 
     def _on_watch(self, event: WatchedEvent) -> None:
         what = WATCHED.get(event.type)

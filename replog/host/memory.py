@@ -16,7 +16,7 @@ KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 def keep_freed_memory() -> bool:
-    """Let the allocator keep what is freed, up to a limit; tell whether it takes such wishes (glibc does)."""
+    """Let the allocator keep what is freed, up to a limit; return whether it takes such wishes (glibc does)."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

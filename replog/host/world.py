@@ -70,7 +70,7 @@ class RealEntropy:
         return uuid.uuid4()
 
     def strikes(self, point: str) -> bool:
-        """Tell that nothing is to go wrong here by our own doing."""
+        """Return that no fault is injected here."""
         return False
 
 
@@ -156,7 +156,7 @@ class RealDisk:
         return RealFile(path, os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
-        """Tell whether a name exists."""
+        """Return whether a name exists."""
         return Path(path).exists()
 
     def list_directory(self, path: str) -> list[str]:

@@ -39,7 +39,6 @@ SEQUENCE_MODULUS: Final = 1 << 31
 NO_TIMESTAMP: Final = -1
 
 _CRC_AND_REST: Final = Layout(">hiqqqhii")
-_LENGTH: Final = Layout(">i")
 _CONTROL_KEY: Final = Layout(">hh")
 _END_TXN_VALUE: Final = Layout(">hi")
 _SHORT: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))  # what a varint of one byte says

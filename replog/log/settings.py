@@ -5,7 +5,6 @@ import msgspec
 from replog.config.log import LogConfig
 from replog.config.setting import LONG_MAX
 
-FOREVER_MS = LONG_MAX
 NEVER = LONG_MAX
 _KAFKAS = LogConfig()
 

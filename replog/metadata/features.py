@@ -37,7 +37,7 @@ UNSAFE_DOWNGRADE: Final = 3
 
 
 def bootstrap(settings: Settings) -> list[r.MetadataRecord]:
-    """Return the first records of a cluster's life."""
+    """Return the first records of a cluster."""
     records: list[r.MetadataRecord] = [
         r.FeatureLevelRecord(name=METADATA_VERSION, feature_level=SUPPORTED[METADATA_VERSION].highest),
         r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=SUPPORTED[KRAFT_VERSION].highest),
@@ -109,8 +109,10 @@ def _unsupported(image: Image, name: str, level: int) -> str | None:
         if level and not levels.lowest <= level <= levels.highest:
             return f"Broker {broker.broker_id} does not support level {level} of {name}."
     for controller_id, controller in sorted(image.controllers.items()):
-        told = {each.name: each for each in controller.features}.get(name)
-        if level and (told is None or not told.min_supported_version <= level <= told.max_supported_version):
+        supported = {each.name: each for each in controller.features}.get(name)
+        if level and (
+            supported is None or not supported.min_supported_version <= level <= supported.max_supported_version
+        ):
             return f"Controller {controller_id} does not support level {level} of {name}."
     return None
 

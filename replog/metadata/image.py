@@ -142,17 +142,17 @@ class Image:
         return in_order(self._reassigning)
 
     def is_active(self, broker_id: NodeId) -> bool:
-        """Tell whether a broker is registered, unfenced and not shutting down."""
+        """Return whether a broker is registered, unfenced and not shutting down."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
     def is_alive(self, broker_id: NodeId) -> bool:
-        """Tell whether a broker is registered and unfenced (it may be shutting down)."""
+        """Return whether a broker is registered and unfenced (it may be shutting down)."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
     def is_online(self, partition: Partition, node: NodeId) -> bool:
-        """Tell whether a replica can be served: its broker unfenced, its log directory not failed (KIP-858)."""
+        """Return whether a replica can be served: its broker unfenced, its log directory not failed (KIP-858)."""
         broker = self.brokers.get(node)
         return broker is not None and not broker.fenced and broker.has_online(partition.directory_of(node))
 
@@ -316,7 +316,7 @@ class Image:
         if record.in_controlled_shutdown:
             changes["in_controlled_shutdown"] = True
         if record.log_dirs:
-            # A broker never lives without directories: an empty list says nothing of them.
+            # A broker is never without directories: an empty list says nothing of them.
             changes["log_dirs"] = tuple(record.log_dirs)
         self._put_broker(broker.broker_id, msgspec.structs.replace(broker, **changes))
 
@@ -445,8 +445,8 @@ class Image:
         for name, level in sorted(self.features.items()):
             yield r.FeatureLevelRecord(name=name, feature_level=level)
         # Older software knows no registrations of controllers; after an upgrade they register again.
-        told = self.controllers if self.metadata_version >= CONTROLLERS_LEVEL else {}
-        for _, controller in sorted(told.items()):
+        registered = self.controllers if self.metadata_version >= CONTROLLERS_LEVEL else {}
+        for _, controller in sorted(registered.items()):
             yield controller
         for _, broker in sorted(self.brokers.items()):
             yield r.registration_record(broker)

@@ -9,24 +9,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from replog.metadata import records as r
+from replog.wire.layout import layout_of
 from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
 
 METADATA_VERSION: Final = "metadata.version"
 NEWEST: Final = 25  # 4.0-IV3, all that this software writes
 
-# Record -> (from this metadata version on, this record version), newest first. Of what is not named there is one only.
-# Versions beyond (log directories that are cordoned) belong to metadata versions that this software does not know.
-_VERSIONS: Final[dict[type[r.MetadataRecord], tuple[tuple[int, int], ...]]] = {
-    r.RegisterBrokerRecord: ((17, 3), (8, 2), (7, 1)),
-    r.BrokerRegistrationChangeRecord: ((17, 2), (7, 1)),
-    r.PartitionRecord: ((23, 2), (17, 1), (0, 0)),
-    r.PartitionChangeRecord: ((23, 2), (17, 1), (0, 0)),
-}
-
 
 def record_version(record: r.MetadataRecord, metadata_version: int) -> int:
     """Return the version in which to write a record."""
-    for first, version in _VERSIONS.get(type(record), ()):
+    for first, version in layout_of(type(record)).levels:
         if metadata_version >= first:
             return version
     return 0
@@ -34,7 +26,7 @@ def record_version(record: r.MetadataRecord, metadata_version: int) -> int:
 
 def as_read_back(record: r.MetadataRecord, metadata_version: int) -> r.MetadataRecord:
     """Return the record without what its version leaves out."""
-    if metadata_version >= NEWEST or type(record) not in _VERSIONS:
+    if metadata_version >= NEWEST or not layout_of(type(record)).levels:
         return record
     return decode_metadata_record(encode_metadata_record(record, record_version(record, metadata_version)))
 

@@ -11,27 +11,13 @@ import msgspec
 
 from replog.metadata.state import Broker, Partition
 from replog.types import ZERO_UUID, BrokerEpoch, NodeId
+from replog.wire.records.metadata import *  # noqa: F403 - all layouts: whoever writes or replays finds them here
 from replog.wire.records.metadata import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
-    ClearElrRecord,
-    ConfigRecord,
-    ControllerEndpoint,
-    ControllerFeature,
-    EndTransactionRecord,
-    FeatureLevelRecord,
-    NoOpRecord,
-    PartitionChangeRecord,
     PartitionRecord,
-    ProducerIdsRecord,
     RegisterBrokerRecord,
-    RegisterControllerRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-    UnregisterBrokerRecord,
 )
 
 FENCE: Final = 1
@@ -44,44 +30,9 @@ TRANSACTIONS_LEVEL: Final = 13  # metadata version 3.6-IV1 (KIP-868)
 MetadataRecord = msgspec.Struct  # any of `METADATA_RECORDS`; others' kinds pass through unread
 Records = Sequence[MetadataRecord]
 
-__all__ = [
-    "BATCH_RECORDS_MAX",
-    "FENCE",
-    "TRANSACTIONS_LEVEL",
-    "UNFENCE",
-    "AbortTransactionRecord",
-    "BeginTransactionRecord",
-    "BrokerEndpoint",
-    "BrokerFeature",
-    "BrokerRegistrationChangeRecord",
-    "ClearElrRecord",
-    "ConfigRecord",
-    "ControllerEndpoint",
-    "ControllerFeature",
-    "EndTransactionRecord",
-    "FeatureLevelRecord",
-    "MetadataRecord",
-    "NoOpRecord",
-    "PartitionChangeRecord",
-    "PartitionRecord",
-    "ProducerIdsRecord",
-    "Records",
-    "RegisterBrokerRecord",
-    "RegisterControllerRecord",
-    "RemoveTopicRecord",
-    "TopicRecord",
-    "UnregisterBrokerRecord",
-    "controlled_shutdown_record",
-    "fencing_record",
-    "is_bracketed",
-    "offset_in_group",
-    "partition_record",
-    "registration_record",
-]
-
 
 def is_bracketed(count: int, metadata_version: int) -> bool:
-    """Tell whether a group of records is written as a transaction of several batches.
+    """Return whether a group of records is written as a transaction of several batches.
 
     Before there were transactions a group is one batch, however long: nobody may see half of it.
     """
@@ -115,12 +66,12 @@ def registration_record(broker: Broker) -> RegisterBrokerRecord:
 
 
 def fencing_record(broker_id: NodeId, epoch: BrokerEpoch, fenced: int) -> BrokerRegistrationChangeRecord:
-    """Return the record that fences (`FENCE`) or unfences (`UNFENCE`) one life of a broker."""
+    """Return the record that fences (`FENCE`) or unfences (`UNFENCE`) one incarnation of a broker."""
     return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=fenced)
 
 
 def controlled_shutdown_record(broker_id: NodeId, epoch: BrokerEpoch) -> BrokerRegistrationChangeRecord:
-    """Return the record that puts one life of a broker into controlled shutdown."""
+    """Return the record that puts one incarnation of a broker into controlled shutdown."""
     return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1)
 
 

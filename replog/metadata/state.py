@@ -19,7 +19,7 @@ DIRECTORIES_LEVEL: Final = 17  # metadata version 3.7-IV2: records carry log dir
 # Directory ids that name no directory (KIP-858); those up to 99 are reserved.
 UNASSIGNED: Final = UUID(int=0)  # nobody has said yet where the replica lies
 LOST: Final = UUID(int=1)  # in some directory that has failed
-MIGRATING: Final = UUID(int=2)  # in some directory, of before directories were told
+MIGRATING: Final = UUID(int=2)  # in some directory, of before directories were reported
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -94,9 +94,9 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online(self, directory: UUID) -> bool:
-        """Tell whether a replica said to lie in this directory can be served.
+        """Return whether a replica said to lie in this directory can be served.
 
-        A registration without directories is from before they were told: all are online.
+        A registration without directories is from before they were reported: all are online.
         """
         return directory in (UNASSIGNED, MIGRATING) or not self.log_dirs or directory in self.log_dirs
 

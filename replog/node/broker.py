@@ -1,4 +1,4 @@
-"""A broker of KRaft mode: a data plane, a seat as observer of the metadata quorum, and a life with the controller.
+"""A broker of KRaft mode: a data plane, an observer of the metadata quorum, and a lifecycle with the controller.
 
 Everything is put together here and nothing is decided here: committed metadata goes to the hosting, time to the cores.
 `start` returns when the broker is under way; `stop` asks the controller for leave and closes in order. Dropping a broker
@@ -9,7 +9,7 @@ import asyncio
 from typing import Final, TypeVar
 from uuid import UUID
 
-from replog.broker import lifecycle as life
+from replog.broker import lifecycle as broker_lifecycle
 from replog.broker.lifecycle import Lifecycle, Phase
 from replog.config import Endpoint, NodeConfig
 from replog.controller.authorization import May, allow_all
@@ -33,12 +33,12 @@ from replog.wire.messages import broker_registration as reg
 from replog.wire.records.metadata import decode_metadata_record
 
 LISTENER: Final = "PLAINTEXT"
-LIFE_RETRY_MS: Final = 200
+LIFECYCLE_RETRY_MS: Final = 200
 KRAFT: Final = Mode(
-    apis=BROKER_APIS, alter_partition_version=None, fetches_tell_epoch=True, needs_all_directories=False
+    apis=BROKER_APIS, alter_partition_version=None, fetches_carry_epoch=True, needs_all_directories=False
 )
 
-Told = TypeVar("Told", reg.BrokerRegistrationResponse, hb.BrokerHeartbeatResponse)
+Response = TypeVar("Response", reg.BrokerRegistrationResponse, hb.BrokerHeartbeatResponse)
 
 
 class Broker:
@@ -47,7 +47,7 @@ class Broker:
     def __init__(
         self, world: World, config: NodeConfig, *, quorum: QuorumNode | None = None, may: May = allow_all
     ) -> None:
-        """Prepare; a combined node gives its `quorum`, and tells what is committed."""
+        """Prepare; a combined node gives its `quorum`, and passes on what is committed."""
         self.world = world
         self.config = config
         plane = self.plane = DataPlane(world, config, KRAFT, self, may=may)
@@ -69,10 +69,10 @@ class Broker:
         self._owns_quorum = False
         self._metadata_log: Log | None = None
         self.lifecycle: Lifecycle | None = None
-        self._life_changed = asyncio.Event()
+        self._lifecycle_changed = asyncio.Event()
         self._stopped = asyncio.Event()
 
-    # --- life ----------------------------------------------------------------------------
+    # --- lifecycle ------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the logs, watch the metadata, register; serving begins once the metadata is caught up."""
@@ -87,7 +87,7 @@ class Broker:
             heartbeat_interval_ms=self.config.controller.heartbeat_interval_ms,
             registration_timeout_ms=self.config.controller.registration_timeout_ms,
             shutdown_timeout_ms=self.config.controller.controlled_shutdown_timeout_ms,
-            retry_ms=LIFE_RETRY_MS,
+            retry_ms=LIFECYCLE_RETRY_MS,
             now_ms=self.world.clock.now_ms(),
         )
         if self.quorum is None:
@@ -103,7 +103,7 @@ class Broker:
         assert self.lifecycle is not None
         for effect in self.lifecycle.begin_shutdown(self.world.clock.now_ms()):
             await self._perform(effect)
-        self._life_changed.set()
+        self._lifecycle_changed.set()
         await self._stopped.wait()
         self.plane.stop()
         if self._owns_quorum and self.quorum is not None:
@@ -114,7 +114,7 @@ class Broker:
         self.world.journal.event("stop", node=self.config.node_id, role="broker")
 
     async def _live(self, lifecycle: Lifecycle) -> None:
-        """Do what the life cycle wants when it wants it, one request at a time."""
+        """Do what the lifecycle wants when it wants it, one request at a time."""
         while lifecycle.phase is not Phase.STOPPED:
             if self.quorum is not None:
                 lifecycle.on_metadata(self.quorum.applied_offset - 1, self.world.clock.now_ms())
@@ -123,37 +123,37 @@ class Broker:
             await self._rest(lifecycle)
 
     async def _rest(self, lifecycle: Lifecycle) -> None:
-        if lifecycle.phase is Phase.STOPPED or self._life_changed.is_set():
-            self._life_changed.clear()
+        if lifecycle.phase is Phase.STOPPED or self._lifecycle_changed.is_set():
+            self._lifecycle_changed.clear()
             return
         next_ms = lifecycle.next_ms
         delay_ms = None if next_ms is None else max(0, next_ms - self.world.clock.now_ms())
         try:
             async with asyncio.timeout(None if delay_ms is None else delay_ms / 1000):
-                await self._life_changed.wait()
+                await self._lifecycle_changed.wait()
         except TimeoutError:
             return
-        self._life_changed.clear()
+        self._lifecycle_changed.clear()
 
-    async def _perform(self, effect: life.Effect) -> None:
+    async def _perform(self, effect: broker_lifecycle.Effect) -> None:
         match effect:
-            case life.Register():
+            case broker_lifecycle.Register():
                 await self._register(effect)
-            case life.SendHeartbeat():
+            case broker_lifecycle.SendHeartbeat():
                 await self._send_heartbeat(effect)
-            case life.Registered():
+            case broker_lifecycle.Registered():
                 self._registered(effect)
-            case life.Unfenced():
+            case broker_lifecycle.Unfenced():
                 self.world.journal.log("info", "unfenced")
-            case life.Fenced():
+            case broker_lifecycle.Fenced():
                 self.world.journal.log("warning", "fenced by the controller")
                 self.world.journal.probe("broker_fenced")
-            case life.Stop():
+            case broker_lifecycle.Stop():
                 self._stopped.set()
-            case life.Give():
+            case broker_lifecycle.Give():
                 raise BrokerFailed(effect.reason)
 
-    async def _register(self, effect: life.Register) -> None:
+    async def _register(self, effect: broker_lifecycle.Register) -> None:
         assert self.lifecycle is not None
         body = reg.BrokerRegistrationRequest(
             broker_id=self.config.node_id,
@@ -177,7 +177,7 @@ class Broker:
         for following in effects:
             await self._perform(following)
 
-    async def _send_heartbeat(self, effect: life.SendHeartbeat) -> None:
+    async def _send_heartbeat(self, effect: broker_lifecycle.SendHeartbeat) -> None:
         assert self.lifecycle is not None
         if not effect.want_fence:
             await self._serve()
@@ -203,7 +203,7 @@ class Broker:
         for following in effects:
             await self._perform(following)
 
-    async def _ask(self, exchange: Exchange[Q, Told], body: Q) -> Told | None:
+    async def _ask(self, exchange: Exchange[Q, Response], body: Q) -> Response | None:
         """Ask the active controller; None when it cannot be had or is no longer active."""
         timeout_ms = max(self.config.controller.heartbeat_interval_ms, 1000)
         try:
@@ -215,13 +215,13 @@ class Broker:
             return None
         return answer
 
-    def _registered(self, effect: life.Registered) -> None:
+    def _registered(self, effect: broker_lifecycle.Registered) -> None:
         self.world.journal.log("info", f"registered with broker epoch {effect.broker_epoch}")
         self.plane.registered()
         self.hosting.update()
 
     async def _serve(self) -> None:
-        """Open the listener: not before the metadata tells of the present, or clients would learn the past."""
+        """Open the listener: not before the metadata is up to date, or clients would learn the past."""
         if not self.is_serving and self.hosting.has_begun:
             await self.plane.server.start(self.config.listener)
             self.is_serving = True
@@ -247,7 +247,7 @@ class Broker:
 
     def on_leader_changed(self, leader: NodeId, epoch: QuorumEpoch) -> None:
         """Ask the new leader at once what the old one may have left unanswered."""
-        self._life_changed.set()
+        self._lifecycle_changed.set()
 
     def _applied(self, last_offset: int) -> None:
         self.hosting.update()
@@ -255,7 +255,7 @@ class Broker:
             before = self.lifecycle.next_ms
             self.lifecycle.on_metadata(last_offset, self.world.clock.now_ms())
             if self.lifecycle.next_ms != before:
-                self._life_changed.set()
+                self._lifecycle_changed.set()
 
     # --- what the data plane asks ----------------------------------------------------------
 
@@ -269,10 +269,10 @@ class Broker:
         return node, endpoint
 
     def on_directory_lost(self, directory_id: UUID) -> None:
-        """Tell the controller with the next heartbeat."""
+        """Report it to the controller with the next heartbeat."""
         if self.lifecycle is not None:
             self.lifecycle.on_directory_failed(directory_id, self.world.clock.now_ms())
-            self._life_changed.set()
+            self._lifecycle_changed.set()
 
     def on_replica_moved(self) -> None:
         """Look again which replica lies where."""

@@ -1,6 +1,6 @@
-"""A controller: a voter's seat in the quorum, the controller's core, and a listener for brokers.
+"""A controller: a voter of the quorum, the controller's core, and a listener for brokers.
 
-The quorum tells what is committed and who leads; the core decides while this node leads. What the core appends is in its
+The quorum notifies of what is committed and who leads; the core decides while this node leads. What the core appends is in its
 image at once and in the log a moment later; answers wait until everything appended before them is committed, and
 become NOT_CONTROLLER when leadership ends first (SPEC 2.14).
 """
@@ -23,15 +23,15 @@ from replog.controller.events import (
     Append,
     AskLogInfo,
     Effect,
+    Emit,
     Event,
     LogInfoAnswered,
     Probe,
     Reply,
     Request,
-    Tell,
     Tick,
 )
-from replog.controller.policy import RECOVERY_STRATEGY, UNCLEAN_ENABLE, Settings, Strategy
+from replog.controller.policy import RECOVERY_STRATEGY, UNCLEAN_ENABLE, Settings
 from replog.controller.served_api import ServedApi, Unasked
 from replog.errors import Error
 from replog.log.log import Log
@@ -52,7 +52,13 @@ from replog.ports import World
 from replog.quorum.voter_changes import ChangeRequest, voter_change_refused
 from replog.types import ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS, Api
-from replog.wire.messages import alter_partition, api_versions, controller_registration, describe_cluster
+from replog.wire.messages import (
+    alter_partition,
+    api_versions,
+    controller_registration,
+    describe_cluster,
+    get_replica_log_info,
+)
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.records.metadata import decode_metadata_record
 from replog.wire.translate import current_alter_partition, old_alter_partition
@@ -71,14 +77,14 @@ class ControllerNode:
         world: World,
         config: NodeConfig,
         *,
-        also_tell: Callable[[], QuorumListener] | None = None,
+        also_notify: Callable[[], QuorumListener] | None = None,
         may: May = allow_all,
     ) -> None:
-        """Prepare; a combined node's broker is told what the quorum tells, before the controller."""
+        """Prepare; a combined node's broker is notified by the quorum as well, before the controller."""
         self.world = world
         self.config = config
         self.controller = Controller(
-            settings_of(config), config.texts, world.entropy.uuid, world.entropy.random("replica placement")
+            Settings.of(config), config.texts, world.entropy.uuid, world.entropy.random("replica placement")
         )
         self.authorizer = Authorizer(may, lambda: self.controller.image)
         self.handlers = Handlers()  # those of the quorum come with it
@@ -86,18 +92,20 @@ class ControllerNode:
         for decided in controller.APIS.values():
             self.handlers.on(decided.any_served, self._decide_if_active)
         self.tasks = Tasks()
-        self.server = Server(world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config), features=self._features)
+        self.server = Server(
+            world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config.network), features=self._features
+        )
         self.metrics = MetricsServer(world, lambda: exposition(self.controller))
         self.quorum: QuorumNode | None = None
-        self._also_tell = also_tell
+        self._also_notify = also_notify
         self._log: Log | None = None
-        self._end_offset = 0  # behind the last record of this reign
+        self._end_offset = 0  # behind the last record of this term
         self._committed_end = 0
-        self._reign = 0
+        self._term = 0
         self._writer = RecordWriter(NEWEST)
         self._unanswered: dict[int, Undecided] = {}
         self._next_token = 0
-        self._until_committed: deque[tuple[int, Reply | Tell]] = deque()
+        self._until_committed: deque[tuple[int, Reply | Emit]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._connections: dict[NodeId, Connection] = {}
         self.link = ControllerLink(
@@ -105,10 +113,10 @@ class ControllerNode:
         )
         self.registration: ControllerRegistration | None = None
 
-    # --- life ------------------------------------------------------------------------------------
+    # --- start and stop----------------------------------------------------------------------------
 
     def prepare(self) -> QuorumNode:
-        """Open the metadata log and take the seat in the quorum, without a word yet."""
+        """Open the metadata log and join the quorum, without sending anything yet."""
         self._log = open_metadata_log(self.world, self.config)
         self.quorum = QuorumNode(self.world, self.config, self._log, self)
         self.handlers.serve(member.APIS, self.quorum)
@@ -127,7 +135,7 @@ class ControllerNode:
             incarnation=incarnation,
             endpoint=advertised_of(self.config),
             image=lambda: self.controller.image,
-            tell_ourselves=self._register_here,
+            register_here=self._register_here,
         )
         address = listener_of(self.config)
         await self.server.start(address)
@@ -150,12 +158,12 @@ class ControllerNode:
         self._log.close()
         self.world.journal.event("stop", node=self.config.node_id, role="controller")
 
-    # --- what the quorum tells ---------------------------------------------------------------------
+    # --- notifications of the quorum ---------------------------------------------------------------------
 
     def on_committed(self, base_offset: int, epoch: int, records: list[tuple[int, bytes]]) -> None:
         """Apply one committed batch; the active controller has applied its own already."""
-        if self._also_tell:
-            self._also_tell().on_committed(base_offset, epoch, records)
+        if self._also_notify:
+            self._also_notify().on_committed(base_offset, epoch, records)
         last_offset = records[-1][0]
         if self.controller.is_active:
             self.controller.committed(last_offset)
@@ -169,20 +177,20 @@ class ControllerNode:
 
     def on_snapshot(self, reader: SnapshotReader) -> None:
         """Start over from a snapshot."""
-        if self._also_tell:
-            self._also_tell().on_snapshot(reader)
+        if self._also_notify:
+            self._also_notify().on_snapshot(reader)
         self.controller.load_snapshot([decode_metadata_record(value) for value in reader], reader.end_offset)
         self._committed_end = reader.end_offset
         self._look_at_registration()
 
     def on_leading(self, epoch: QuorumEpoch, next_offset: int) -> None:
         """Begin to act as the active controller."""
-        if self._also_tell:
-            self._also_tell().on_leading(epoch, next_offset)
-        self._reign += 1
+        if self._also_notify:
+            self._also_notify().on_leading(epoch, next_offset)
+        self._term += 1
         self._writer = RecordWriter(self.controller.image.metadata_version)
         self._end_offset = next_offset
-        self._committed_end = next_offset  # everything before the reign is applied
+        self._committed_end = next_offset  # everything before the term is applied
         self.world.journal.log("info", f"active controller in epoch {epoch}, from offset {next_offset}")
         self.world.journal.event("controller_active", node=self.config.node_id, epoch=epoch)
         self._perform(self.controller.activate(self._now_ms, next_offset))
@@ -192,17 +200,17 @@ class ControllerNode:
         self._arm()
 
     def on_resigned(self, epoch: QuorumEpoch) -> None:
-        """Stop acting; whoever waits is told to ask elsewhere."""
-        if self._also_tell:
-            self._also_tell().on_resigned(epoch)
+        """Stop acting; waiting requests are answered NOT_CONTROLLER."""
+        if self._also_notify:
+            self._also_notify().on_resigned(epoch)
         self.world.journal.log("info", f"no longer the active controller of epoch {epoch}")
         self.world.journal.event("controller_resigned", node=self.config.node_id, epoch=epoch)
         self._stop_acting()
 
     def on_leader_changed(self, leader: NodeId, epoch: QuorumEpoch) -> None:
-        """Be known to the new leader; brokers are told by the quorum where to go."""
-        if self._also_tell:
-            self._also_tell().on_leader_changed(leader, epoch)
+        """Be known to the new leader; brokers learn the leader from the quorum."""
+        if self._also_notify:
+            self._also_notify().on_leader_changed(leader, epoch)
         self._look_at_registration()
 
     def _look_at_registration(self) -> None:
@@ -318,12 +326,12 @@ class ControllerNode:
             match effect:
                 case Append():
                     self._append(effect)
-                case Reply() | Tell():
+                case Reply() | Emit():
                     self._until_committed.append((self._end_offset, effect))
                 case Probe():
                     self.world.journal.probe(effect.name)
                 case AskLogInfo():
-                    self.tasks.start(self._ask_log_info(effect, self._reign))
+                    self.tasks.start(self._ask_log_info(effect, self._term))
         self._finish_committed()
 
     def _append(self, effect: Append) -> None:
@@ -334,7 +342,7 @@ class ControllerNode:
     def _finish_committed(self) -> None:
         while self._until_committed and self._until_committed[0][0] <= self._committed_end:
             _, effect = self._until_committed.popleft()
-            if isinstance(effect, Tell):
+            if isinstance(effect, Emit):
                 self.world.journal.event(effect.event, **effect.fields)
             else:
                 self._answer(effect)
@@ -363,15 +371,17 @@ class ControllerNode:
         if self.controller.is_active:
             self._arm()
 
-    async def _ask_log_info(self, question: AskLogInfo, reign: int) -> None:
+    async def _ask_log_info(self, question: AskLogInfo, term: int) -> None:
         response = None
         try:
             connection = await self._connection_to(question.broker_id)
-            response = await connection.send(Api.GET_REPLICA_LOG_INFO, question.request, timeout_ms=LOG_INFO_TIMEOUT_MS)
+            response = await connection.send(
+                get_replica_log_info.EXCHANGE, question.request, timeout_ms=LOG_INFO_TIMEOUT_MS
+            )
         except (ConnectionLost, UnsupportedVersion, OSError) as problem:
             self.world.journal.log("info", f"no log info of broker {question.broker_id}: {problem}")
         assert self.quorum is not None
-        if reign == self._reign and self.controller.is_active and self.quorum.is_leading:
+        if term == self._term and self.controller.is_active and self.quorum.is_leading:
             self._take(LogInfoAnswered(broker_id=question.broker_id, request=question.request, response=response))
 
     async def _connection_to(self, broker_id: NodeId) -> Connection:
@@ -422,24 +432,3 @@ def advertised_of(config: NodeConfig) -> Endpoint:
         return endpoint("controller.advertised.listeners", text)
     known = next((voter.endpoint for voter in config.voters if voter.node_id == config.node_id), None)
     return known or listener_of(config)
-
-
-def settings_of(config: NodeConfig) -> Settings:
-    """Return what the controller's decisions need of a node's configuration."""
-    return Settings(
-        cluster_id=config.cluster_id,
-        session_timeout_ms=config.controller.session_timeout_ms,
-        heartbeat_interval_ms=config.controller.heartbeat_interval_ms,
-        min_insync_replicas=config.topics.insync_replicas_min,
-        default_replication_factor=config.topics.replication_factor,
-        num_partitions=config.topics.partition_count,
-        unclean_leader_election=config.controller.unclean_election_enable,
-        unclean_leader_election_interval_ms=config.controller.unclean_election_interval_ms,
-        unclean_recovery_strategy=Strategy(config.controller.unclean_recovery_strategy),
-        unclean_recovery_manager=config.controller.unclean_recovery_manager_enabled,
-        unclean_recovery_timeout_ms=config.controller.unclean_recovery_timeout_ms,
-        leader_rebalance=config.controller.leader_rebalance_enable,
-        leader_imbalance_check_interval_ms=1000 * config.controller.leader_imbalance_check_interval_seconds,
-        eligible_leader_replicas=config.controller.eligible_leader_replicas_enable,
-        max_idle_interval_ms=config.quorum.idle_interval_ms_max,
-    )

@@ -1,7 +1,7 @@
-"""What every broker does with records, whoever tells it what to host.
+"""What every broker does with records, whoever decides what it hosts.
 
 Replicas and their log directories, copying from leaders, proposals to the controller, coordinators, and the listener with all that
-clients and other brokers ask. A driver owns it: `replog.node.broker` lives by a metadata log and heartbeats (KRaft),
+clients and other brokers ask. A driver owns it: `replog.node.broker` follows a metadata log and sends heartbeats (KRaft),
 `replog.node.zookeeper.broker` by a session and control requests. The driver registers (it writes the identity's broker epoch),
 decides what is hosted, and starts and stops the parts in its order.
 """
@@ -60,13 +60,13 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     """How the two ways to live differ for those who handle records.
 
     alter_partition_version:  None is the highest that the controller offers.
-    fetches_tell_epoch:       KIP-903 needs metadata that name everybody's broker epoch.
-    needs_all_directories:    nobody could be told which replicas are lost with one of them.
+    fetches_carry_epoch:       KIP-903 needs metadata that name everybody's broker epoch.
+    needs_all_directories:    it could not be reported which replicas are lost with one of them.
     """
 
     apis: dict[Api, VersionRange]
     alter_partition_version: int | None
-    fetches_tell_epoch: bool
+    fetches_carry_epoch: bool
     needs_all_directories: bool
 
 
@@ -77,7 +77,7 @@ class Driver(Protocol):
         """Return who the controller is, and where, as far as that is known."""
 
     def on_directory_lost(self, directory_id: UUID) -> None:
-        """Tell the controller of a log directory that failed."""
+        """Report a failed log directory to the controller."""
 
     def on_replica_moved(self) -> None:
         """Look again which replica lies in which directory."""
@@ -110,7 +110,7 @@ class DataPlane:
             self.replicas,
             self.directories,
             metadata_path=config.metadata_log_dir,
-            tell=driver.on_directory_lost,
+            report=driver.on_directory_lost,
             needs_all=mode.needs_all_directories,
         )
         self.moves = DirectoryMoves(self.replicas, self.directories, driver.on_replica_moved, self.tasks)
@@ -119,7 +119,7 @@ class DataPlane:
         self.authorizer = self.cluster.authorizer
         self.handlers = self._handlers()
         self.server = Server(
-            world, mode.apis, handler or self.handle, ServerLimits.of(config), features=self.cluster.features
+            world, mode.apis, handler or self.handle, ServerLimits.of(config.network), features=self.cluster.features
         )
         self.periodic = PeriodicWork()
         self._checkpoint_is_due = False
@@ -132,7 +132,7 @@ class DataPlane:
             replicas, self.link, self.tasks, self.identity, version=mode.alter_partition_version
         )
         self.fetching = ReplicaFetching(
-            replicas, self.flushing, _limits(config), self.tasks, self.identity, tells_epoch=mode.fetches_tell_epoch
+            replicas, self.flushing, _limits(config), self.tasks, self.identity, carries_epoch=mode.fetches_carry_epoch
         )
         self.coordinators = CoordinatorService(config, replicas, self.link, self.tasks, self.identity)
         return ReplicaPorts(
@@ -143,7 +143,7 @@ class DataPlane:
             on_truncated=self._checkpoint_soon,
         )
 
-    # --- life ----------------------------------------------------------------------------
+    # --- start and stop ------------------------------------------------------------------
 
     def start_periodic_work(
         self, *, look_at_directories: Callable[[], None], after_checkpoint: Callable[[], None]

@@ -14,7 +14,7 @@ LINGER_MS: Final = (1, 20, 300)
 
 
 def strikes(world: World, point: str) -> bool:
-    """Tell whether what is about to happen here is to fail."""
+    """Return whether what is about to happen here is to fail."""
     if not world.entropy.strikes(point):
         return False
     world.journal.probe(f"point {point}")

@@ -1,11 +1,11 @@
 """From committed metadata to hosted replicas: who appears, changes role, gets new settings, goes (SPEC 3.1).
 
-Nothing is acted upon before this broker's own registration is visible in the image: only then does the image tell of the
+Nothing is acted upon before this broker's own registration is visible in the image: only then is the image of the
 present (see `replog.broker.metadata`). From then on every committed batch is acted upon when it comes.
 
 What is done for a partition follows from the image as it is then, so a broker that falls behind catches up with the present.
 Partitions are independent: much at once is done in slices, and heartbeats, fetches and clients go on in between. New logs
-come last, many together: their files are laid down in the background, and who asks for them meanwhile is told to ask again.
+come last, many together: their files are laid down in the background, and who asks for them meanwhile is answered with a retriable error.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Hosting:
         on_deleted: Callable[[Iterable[str]], None],
         on_hosted: Callable[[Replica], None] | None = None,
     ) -> None:
-        """`on_deleted` is told of topics, before anything is done; `on_hosted` of each replica whose metadata changed."""
+        """`on_deleted` is called with topics, before anything is done; `on_hosted` of each replica whose metadata changed."""
         self.config = config
         self.tasks = tasks
         self.replicas = replicas
@@ -57,7 +57,7 @@ class Hosting:
         self.on_deleted = on_deleted
         self._earlier: dict[
             TopicIdPartition, None
-        ] = {}  # partitions of former lives, kept while a directory is offline
+        ] = {}  # partitions of earlier incarnations, kept while a directory is offline
         self._due: dict[TopicIdPartition, None] = {}  # to be looked at
         self._new: dict[TopicIdPartition, None] = {}  # to be created
         self._is_working = False
@@ -66,7 +66,7 @@ class Hosting:
         """Act upon what changed since the last call."""
         is_history = not self.has_begun
         if is_history:
-            if not self._knows_this_life():
+            if not self._knows_this_registration():
                 return
             self._begin()
         change = self.metadata.take_change()
@@ -76,7 +76,7 @@ class Hosting:
             change.deleted.clear()  # groups may have committed offsets of others of these names since
         self._apply(change)
 
-    def _knows_this_life(self) -> bool:
+    def _knows_this_registration(self) -> bool:
         registered = self.metadata.image.brokers.get(self.replicas.node_id)
         return registered is not None and registered.epoch == self.identity.broker_epoch != NO_BROKER_EPOCH
 
@@ -101,7 +101,7 @@ class Hosting:
             self.directories.fail(directory, problem)
 
     def _belongs(self, name: TopicPartition, key: TopicIdPartition | None) -> bool:
-        # A log without an id was created by a life that ended before it could write one down: it is empty.
+        # A log without an id was created by a process that ended before it could write one down: it is empty.
         return key is not None and self.directories.logs[name].log.topic_id in (None, key.topic_id)
 
     def _apply(self, change: Change) -> None:
@@ -170,15 +170,15 @@ class Hosting:
         return stored is not None and stored.log.topic_id in (None, assigned.key.topic_id)
 
     def _lost_directory(self, key: TopicIdPartition) -> UUID:
-        """Return what to tell the controller: where it thinks that the replica lies, or that this was lost."""
+        """Return what to report to the controller: where it thinks that the replica lies, or that this was lost."""
         partition = self.metadata.image.partition(*key)
         directory = UNASSIGNED if partition is None else partition.directory_of(self.replicas.node_id)
         return LOST if directory in (UNASSIGNED, MIGRATING) else directory
 
     def _is_lost(self, assigned: Assigned) -> bool:
-        """Tell whether the replica lies in a directory that is offline, or may: then there must not be an empty one.
+        """Return whether the replica lies in a directory that is offline, or may: then there must not be an empty one.
 
-        Where nobody has said in which directory it lies, one from an earlier life that counts as in sync may be full.
+        Where nobody has said in which directory it lies, one from an earlier incarnation that counts as in sync may be full.
         """
         if not self.directories.offline or self._is_here(assigned):
             return False

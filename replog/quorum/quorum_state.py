@@ -6,10 +6,12 @@ oneself, a second leader in one epoch. The last would mean that committed metada
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
 from replog.config import Endpoint
+from replog.config.quorum import QuorumConfig
 from replog.errors import Error
 from replog.quorum.events import Answered as AnsweredEffect
 from replog.quorum.events import AppendLeaderChange, AppendVoters, Effect, Note, Persist, Probe, Send
@@ -22,6 +24,8 @@ from replog.quorum.state_file import StoredQuorumState
 from replog.quorum.voters import ReplicaKey, VoterSet, voter_set
 from replog.types import NO_NODE, NodeId, QuorumEpoch
 
+_QUORUM: Final = QuorumConfig()
+
 
 class SafetyViolation(AssertionError):
     """Two nodes remember different things that only one can be right about: stop, keep the evidence."""
@@ -30,13 +34,24 @@ class SafetyViolation(AssertionError):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The quorum's time limits (SPEC 0.2)."""
 
-    election_timeout_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    election_backoff_max_ms: int = 1000
-    request_timeout_ms: int = 2000
-    retry_backoff_ms: int = 20
+    election_timeout_ms: int = _QUORUM.election_timeout_ms
+    fetch_timeout_ms: int = _QUORUM.fetch_timeout_ms
+    election_backoff_max_ms: int = _QUORUM.election_backoff_ms_max
+    request_timeout_ms: int = _QUORUM.request_timeout_ms
+    retry_backoff_ms: int = _QUORUM.retry_backoff_ms
     fetch_wait_ms_max: int = 500
     snapshot_chunk_bytes: int = 1 << 20
+
+    @classmethod
+    def of(cls, config: QuorumConfig) -> "Settings":
+        """Return what a node's configuration says of them."""
+        return cls(
+            election_timeout_ms=config.election_timeout_ms,
+            fetch_timeout_ms=config.fetch_timeout_ms,
+            election_backoff_max_ms=config.election_backoff_ms_max,
+            request_timeout_ms=config.request_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+        )
 
     @property
     def check_quorum_timeout_ms(self) -> int:

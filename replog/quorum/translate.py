@@ -182,11 +182,6 @@ def from_wire(version: int, body: msgspec.Struct) -> Request:
             raise AssertionError(f"{type(body).__name__} is not for the quorum")
 
 
-def names_metadata(body: fetch.FetchRequest) -> bool:
-    """Return whether a fetch is after the metadata log."""
-    return any(topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID for topic in body.topics)
-
-
 def _vote_from_wire(body: vote.VoteRequest) -> messages.VoteRequest:
     named = [(topic.topic_name, topic.partitions) for topic in body.topics]
     partition = _first(named) or vote.VoteRequestPartitionData()

@@ -4,10 +4,10 @@ Only what is implemented is advertised: a client picks by this table. The number
 Kafka's clients ask for nothing that they do not know.
 """
 
-import importlib
 from enum import IntEnum
 from functools import cache
-from typing import Any, Final
+from importlib import import_module
+from typing import Final
 
 import msgspec
 
@@ -242,19 +242,19 @@ KNOWN_APIS: Final = frozenset({*BROKER_APIS, *CONTROLLER_APIS, *ZOOKEEPER_BROKER
 @cache
 def request_type(api: Api) -> type[msgspec.Struct]:
     """Return an API's request type."""
-    found: type[msgspec.Struct] = _module(api).EXCHANGE.request
+    found: type[msgspec.Struct] = import_module(_module(api)).EXCHANGE.request
     return found
 
 
 @cache
 def response_type(api: Api) -> type[msgspec.Struct]:
     """Return an API's response type."""
-    found: type[msgspec.Struct] = _module(api).EXCHANGE.response
+    found: type[msgspec.Struct] = import_module(_module(api)).EXCHANGE.response
     return found
 
 
 def is_flexible(api: Api, version: int) -> bool:
-    """Tell whether this version has compact lengths and tagged fields (KIP-482)."""
+    """Return whether this version has compact lengths and tagged fields (KIP-482)."""
     return version in layout_of(request_type(api)).flexible
 
 
@@ -277,5 +277,5 @@ def api_of(body: msgspec.Struct) -> Api:
     return Api(layout_of(type(body)).key)
 
 
-def _module(api: Api) -> Any:
-    return importlib.import_module(f"replog.wire.messages.{api.name.lower()}")
+def _module(api: Api) -> str:
+    return f"replog.wire.messages.{api.name.lower()}"

@@ -8,14 +8,15 @@ yet (KIP-511), and ControlledShutdown v0 has no client id. Times are millisecond
 
 from functools import cache, lru_cache
 from struct import Struct
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from replog.ports import Buffer
-from replog.wire.apis import KNOWN_APIS, Api, is_flexible, request_type, response_type
+from replog.wire.apis import KNOWN_APIS, Api, is_flexible, request_type
 from replog.wire.decoder import MalformedMessage, decode, skip_tagged_fields
 from replog.wire.encoder import encoder_for
+from replog.wire.exchange import Exchange, Q, R
 
 __all__ = [
     "APIS",
@@ -59,7 +60,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     version: int
     correlation_id: int
     client_id: str | None
-    body: Any
+    body: msgspec.Struct
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, body: msgspec.Struct) -> bytes:
@@ -96,7 +97,7 @@ def decode_request(frame: Buffer) -> Request:
     return Request(api, start.version, start.correlation_id, client_id, body)
 
 
-def decode_rest(api: Api, version: int, frame: Buffer) -> tuple[str | None, Any]:
+def decode_rest(api: Api, version: int, frame: Buffer) -> tuple[str | None, msgspec.Struct]:
     """Read what follows a request's start, which was read before: client id and body.
 
     Bytes behind the body are ignored, as Kafka's brokers do: librdkafka 2.16 sends three of them with Metadata v13.
@@ -111,20 +112,20 @@ def decode_rest(api: Api, version: int, frame: Buffer) -> tuple[str | None, Any]
     return client_id, decode(request_type(api), version, frame, position, whole=False)
 
 
-def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
+def decode_response(exchange: Exchange[Q, R], version: int, frame: Buffer) -> tuple[int, R]:
     """Read a response without its 4-byte length: correlation id and body."""
     if len(frame) < LENGTH.size:
         raise MalformedMessage(f"a response of {len(frame)} bytes")
     (correlation_id,) = LENGTH.unpack_from(frame)
-    return correlation_id, decode_answer(api, version, frame)
+    return correlation_id, decode_answer(exchange, version, frame)
 
 
-def decode_answer(api: Api, version: int, frame: Buffer) -> Any:
+def decode_answer(exchange: Exchange[Q, R], version: int, frame: Buffer) -> R:
     """Read a response's body, behind the correlation id that was read before."""
     position = LENGTH.size
-    if _response_has_tags(api, version):
+    if _response_has_tags(exchange.api, version):
         position = skip_tagged_fields(frame, position)
-    return decode(response_type(api), version, frame, position)
+    return decode(exchange.response, version, frame, position)
 
 
 def encode_struct(body: msgspec.Struct, version: int) -> bytes:
@@ -136,11 +137,10 @@ def encode_struct(body: msgspec.Struct, version: int) -> bytes:
 
 def decode_struct(of: type[T], version: int, data: Buffer) -> T:
     """Read a bare record that fills the buffer."""
-    message: T = decode(of, version, data)
-    return message
+    return decode(of, version, data)
 
 
-@lru_cache(maxsize=1 << 12)  # versions come from strangers
+@lru_cache(maxsize=1 << 12)  # versions come from unknown clients
 def _request_header(api: Api, version: int) -> tuple[bool, bool]:
     """Return whether a request's header has a client id, and tagged fields."""
     return version != 0 or api is not Api.CONTROLLED_SHUTDOWN, is_flexible(api, version)

@@ -1,6 +1,6 @@
 """Decoding: one flat function per (type, version), generated from the field descriptions and compiled once.
 
-The bytes are a stranger's. Whatever they are, the outcome is a message or `MalformedMessage`, and the memory taken is
+The bytes come from unknown clients. Whatever they are, the outcome is a message or `MalformedMessage`, and the memory taken is
 bounded by the frame's size: a length is checked against what is left of the buffer before anything is allocated,
 an array's count against the smallest size its items can have, and all items of a message together against
 `MAX_ITEMS`, because small items can cost a hundred times their bytes as objects. Records are views into the frame:
@@ -13,7 +13,7 @@ of items that the message may still have.
 import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, Final, cast
+from typing import Final, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -24,7 +24,8 @@ from replog.types import ZERO_UUID
 from replog.wire.encoder import FIXED, SHORT_ARRAY, STRING_BYTES_MAX
 from replog.wire.layout import Field, fields_of, layout_of
 
-Decode = Callable[[Buffer, int, int, list[int]], tuple[Any, int]]
+T = TypeVar("T", bound=msgspec.Struct)
+Decode = Callable[[Buffer, int, int, list[int]], tuple[msgspec.Struct, int]]
 
 MAX_ITEMS: Final = 1 << 18
 
@@ -44,7 +45,7 @@ class MalformedMessage(ValueError):
     """Bytes that are no message of the version they claim to be; the text says why."""
 
 
-def decode(of: type[msgspec.Struct], version: int, data: Buffer, position: int = 0, *, whole: bool = True) -> Any:
+def decode(of: type[T], version: int, data: Buffer, position: int = 0, *, whole: bool = True) -> T:
     """Read a top-level message from `position` on; `whole`: it must reach to the end of the buffer."""
     end = len(data)
     function = decoder_for(of, version)
@@ -56,7 +57,7 @@ def decode(of: type[msgspec.Struct], version: int, data: Buffer, position: int =
         raise MalformedMessage(f"{of.__name__} v{version}: {problem}") from None
     if whole and position != end:
         raise MalformedMessage(f"{of.__name__} v{version}: {end - position} bytes left over")
-    return message
+    return cast(T, message)  # it was compiled for this type
 
 
 @cache

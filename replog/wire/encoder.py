@@ -50,7 +50,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def cut_words(text: str) -> bytes:
-    """Return words for people, which may quote what a stranger sent, as far as a string can hold them."""
+    """Return words for people, which may quote what a client sent, as far as a string can hold them."""
     encoded = text.encode()
     if len(encoded) <= STRING_BYTES_MAX:
         return encoded

@@ -4,6 +4,8 @@
 one, is held to its types: a handler of Produce takes a `ProduceRequest` and replies a `ProduceResponse`.
 """
 
+from functools import cache
+from importlib import import_module
 from typing import Generic, TypeVar
 
 import msgspec
@@ -26,3 +28,13 @@ class Exchange(Generic[Q, R]):
 
     def __repr__(self) -> str:
         return self.api.name
+
+
+AnyExchange = Exchange[msgspec.Struct, msgspec.Struct]
+
+
+@cache
+def exchange_of(api: Api) -> AnyExchange:
+    """Return the exchange of an API that is known by its key alone."""
+    found: AnyExchange = import_module(f"replog.wire.messages.{api.name.lower()}").EXCHANGE
+    return found

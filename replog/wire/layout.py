@@ -57,15 +57,22 @@ class Wire:
 
 
 class Layout:
-    """What a top-level type is: its api or record key (-1: none), its versions, the flexible ones among them."""
+    """What a top-level type is: its api or record key (-1: none), its versions, the flexible ones among them.
 
-    __slots__ = ("flexible", "key", "kind", "versions")
+    levels:  of a metadata record with several versions: (from this metadata version on, this version is written), newest
+             first. Versions beyond belong to metadata versions that this software does not know.
+    """
 
-    def __init__(self, *, key: int, kind: str, versions: str, flexible: str) -> None:
+    __slots__ = ("flexible", "key", "kind", "levels", "versions")
+
+    def __init__(
+        self, *, key: int, kind: str, versions: str, flexible: str, levels: tuple[tuple[int, int], ...] = ()
+    ) -> None:
         self.key = key
         self.kind = kind
         self.versions = version_range(versions)
         self.flexible = version_range(flexible)
+        self.levels = levels
 
 
 class Field(NamedTuple):

@@ -53,8 +53,10 @@ def old_alter_partition(response: ap.AlterPartitionResponse, version: int) -> ap
             topic,
             topic_id=ZERO_UUID,
             partitions=[
-                msgspec.structs.replace(told, error_code=_OLD_WORDS.get(told.error_code, told.error_code))
-                for told in topic.partitions
+                msgspec.structs.replace(
+                    partition, error_code=_OLD_WORDS.get(partition.error_code, partition.error_code)
+                )
+                for partition in topic.partitions
             ],
         )
         for topic in response.topics

@@ -18,7 +18,7 @@ from replog.controller import admin_requests as admin
 from replog.controller import broker_requests, config_requests, fencing
 from replog.controller.authorization import BY_NODES
 from replog.controller.election import Election, Wish
-from replog.controller.events import Probe, Reply, Request, Tell
+from replog.controller.events import Emit, Probe, Reply, Request
 from replog.controller.policy import Policy, Settings
 from replog.controller.served_api import AnyServedApi, ServedApi
 from replog.errors import Error
@@ -115,7 +115,7 @@ class Command(msgspec.Struct, frozen=True):
     request: ControlRequest
 
 
-Effect = Write | OpenChannel | CloseChannel | Command | Reply | Tell | Probe
+Effect = Write | OpenChannel | CloseChannel | Command | Reply | Emit | Probe
 
 
 class ZooKeeperController:
@@ -594,7 +594,7 @@ class ControllerTurn(ZooKeeperTurn):
     @property
     def effects_behind(self) -> list[Effect]:
         """What is reported once everything is written."""
-        return [effect for effect in self._after if isinstance(effect, Tell | Probe)]
+        return [effect for effect in self._after if isinstance(effect, Emit | Probe)]
 
 
 def broker_of(registered: Registered) -> Broker:

@@ -11,11 +11,12 @@ import shlex
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import markupsafe
+import msgspec
 
+from tribunal.results.manifest import Manifest
 from tribunal.results.report import matrix as matrix_of
 from tribunal.results.report.groups import GROUPS, Group, grouped
 from tribunal.results.report.layout import drawing
@@ -78,7 +79,7 @@ def environment() -> jinja2.Environment:
     return found
 
 
-def embedded(name: str) -> Mapping[str, Any]:
+def embedded(name: str) -> Mapping[str, str]:
     """Return a script of ours and its hash: the page's policy lets run this text and no other."""
     text = resources.files("tribunal.results.report").joinpath("templates", name).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -98,46 +99,76 @@ def _count(number: int) -> str:
 
 
 def _short(text: object) -> str:
-    whole = str(text)
-    return whole if len(whole) <= MOST_TEXT else f"{whole[:MOST_TEXT]} … ({len(whole) - MOST_TEXT:,} more characters)"
+    full = str(text)
+    return full if len(full) <= MOST_TEXT else f"{full[:MOST_TEXT]} … ({len(full) - MOST_TEXT:,} more characters)"
 
 
 def _by_gravity(verdict: RunVerdict) -> Iterable[Finding]:
     return sorted(verdict.findings, key=lambda finding: (finding.acknowledged_ns or 0, finding.log_offset or 0))
 
 
-def _shown(groups: list[Group], severity: str) -> Mapping[str, Any]:
+class Shown(msgspec.Struct, frozen=True):
+    """The groups of one severity that the page shows, and how many more there are (below 0: none)."""
+
+    shown: list[Group]
+    more: int
+
+
+def _shown(groups: list[Group], severity: str) -> Shown:
     own = [group for group in groups if group.severity == severity]
-    return {"shown": own[:GROUPS], "more": len(own) - GROUPS}
+    return Shown(own[:GROUPS], len(own) - GROUPS)
 
 
 def _facts(content: Page) -> list[tuple[str, str]]:
-    manifest = content.manifest
-    named = ("scenario", "cluster", "mode", "seed", "commit", "python", "platform", "lock_sha256", "recording_hash")
     facts = [("run", content.verdict.run_id), ("judged by", content.verdict.engine)]
-    facts += [(name.replace("_", " "), str(manifest[name])) for name in named if name in manifest]
-    if manifest.get("mutants"):
-        facts.insert(2, ("known bug switched on", ", ".join(map(str, manifest["mutants"]))))
+    if content.manifest is not None:
+        facts += _made_with(content.manifest)
     if content.simulation:
-        facts.append(("simulated", f"{content.simulation.get('simulated_ns', 0) / 1e9:.3f} s"))
-        facts.append(("trace hash", str(content.simulation.get("trace_hash", ""))))
+        facts.append(("simulated", f"{content.simulation.simulated_ns / 1e9:.3f} s"))
+        facts.append(("trace hash", content.simulation.trace_hash))
     return facts
 
 
-def again(run_dir: Path, manifest: Mapping[str, Any]) -> str:
+def _made_with(manifest: Manifest) -> list[tuple[str, str]]:
+    named = {
+        "known bug switched on": ", ".join(manifest.mutants) or None,
+        "scenario": manifest.scenario,
+        "cluster": manifest.cluster,
+        "mode": manifest.mode,
+        "seed": manifest.seed,
+        "commit": manifest.commit,
+        "python": manifest.python,
+        "platform": manifest.platform,
+        "lock sha256": manifest.lock_sha256,
+        "recording hash": manifest.recording_hash,
+    }
+    return [(name, str(value)) for name, value in named.items() if value is not None]
+
+
+def again(run_dir: Path, manifest: Manifest | None) -> str:
     """Return the line to paste that does the same again."""
-    if "scenario" not in manifest:
+    if manifest is None or manifest.scenario is None:
         return f"tribunal check {shlex.quote(str(run_dir))}"
     return f"tribunal run --plan {shlex.quote(str(Path(run_dir) / 'plan.json'))}"
 
 
-def _budget(findings: list[Finding]) -> list[Mapping[str, Any]]:
+class Sum(msgspec.Struct, frozen=True, kw_only=True):
+    """How many findings of one sort there are."""
+
+    severity: str
+    kind: str
+    rule: str
+    acks: int | None
+    count: int
+
+
+def _budget(findings: list[Finding]) -> list[Sum]:
     """Add findings up by what they are: what had to survive, what might be lost by which rule."""
     rows: dict[tuple[str, str, str, int | None], int] = {}
     for finding in findings:
         key = (finding.severity, finding.kind, finding.rule, finding.acks)
         rows[key] = rows.get(key, 0) + finding.count
     return [
-        {"severity": severity, "kind": kind, "rule": rule, "acks": acks, "count": count}
+        Sum(severity=severity, kind=kind, rule=rule, acks=acks, count=count)
         for (severity, kind, rule, acks), count in rows.items()
     ]

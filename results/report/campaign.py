@@ -13,6 +13,7 @@ import msgspec
 
 from tribunal.results.report import environment
 from tribunal.results.report.index import Index, RunRow, index
+from tribunal.results.report.simulation import simulation_of
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
 MOST_NAMED: Final = 30
@@ -128,12 +129,9 @@ def _judged(verdicts: Sequence[RunVerdict]) -> dict[str, int]:
 
 
 def _seconds(run_dir: Path) -> float:
-    """Return how long a run's cluster lived: by its own clock where it was simulated, by its last phase otherwise."""
-    try:
-        known = msgspec.json.decode((run_dir / "simulation.json").read_bytes())
-        return float(known["simulated_ns"]) / 1e9
-    except (OSError, msgspec.DecodeError, KeyError, TypeError):
-        pass
+    """Return how long a run's cluster ran: by its own clock where it was simulated, by its last phase otherwise."""
+    if (simulation := simulation_of(run_dir)) is not None:
+        return simulation.simulated_ns / 1e9
     from tribunal.results.recording import DamagedRecording
     from tribunal.results.store import Recording
 

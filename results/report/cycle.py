@@ -6,11 +6,12 @@ drawing says nothing, without the drawing the sentences still do.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tribunal.results.report.measures import WIDTH
+from tribunal.results.rows import Transaction, typed
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding, TransactionEdge
 from tribunal.results.words import of_edge
@@ -67,12 +68,12 @@ def cycle(recording: Recording, findings: Sequence[Finding]) -> Cycle | None:
     return _drawn(smallest.kind, edges, _transactions(recording, [edge.source for edge in edges]), remark)
 
 
-def _transactions(recording: Recording, rows: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+def _transactions(recording: Recording, rows: Sequence[int]) -> dict[int, Transaction]:
     table = recording.table("txns")
-    return {row: table.slice(row, 1).to_pylist()[0] for row in rows if row < table.num_rows}
+    return {row: typed(table.slice(row, 1), Transaction)[0] for row in rows if row < table.num_rows}
 
 
-def _drawn(kind: str, edges: Sequence[TransactionEdge], known: Mapping[int, Mapping[str, Any]], remark: str) -> Cycle:
+def _drawn(kind: str, edges: Sequence[TransactionEdge], known: Mapping[int, Transaction], remark: str) -> Cycle:
     count = len(edges)
     # Wider than high: the boxes are.
     at = {
@@ -87,14 +88,14 @@ def _drawn(kind: str, edges: Sequence[TransactionEdge], known: Mapping[int, Mapp
     return Cycle(kind, vertices, arrows, remark)
 
 
-def _vertex(number: int, x: float, y: float, row: Mapping[str, Any] | None) -> Vertex:
+def _vertex(number: int, x: float, y: float, row: Transaction | None) -> Vertex:
     if row is None:
         return Vertex(name=f"T{number}", x=round(x, 1), y=round(y, 1), label="", title=f"T{number}")
-    steps = [f"{step['kind']} {step['topic']}-{step['partition']} {step['value']}" for step in row["operations"] or []]
+    steps = [f"{step.kind} {step.topic}-{step.partition} {step.value}" for step in row.operations or ()]
     more = f" and {len(steps) - 8} more" if len(steps) > 8 else ""
     return Vertex(
-        name=f"T{number}", x=round(x, 1), y=round(y, 1), label=f"process {row['process']}, {row['outcome']}",
-        title=f"T{number} of process {row['process']}, {row['outcome']}: {', '.join(steps[:8])}{more}",
+        name=f"T{number}", x=round(x, 1), y=round(y, 1), label=f"process {row.process}, {row.outcome}",
+        title=f"T{number} of process {row.process}, {row.outcome}: {', '.join(steps[:8])}{more}",
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ shows at most `WITNESSES` of its members; the others are counted. The page shows
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -39,22 +39,35 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 def grouped(findings: Iterable[Finding]) -> list[Group]:
     """Return the groups, in the order of their first finding."""
-    members: dict[tuple[Any, ...], list[Finding]] = {}
+    members: dict[_Alike, list[Finding]] = {}
     for finding in findings:
         members.setdefault(_alike(finding), []).append(finding)
     return [_group(found) for found in members.values()]
 
 
-def _alike(finding: Finding) -> tuple[Any, ...]:
-    return (
-        finding.severity,
-        finding.kind,
-        finding.topic,
-        finding.partition,
-        None if finding.topic is not None else finding.node,
-        finding.acks,
-        finding.rule,
-        _election(finding),
+class _Alike(NamedTuple):
+    """What findings of one group share; the node only where there is no partition."""
+
+    severity: str
+    kind: str
+    topic: str | None
+    partition: int | None
+    node: int | None
+    acks: int | None
+    rule: str
+    election: str
+
+
+def _alike(finding: Finding) -> _Alike:
+    return _Alike(
+        severity=finding.severity,
+        kind=finding.kind,
+        topic=finding.topic,
+        partition=finding.partition,
+        node=None if finding.topic is not None else finding.node,
+        acks=finding.acks,
+        rule=finding.rule,
+        election=_election(finding),
     )
 
 

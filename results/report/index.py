@@ -7,20 +7,20 @@ each night, `power.json` as `tribunal power --json` prints it. What cannot be re
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tribunal.results import night as nights
-from tribunal.results.night import Night
+from tribunal.results.night import Canary, Night
 from tribunal.results.report import embedded, environment
+from tribunal.results.report.simulation import simulation_of
 from tribunal.results.signature import renewed, texts
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
 MOST_RUNS: Final = 2_000
 MOST_MARKS: Final = 40
 DEPTH: Final = 4
-KNOWN_FINDING_KEYS: Final = ("name", "signature", "state")
 LETTERS: Final[Mapping[str, str]] = {
     "PASS": "P", "PERMITTED": "L", "INCONCLUSIVE": "?", "VIOLATION": "V", "ERROR": "E",
 }  # fmt: skip
@@ -162,37 +162,51 @@ def _runs(folder: Path, unreadable: list[str]) -> Iterator[RunRow]:
 
 
 def _row(folder: Path, run_dir: Path, verdict: RunVerdict) -> RunRow:
-    manifest, simulation = _json(run_dir / "manifest.json"), _json(run_dir / "simulation.json")
-    seed, mutants = manifest.get("seed"), manifest.get("mutants")
-    probes = simulation.get("probes")
+    made, simulation = _made(run_dir), simulation_of(run_dir)
     return RunRow(
         run_id=verdict.run_id,
         place=run_dir.relative_to(folder).as_posix(),
         has_report=(run_dir / "report.html").is_file(),
         verdict=str(verdict.verdict),
         claim=verdict.claim,
-        scenario=str(manifest.get("scenario", "unknown")),
-        cluster=str(manifest.get("cluster", "unknown")),
-        seed=seed if isinstance(seed, int) else None,
+        scenario=made.scenario,
+        cluster=made.cluster,
+        seed=made.seed,
         began=_began(verdict.run_id),
-        mutants=[str(one) for one in mutants] if isinstance(mutants, list) else [],
+        mutants=made.mutants,
         signatures=texts(sorted({one.signature for one in verdict.violations})),
-        probes={str(name): int(count) for name, count in probes.items()} if isinstance(probes, dict) else {},
+        probes={} if simulation is None else simulation.probes,
     )
 
 
 def _began(run_id: str) -> str:
-    """Return a run's start as its name tells it, `20261121T062120Z`; nothing for other names."""
+    """Return a run's start as its name gives it, `20261121T062120Z`; nothing for other names."""
     stamp = run_id[:16]
     return stamp if len(stamp) == 16 and stamp[8] == "T" and stamp[15] == "Z" and stamp[:8].isdigit() else ""
 
 
-def _json(path: Path) -> dict[str, Any]:
+class _Made(msgspec.Struct, frozen=True):
+    """What of a manifest stands in the list of runs."""
+
+    scenario: str = "unknown"
+    cluster: str = "unknown"
+    seed: int | None = None
+    mutants: list[str] = []
+
+
+def _made(run_dir: Path) -> _Made:
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        return msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=_Made)
     except (OSError, msgspec.DecodeError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return _Made()
+
+
+class _KeptFinding(msgspec.Struct, frozen=True):
+    """What of a kept finding stands in the list of signatures."""
+
+    name: str
+    signature: str
+    state: str
 
 
 def _nights(folder: Path, unreadable: list[str]) -> Iterator[Night]:
@@ -207,11 +221,12 @@ def _kept(findings: Path | None, unreadable: list[str]) -> dict[str, tuple[str, 
     """Return what is kept of past failures: signature -> (name, state)."""
     kept = {}
     for path in sorted(findings.glob("*.json")) if findings is not None else ():
-        content = _json(path)
-        if all(isinstance(content.get(key), str) for key in KNOWN_FINDING_KEYS):
-            kept[renewed(content["signature"])] = (content["name"], content["state"])
-        else:
+        try:
+            finding = msgspec.json.decode(path.read_bytes(), type=_KeptFinding)
+        except (OSError, msgspec.DecodeError):
             unreadable.append(f"{path.name}: not a finding")
+        else:
+            kept[renewed(finding.signature)] = (finding.name, finding.state)
     return kept
 
 
@@ -238,10 +253,10 @@ def _signatures(
     for run in reversed(runs):
         for name in run.signatures if not run.mutants else ():
             by_name.setdefault(name, []).append(run)
-    told = {found.signature: (found, night) for night in reversed(found_nights) for found in night.found}
+    of_nights = {found.signature: (found, night) for night in reversed(found_nights) for found in night.found}
     result = []
-    for name in sorted({**by_name, **told}):
-        own, (found, night) = by_name.get(name, []), told.get(name, (None, None))
+    for name in sorted({**by_name, **of_nights}):
+        own, (found, night) = by_name.get(name, []), of_nights.get(name, (None, None))
         known_as, state = kept.get(name, ("", ""))
         result.append(
             Signature(
@@ -267,25 +282,38 @@ def _signatures(
     return sorted(result, key=lambda one: (order.get(one.state, 9), -one.count, one.signature))
 
 
+class _Sought(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of power.json: a known bug sought with a scenario."""
+
+    mutant: str
+    scenario: str
+    found: bool
+    seen_by: list[str]
+    seeds: int
+    seconds: float
+
+
 def _power(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -> list[PowerCell]:
     """Return each mutant sought with each scenario once, the latest first seen wins."""
     cells: dict[tuple[str, str], PowerCell] = {}
-    rows = [msgspec.to_builtins(canary) for night in found_nights for canary in night.canaries]
+    rows: list[Canary | _Sought] = [canary for night in found_nights for canary in night.canaries]
     for path in _files(folder, "power.json"):
         try:
-            rows += msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]])
-        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+            raw = msgspec.json.decode(path.read_bytes(), type=list[msgspec.Raw])
+        except (OSError, msgspec.DecodeError) as problem:
             unreadable.append(f"{path.relative_to(folder)}: {problem}")
+            continue
+        for one in raw:
+            try:
+                rows.append(msgspec.json.decode(one, type=_Sought))
+            except msgspec.DecodeError as problem:
+                unreadable.append(f"a row of power: {problem!r}")
     for row in rows:
-        try:
-            cell = PowerCell(
-                mutant=row["mutant"], scenario=row["scenario"], found=row["found"], seconds=float(row["seconds"]),
-                seeds=int(row["seeds"]), seen_by="; ".join(row["seen_by"]), shade=_shade(row["seconds"] if row["found"] else None),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as problem:
-            unreadable.append(f"a row of power: {problem!r}")
-        else:
-            cells.setdefault((cell.mutant, cell.scenario), cell)
+        cell = PowerCell(
+            mutant=row.mutant, scenario=row.scenario, found=row.found, seconds=row.seconds, seeds=row.seeds,
+            seen_by="; ".join(row.seen_by), shade=_shade(row.seconds if row.found else None),
+        )  # fmt: skip
+        cells.setdefault((cell.mutant, cell.scenario), cell)
     return [cells[key] for key in sorted(cells)]
 
 

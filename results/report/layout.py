@@ -5,8 +5,9 @@ said in the captions: at most `POINTS` points a line, but every step back is kep
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from tribunal.results.report.measures import LEFT, PLOT, ROW
 from tribunal.results.report.model import Page, Series
 from tribunal.results.report.moments import Change
+from tribunal.results.rows import Fault
 
 CHART: Final = 130
 POINTS: Final = 1_200
@@ -108,45 +110,39 @@ def _bottom(track: Track) -> float:
 
 
 def _phases(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
-    if not page.phases:
+    phases = [(phase.start_ns, phase) for phase in page.phases if phase.start_ns is not None]
+    if not phases:
         return
     top = y + 16
     bars = [
-        axis.bar(
-            row["start_ns"],
-            row["end_ns"],
-            top,
-            "phase",
-            row["name"],
-            f"{row['name']}: {_span(row['start_ns'], row['end_ns'])}",
-        )
-        for row in page.phases
+        axis.bar(start_ns, one.end_ns, top, "phase", one.name, f"{one.name}: {_span(start_ns, one.end_ns)}")
+        for start_ns, one in phases
     ]
     yield Track("Phases", y, [(top, "")], bars, [], [])
 
 
 def _faults(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
-    injected = [row for row in page.faults if row["injected_ns"] is not None]
+    injected = [(row.injected_ns, row) for row in page.faults if row.injected_ns is not None]
     if not injected:
         return
-    targets = sorted({_target(row) for row in injected})
+    targets = sorted({_target(row) for _, row in injected})
     place = {target: y + 16 + ROW * position for position, target in enumerate(targets)}
     bars = []
-    for row in injected:
-        kind = "fault" if row["took_effect"] else "fault noeffect"
-        words = f"{row['kind']} {_target(row)}, {_span(row['injected_ns'], row['healed_ns'])}"
+    for from_ns, row in injected:
+        kind = "fault" if row.took_effect else "fault noeffect"
+        words = f"{row.kind} {_target(row)}, {_span(from_ns, row.healed_ns)}"
         title = (
             words
-            + (", had its effect" if row["took_effect"] else ", NO EFFECT")
-            + (", healed" if row["healed"] else ", NOT HEALED")
+            + (", had its effect" if row.took_effect else ", NO EFFECT")
+            + (", healed" if row.healed else ", NOT HEALED")
         )
-        label = row["kind"] if row["took_effect"] else f"{row['kind']}: no effect"
-        bars.append(axis.bar(row["injected_ns"], row["healed_ns"], place[_target(row)], kind, label, title))
+        label = row.kind if row.took_effect else f"{row.kind}: no effect"
+        bars.append(axis.bar(from_ns, row.healed_ns, place[_target(row)], kind, label, title))
     yield Track("Faults (hatched: no effect)", y, [(place[t], t) for t in targets], bars, [], [])
 
 
-def _target(row: Mapping[str, Any]) -> str:
-    return str(row["resolved_target"] or row["planned_target"] or "?")
+def _target(row: Fault) -> str:
+    return row.resolved_target or row.planned_target or "?"
 
 
 def _leaders(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
@@ -178,7 +174,7 @@ def _isr(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
         for position, broker in enumerate(sorted({b for change in changes for b in change.state.replicas})):
             top = y + 16 + ROW * position
             rows.append((top, f"broker {broker}"))
-            for start, end, change in _stretches(changes, lambda c, b=broker: _membership(c, b)):
+            for start, end, change in _stretches(changes, partial(_membership, broker=broker)):
                 word = _membership(change, broker)
                 if word:
                     kind = colour(page, broker) + (" elr" if word == "ELR" else "")
@@ -197,7 +193,9 @@ def _membership(change: Change, broker: int) -> str:
     return "ELR" if broker in change.state.elr else ""
 
 
-def _stretches(changes: list[Change], key: Any) -> Iterator[tuple[int, int | None, Change]]:
+def _stretches(
+    changes: list[Change], key: Callable[[Change], tuple[int, int] | str]
+) -> Iterator[tuple[int, int | None, Change]]:
     """Return stretches of equal state: from, to (None: the end), the state."""
     start = 0
     for position in range(1, len(changes) + 1):

@@ -40,8 +40,8 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     labels: list[tuple[int, str]]
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What clients were told of an offset: acks level, and whether it is a finding."""
+class AcknowledgedOffset(msgspec.Struct, frozen=True):
+    """An offset at which a record was acknowledged: the acks level, and whether it is a finding."""
 
     column: int
     acks: int
@@ -55,7 +55,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     first: int
     count: int
-    told: list[Told]
+    acknowledged: list[AcknowledgedOffset]
     logs: list[Log]
     ticks: list[tuple[int, int]]
 
@@ -73,8 +73,8 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
     epochs = sorted({epoch for rows in logs.values() for epoch, _ in rows.values() if epoch is not None})
     shade = {epoch: max(0, SHADES - len(epochs)) // 2 + place for place, epoch in enumerate(epochs)}
     severity = _severities(findings, finding)
-    told = [
-        Told(
+    offsets = [
+        AcknowledgedOffset(
             offset - first,
             acks,
             # Witnesses are few: a record like them that no log holds any more is shown like them.
@@ -87,7 +87,7 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
         name=name,
         first=first,
         count=OFFSETS,
-        told=told,
+        acknowledged=offsets,
         logs=[_log(node, rows, first, acknowledged, shade) for node, rows in logs.items()],
         ticks=[(offset - first, offset) for offset in range(first, first + OFFSETS) if offset % 5 == 0],
     )
@@ -99,7 +99,7 @@ def _severities(findings: Sequence[Finding], finding: Finding) -> dict[int, str]
 
 
 def _acknowledged(recording: Recording, name: str, first: int, logs: Logs) -> dict[int, tuple[int, int]]:
-    """Return offset -> (value, acks) as clients were told.
+    """Return offset -> (value, acks) of the acknowledged records.
 
     After a loss an offset is given twice, and both answers were given: the one that no log holds any more is shown,
     of several the one with the stronger promise.
@@ -107,10 +107,10 @@ def _acknowledged(recording: Recording, name: str, first: int, logs: Logs) -> di
     sends = recording.table("sends", name, ["value", "acks", "outcome", "log_offset"])
     answered = pc.and_(_within(sends, first), pc.equal(sends["outcome"].cast(pa.string()), "ok"))
     rows = [(row["log_offset"], row["value"], row["acks"]) for row in sends.filter(answered).to_pylist()]
-    told: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[int, int]] = {}
     for offset, value, acks in sorted(rows, key=lambda row: (_held_anywhere(logs, row[0], row[1]), row[2], row[1])):
-        told.setdefault(offset, (value, acks))
-    return told
+        found.setdefault(offset, (value, acks))
+    return found
 
 
 def _held_anywhere(logs: Logs, offset: int, value: int) -> bool:
@@ -143,18 +143,18 @@ def _log(
     known: int | None = None
     for offset in range(first, first + OFFSETS):
         held = rows.get(offset)
-        told = acknowledged.get(offset)
-        if held is None and told is None:
+        sent = acknowledged.get(offset)
+        if held is None and sent is None:
             continue
         epoch, value = held or (None, None)
-        mark = "" if told is None else ("ring" if held is not None and value == told[0] else "cross")
+        mark = "" if sent is None else ("ring" if held is not None and value == sent[0] else "cross")
         cells.append(
             Cell(
                 column=offset - first,
                 shade=-1 if held is None else shade.get(epoch, 0) if epoch is not None else 0,
                 epoch=epoch,
                 mark=mark,
-                title=_title(node, offset, held, told),
+                title=_title(node, offset, held, sent),
             )
         )
         if held is not None and epoch != known:
@@ -163,13 +163,13 @@ def _log(
     return Log(name=f"broker {node}", cells=cells, labels=labels)
 
 
-def _title(node: int, offset: int, held: tuple[int | None, int | None] | None, told: tuple[int, int] | None) -> str:
+def _title(node: int, offset: int, held: tuple[int | None, int | None] | None, sent: tuple[int, int] | None) -> str:
     if held is None:
         words = "nothing"
     else:
         words = "a control record" if held[1] is None else record_name(held[1])
         words += f", leader epoch {held[0]}"
     title = f"broker {node}, offset {offset}: {words}"
-    if told is not None and (held is None or held[1] != told[0]):
-        title += f"; acknowledged was {record_name(told[0])}, {acks_name(told[1])}"
+    if sent is not None and (held is None or held[1] != sent[0]):
+        title += f"; acknowledged was {record_name(sent[0])}, {acks_name(sent[1])}"
     return title

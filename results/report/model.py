@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -11,14 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.cycle import Cycle, cycle
 from tribunal.results.report.matrix import Matrix, matrix
 from tribunal.results.report.moments import Change, changes_of
 from tribunal.results.report.operations import Operations, operations
 from tribunal.results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
-from tribunal.results.report.story import Story, located, protagonist, told
+from tribunal.results.report.simulation import Simulation, simulation_of
+from tribunal.results.report.story import Story, located, protagonist, story_of
 from tribunal.results.report.unread import unread
+from tribunal.results.rows import Fault, Phase, typed
 from tribunal.results.store import Recording, partition_order
 from tribunal.results.verdict import Finding, RunVerdict, load
 
@@ -30,7 +33,14 @@ COMPLAINTS: Final = 3
 COMPLAINT_WIDTH: Final = 240
 LOG_BYTES: Final = 2_000_000
 
-Row = dict[str, Any]
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of the recording as the manifest knows it."""
+
+    name: str
+    rows: int
+    files: int
+    sha256: str
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -60,19 +70,19 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     run_dir: Path
     verdict: RunVerdict
-    manifest: Mapping[str, Any]
+    manifest: Manifest | None
     damage: str | None
     end_ns: int = 1
     brokers: list[int] = msgspec.field(default_factory=list)
     nodes: list[int] = msgspec.field(default_factory=list)
-    phases: list[Row] = msgspec.field(default_factory=list)
-    faults: list[Row] = msgspec.field(default_factory=list)
+    phases: list[Phase] = msgspec.field(default_factory=list)
+    faults: list[Fault] = msgspec.field(default_factory=list)
     partitions: dict[str, list[Change]] = msgspec.field(default_factory=dict)
     in_full: list[str] = msgspec.field(default_factory=list)
     watermarks: dict[str, list[Series]] = msgspec.field(default_factory=dict)
     rates: Rates | None = None
     partition_count: int = 0
-    files: list[Row] = msgspec.field(default_factory=list)
+    files: list[File] = msgspec.field(default_factory=list)
     story: Story | None = None
     matrix: Matrix | None = None
     operations: Operations | None = None
@@ -80,7 +90,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     promises: list[Promise] = msgspec.field(default_factory=list)
     silences: list[Silence] = msgspec.field(default_factory=list)
     complaints: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
-    simulation: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    simulation: Simulation | None = None
 
 
 def page(run_dir: Path) -> Page:
@@ -88,47 +98,47 @@ def page(run_dir: Path) -> Page:
     verdict = load(run_dir / "verdict.json")
     try:
         recording = Recording.open(run_dir, compare=False)
-        return _whole(run_dir, verdict, recording)
+        return _page_of(run_dir, verdict, recording)
     except DamagedRecording as damage:
-        return Page(run_dir=run_dir, verdict=verdict, manifest={}, damage=str(damage))
+        return Page(run_dir=run_dir, verdict=verdict, manifest=None, damage=str(damage))
 
 
-def _whole(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
+def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
     names = recording.partitions("sends", "reads", "logs")
     shown = _shown(names, verdict)
     partitions = {name: list(changes_of(recording, name)) for name in shown}
     nodes = recording.table("nodes", columns=["node", "role"])
-    phases = recording.table("phases").to_pylist()
+    phases = typed(recording.table("phases"), Phase)
     sends = account(recording, recording.partitions("sends"))
     rates, last_ns = _rates(sends)
     rates = replace(rates, unread=unread(recording, recording.partitions("sends"), rates.bin_ns, BINS))
-    end_ns = max([1, last_ns, *(row["end_ns"] or 0 for row in phases)])
+    end_ns = max([1, last_ns, *(row.end_ns or 0 for row in phases)])
     hero = protagonist(verdict.findings)
     hero = hero and located(recording, hero)
     return Page(
         run_dir=run_dir,
         verdict=verdict,
-        manifest=recording.manifest or {},
+        manifest=recording.manifest,
         damage=None,
         end_ns=end_ns,
         brokers=_brokers(nodes, partitions),
         nodes=sorted(set(nodes["node"].to_pylist())),
         phases=phases,
-        faults=sorted(recording.table("faults").to_pylist(), key=lambda row: row["index"]),
+        faults=sorted(typed(recording.table("faults"), Fault), key=lambda row: row.index),
         partitions=partitions,
         in_full=shown[:MOST_DRAWN_IN_FULL],
         watermarks={name: list(_watermarks(recording, name)) for name in shown[:MOST_DRAWN_IN_FULL]},
         rates=rates,
         partition_count=len(names),
         files=_files(recording),
-        story=None if hero is None else told(recording, hero, _own_changes(recording, hero, partitions), end_ns),
+        story=None if hero is None else story_of(recording, hero, _own_changes(recording, hero, partitions), end_ns),
         matrix=None if hero is None else matrix(recording, hero, verdict.findings),
         operations=None if hero is None else operations(recording, hero),
         cycle=cycle(recording, verdict.findings),
         promises=sends.promises(verdict.findings),
         silences=sends.worst_silences(),
         complaints=list(_complaints(run_dir)),
-        simulation=_simulation(run_dir),
+        simulation=simulation_of(run_dir),
     )
 
 
@@ -184,11 +194,11 @@ def _log_ends(rows: pa.Table) -> Iterator[Series]:
         yield Series(observer, chosen["at_ns"].to_pylist(), chosen["log_end_offset"].to_pylist(), [], is_log_end=True)
 
 
-def _rates(whole: Account, bins: int = BINS) -> tuple[Rates, int]:
+def _rates(sends: Account, bins: int = BINS) -> tuple[Rates, int]:
     """Count completed sends per bin, and take the latency of those that were answered; no spike vanishes: max is kept."""
-    done = np.concatenate(whole.done) if whole.done else np.zeros(0, np.int64)
-    took = np.concatenate(whole.took) if whole.took else done
-    outcome = np.concatenate(whole.outcomes) if whole.outcomes else done
+    done = np.concatenate(sends.done) if sends.done else np.zeros(0, np.int64)
+    took = np.concatenate(sends.took) if sends.took else done
+    outcome = np.concatenate(sends.outcomes) if sends.outcomes else done
     end_ns = int(done.max(initial=0)) + 1
     bin_ns = max(1, -(-end_ns // bins))
     place = done // bin_ns
@@ -214,9 +224,12 @@ def _latencies(place: Array, took: Array, bins: int) -> dict[str, list[int | Non
     return found
 
 
-def _files(recording: Recording) -> list[Row]:
-    tables = (recording.manifest or {}).get("tables", {})
-    return [{"name": f"recording/{name}", **facts} for name, facts in sorted(tables.items())]
+def _files(recording: Recording) -> list[File]:
+    tables = recording.manifest.tables if recording.manifest is not None else {}
+    return [
+        File(name=f"recording/{name}", rows=known.rows, files=known.files, sha256=known.sha256)
+        for name, known in sorted(tables.items())
+    ]
 
 
 def _complaints(run_dir: Path) -> Iterator[tuple[str, list[str]]]:
@@ -227,12 +240,3 @@ def _complaints(run_dir: Path) -> Iterator[tuple[str, list[str]]]:
         found = [line[:COMPLAINT_WIDTH] for line in lines if COMPLAINT.search(line)]
         if found:
             yield path.name, found[:COMPLAINTS]
-
-
-def _simulation(run_dir: Path) -> Mapping[str, Any]:
-    """Return what only a simulation knows of its run; nothing for other kinds of cluster."""
-    try:
-        known = msgspec.json.decode((run_dir / "simulation.json").read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return {}
-    return known if isinstance(known, dict) else {}

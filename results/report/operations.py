@@ -5,7 +5,7 @@ from its invocation to its completion. At most so many are drawn: the finding's 
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.story import record_name
+from tribunal.results.rows import Poll, Send, typed
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding
 
@@ -23,7 +24,6 @@ LANE: Final = 9
 TOP: Final = 26
 GAP: Final = 7
 LEAST_WIDTH: Final = 1.5
-Row = dict[str, Any]
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +35,17 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     own: bool
     is_open: bool
+    title: str
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation, before it has its place in the drawing; the words are those of `Bar`."""
+
+    process: int
+    invoke_ns: int
+    complete_ns: int | None
+    kind: str
+    own: bool
     title: str
 
 
@@ -64,20 +75,18 @@ def operations(recording: Recording, finding: Finding) -> Operations | None:
     if finding.topic is None or finding.acknowledged_ns is None:
         return None
     name = f"{finding.topic}-{finding.partition}"
-    columns = ["process", "value", "acks", "invoke_ns", "complete_ns", "outcome", "log_offset"]
-    sends = recording.table("sends", name, columns)
+    sends = recording.table("sends", name)
     own = _row_of(sends, finding)
-    start = (own["invoke_ns"] if own else finding.acknowledged_ns) - MARGIN_NS
-    end = max(finding.acknowledged_ns, (own or {}).get("complete_ns") or 0) + MARGIN_NS
+    start = (own.invoke_ns if own else finding.acknowledged_ns) - MARGIN_NS
+    end = max(finding.acknowledged_ns, (own.complete_ns or 0) if own else 0) + MARGIN_NS
     start = max(0, min(start, end - 2 * MARGIN_NS))
-    polls = recording.table(
-        "polls", name, ["process", "position", "record_count", "invoke_ns", "complete_ns", "outcome"]
-    )
-    rows = [_send(row, finding) for row in _within(sends, start, end)]
-    rows += [_poll(row) for row in _within(polls, start, end)]
+    polls = recording.table("polls", name)
+    rows = [_send(row, finding) for row in typed(_within(sends, start, end), Send)]
+    rows += [_poll(row) for row in typed(_within(polls, start, end), Poll)]
     if not rows:
         return None
-    kept = sorted(rows, key=lambda row: (not row["own"], abs(row["invoke_ns"] - finding.acknowledged_ns)))[:MOST]
+    at_ns = finding.acknowledged_ns
+    kept = sorted(rows, key=lambda row: (not row.own, abs(row.invoke_ns - at_ns)))[:MOST]
     bands, bars, height = _placed(kept, start, end)
     return Operations(
         name=name, start_s=start / 1e9, end_s=end / 1e9, height=height, bands=bands, bars=bars,
@@ -85,47 +94,52 @@ def operations(recording: Recording, finding: Finding) -> Operations | None:
     )  # fmt: skip
 
 
-def _row_of(sends: pa.Table, finding: Finding) -> Row | None:
+def _row_of(sends: pa.Table, finding: Finding) -> Send | None:
     if finding.value is None:
         return None
-    found = sends.filter(pc.equal(sends["value"], finding.value)).to_pylist()
+    found = typed(sends.filter(pc.equal(sends["value"], finding.value)), Send)
     return found[0] if found else None
 
 
-def _within(rows: pa.Table, start: int, end: int) -> list[Row]:
+def _within(rows: pa.Table, start: int, end: int) -> pa.Table:
     done = pc.fill_null(rows["complete_ns"], end)
-    chosen: list[Row] = rows.filter(
-        pc.and_(pc.less_equal(rows["invoke_ns"], end), pc.greater_equal(done, start))
-    ).to_pylist()
-    return chosen
+    return rows.filter(pc.and_(pc.less_equal(rows["invoke_ns"], end), pc.greater_equal(done, start)))
 
 
-def _send(row: Row, finding: Finding) -> Row:
-    acks = {-1: "all"}.get(row["acks"], row["acks"])
-    at = "" if row["log_offset"] is None else f" at offset {row['log_offset']}"
-    return {
-        **row,
-        "own": row["value"] == finding.value,
-        "kind": row["outcome"],
-        "title": f"{record_name(row['value'])} acks={acks} {row['outcome']}{at}",
-    }
+def _send(row: Send, finding: Finding) -> Operation:
+    acks = "all" if row.acks == -1 else row.acks
+    at = "" if row.log_offset is None else f" at offset {row.log_offset}"
+    return Operation(
+        process=row.process,
+        invoke_ns=row.invoke_ns,
+        complete_ns=row.complete_ns,
+        kind=row.outcome,
+        own=row.value == finding.value,
+        title=f"{record_name(row.value)} acks={acks} {row.outcome}{at}",
+    )
 
 
-def _poll(row: Row) -> Row:
-    title = f"poll from {row['position']}: {row['record_count']} records, {row['outcome']}"
-    return {**row, "own": False, "kind": "poll", "title": title}
+def _poll(row: Poll) -> Operation:
+    return Operation(
+        process=row.process,
+        invoke_ns=row.invoke_ns,
+        complete_ns=row.complete_ns,
+        kind="poll",
+        own=False,
+        title=f"poll from {row.position}: {row.record_count} records, {row.outcome}",
+    )
 
 
-def _placed(rows: Sequence[Row], start: int, end: int) -> tuple[list[Band], list[Bar], float]:
+def _placed(rows: Sequence[Operation], start: int, end: int) -> tuple[list[Band], list[Bar], float]:
     """Give each process a band, and within it each operation the first lane that is free."""
     bands, bars, y = [], [], float(TOP)
-    for process in sorted({row["process"] for row in rows}):
+    for process in sorted({row.process for row in rows}):
         free = [0] * LANES
         lanes = 1
-        own = sorted((row for row in rows if row["process"] == process), key=lambda row: row["invoke_ns"])
+        own = sorted((row for row in rows if row.process == process), key=lambda row: row.invoke_ns)
         for row in own:
-            done = end if row["complete_ns"] is None else row["complete_ns"]
-            lane = next((lane for lane, until in enumerate(free) if until <= row["invoke_ns"]), LANES - 1)
+            done = end if row.complete_ns is None else row.complete_ns
+            lane = next((lane for lane, until in enumerate(free) if until <= row.invoke_ns), LANES - 1)
             free[lane] = max(free[lane], done)
             lanes = max(lanes, lane + 1)
             bars.append(_bar(row, done, start, end, y + lane * LANE))
@@ -134,14 +148,14 @@ def _placed(rows: Sequence[Row], start: int, end: int) -> tuple[list[Band], list
     return bands, bars, y
 
 
-def _bar(row: Row, done: int, start: int, end: int, y: float) -> Bar:
-    left, right = (max(start, row["invoke_ns"]) - start), (min(end, done) - start)
+def _bar(row: Operation, done: int, start: int, end: int, y: float) -> Bar:
+    left, right = (max(start, row.invoke_ns) - start), (min(end, done) - start)
     scale = PLOT / (end - start)
-    until = "no answer" if row["complete_ns"] is None else f"{row['complete_ns'] / 1e9:.3f} s"
+    until = "no answer" if row.complete_ns is None else f"{row.complete_ns / 1e9:.3f} s"
     return Bar(
-        x=round(LEFT + left * scale, 2), y=y, width=round(max(LEAST_WIDTH, (right - left) * scale), 2), kind=row["kind"],
-        own=row["own"], is_open=row["complete_ns"] is None or done > end,
-        title=f"{row['title']}: {row['invoke_ns'] / 1e9:.3f} s to {until}",
+        x=round(LEFT + left * scale, 2), y=y, width=round(max(LEAST_WIDTH, (right - left) * scale), 2), kind=row.kind,
+        own=row.own, is_open=row.complete_ns is None or done > end,
+        title=f"{row.title}: {row.invoke_ns / 1e9:.3f} s to {until}",
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ The counts of sends come from the recording, those of losses from the verdict: t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ PROMISES: Final[Mapping[int, str]] = {
     0: "nothing",
 }
 OUTCOMES: Final = ("ok", "sent", "fail", "info")
-Array = npt.NDArray[Any]
+Array = npt.NDArray[np.int64]
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,10 +132,10 @@ class Account:
 
 def account(recording: Recording, names: Sequence[str]) -> Account:
     """Read all sends once."""
-    whole = Account()
+    sums = Account()
     for name in names:
-        whole.add(name, recording.table("sends", name, ["acks", "outcome", "invoke_ns", "complete_ns"]))
-    return whole
+        sums.add(name, recording.table("sends", name, ["acks", "outcome", "invoke_ns", "complete_ns"]))
+    return sums
 
 
 def codes(outcome: pa.ChunkedArray) -> Array:

@@ -1,6 +1,6 @@
 """The story as a drawing: lanes for the client, the brokers and the controllers, one row a step, downwards in time.
 
-Rows are in order, not to scale. A thick band on a broker's lane says who led; a bar says what was hurt.
+Rows are in order, not to scale. A thick band on a broker's lane says who led; a bar says where a fault was.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The story of the first violation, told from the tables alone; each step has a time, a place and a sentence.
+"""The story of the first violation, from the tables alone; each step has a time, a place and a sentence.
 
 Who took the record, who acknowledged it, who led then, what was hurt, who was elected, who cut it away on whose order, and
 what stands in its place.
@@ -9,7 +9,7 @@ its commit, so a step of the controllers may stand a moment late; nothing here i
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tribunal.results.metadata import State
 from tribunal.results.recording import SEQUENCE_BITS
 from tribunal.results.report.moments import Change
+from tribunal.results.rows import Fault, Send, Watermark, typed
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding
 
@@ -28,7 +29,6 @@ MOST_CHANGES: Final = 7
 MOST_COPIES: Final = 6
 AROUND_NS: Final = 2_000_000_000
 LAG_NS: Final = 500_000_000
-Row = dict[str, Any]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ def _when(finding: Finding) -> tuple[bool, int, int]:
     return (finding.acknowledged_ns is None, finding.acknowledged_ns or 0, finding.log_offset or 0)
 
 
-def told(recording: Recording, finding: Finding, changes: Sequence[Change], end_ns: int) -> Story:
+def story_of(recording: Recording, finding: Finding, changes: Sequence[Change], end_ns: int) -> Story:
     """Tell one finding's story."""
     partition = None if finding.topic is None else f"{finding.topic}-{finding.partition}"
     sent = _sent(recording, partition, finding)
@@ -134,24 +134,24 @@ def _guilty_epoch(finding: Finding) -> int | None:
     return None if finding.detail.election is None else finding.detail.election.leader_epoch
 
 
-def _window(finding: Finding, sent: Row | None, end_ns: int) -> tuple[int, int]:
+def _window(finding: Finding, sent: Send | None, end_ns: int) -> tuple[int, int]:
     at_ns = end_ns if finding.property_name == "invariant" else finding.acknowledged_ns
-    start = sent["invoke_ns"] if sent is not None else max(0, (at_ns or 0) - AROUND_NS)
+    start = sent.invoke_ns if sent is not None else max(0, (at_ns or 0) - AROUND_NS)
     after = _election_ns(finding) or (at_ns if at_ns is not None else end_ns)
     return start, min(max(after, start) + LAG_NS, max(end_ns, after))
 
 
-def _sent(recording: Recording, partition: str | None, finding: Finding) -> Row | None:
+def _sent(recording: Recording, partition: str | None, finding: Finding) -> Send | None:
     """Return the row of the send whose record the finding is about."""
     if partition is None or finding.value is None:
         return None
     sends = recording.table("sends", partition)
-    rows = sends.filter(pc.equal(sends["value"], finding.value)).to_pylist()
+    rows = typed(sends.filter(pc.equal(sends["value"], finding.value)), Send)
     return rows[0] if rows else None
 
 
 def _record_steps(
-    recording: Recording, partition: str, finding: Finding, sent: Row | None, changes: Sequence[Change]
+    recording: Recording, partition: str, finding: Finding, sent: Send | None, changes: Sequence[Change]
 ) -> Iterator[Step]:
     if sent is not None:
         yield from _send_steps(sent, changes)
@@ -199,42 +199,42 @@ def _led(state: State | None) -> str:
     return f"{leader} in leader epoch {state.leader_epoch}, ISR {ids(state.isr)}{elr}"
 
 
-def _send_steps(sent: Row, changes: Sequence[Change]) -> Iterator[Step]:
-    state = state_at(changes, sent["invoke_ns"])
+def _send_steps(sent: Send, changes: Sequence[Change]) -> Iterator[Step]:
+    state = state_at(changes, sent.invoke_ns)
     leader = broker_lane(state.leader) if state is not None and state.leader >= 0 else CONTROLLERS
-    acks = acks_name(sent["acks"])
-    place = f"{sent['topic']}-{sent['partition']}"
+    acks = acks_name(sent.acks)
+    place = f"{sent.topic}-{sent.partition}"
     yield Step(
-        at_ns=sent["invoke_ns"],
+        at_ns=sent.invoke_ns,
         lane=CLIENT,
         to=leader,
         label=f"Produce, {acks}",
-        text=f"Process {sent['process']} ({sent['worker_class']}) sends {record_name(sent['value'])} to {place} with {acks}; "
+        text=f"Process {sent.process} ({sent.worker_class}) sends {record_name(sent.value)} to {place} with {acks}; "
         f"{_led(state)}.",
     )
-    if sent["complete_ns"] is None:
+    if sent.complete_ns is None:
         return
-    offset = sent["log_offset"]
+    offset = sent.log_offset
     at = "" if offset is None else f" at offset {offset}"
-    word = {"ok": f"acknowledged{at}", "sent": "sent, no answer asked for"}.get(sent["outcome"], str(sent["outcome"]))
-    took_ms = (sent["complete_ns"] - sent["invoke_ns"]) / 1e6
-    attempts = f", attempt {sent['attempts']}" if (sent["attempts"] or 1) > 1 else ""
+    word = {"ok": f"acknowledged{at}", "sent": "sent, no answer asked for"}.get(sent.outcome, str(sent.outcome))
+    took_ms = (sent.complete_ns - sent.invoke_ns) / 1e6
+    attempts = f", attempt {sent.attempts}" if (sent.attempts or 1) > 1 else ""
     yield Step(
-        at_ns=sent["complete_ns"],
+        at_ns=sent.complete_ns,
         lane=leader,
         to=CLIENT,
         label=word,
-        text=f"The record is {word}, {took_ms:,.1f} ms later{attempts}; {_led(state_at(changes, sent['complete_ns']))}.",
+        text=f"The record is {word}, {took_ms:,.1f} ms later{attempts}; {_led(state_at(changes, sent.complete_ns))}.",
     )
 
 
-def _exposure_steps(recording: Recording, partition: str, finding: Finding, sent: Row) -> Iterator[Step]:
+def _exposure_steps(recording: Recording, partition: str, finding: Finding, sent: Send) -> Iterator[Step]:
     """When somebody first saw a high watermark beyond the record."""
-    offset = finding.log_offset if sent["log_offset"] is None else sent["log_offset"]
+    offset = finding.log_offset if sent.log_offset is None else sent.log_offset
     if offset is None:
         return
     rows = recording.table("watermarks", partition, ["observer", "at_ns", "high_watermark", "leader_epoch"])
-    beyond = pc.and_(pc.greater(rows["high_watermark"], offset), pc.greater_equal(rows["at_ns"], sent["invoke_ns"]))
+    beyond = pc.and_(pc.greater(rows["high_watermark"], offset), pc.greater_equal(rows["at_ns"], sent.invoke_ns))
     seen = rows.filter(pc.fill_null(beyond, False)).sort_by("at_ns")  # noqa: FBT003 - pyarrow's own signature
     if seen.num_rows == 0:
         return
@@ -252,7 +252,7 @@ def _exposure_steps(recording: Recording, partition: str, finding: Finding, sent
 
 
 class LogEnd(NamedTuple):
-    """What a follower told of its log: its end as it began to follow a leader epoch, or before and behind a cut."""
+    """What a follower reported of its log: its end as it began to follow a leader epoch, or before and behind a cut."""
 
     at_ns: int
     node: int
@@ -262,32 +262,31 @@ class LogEnd(NamedTuple):
 
 
 def log_ends(recording: Recording, partition: str) -> list[LogEnd]:
-    """Return what followers told of their logs (rows of `watermarks` without a high watermark), in order of time."""
-    wanted = ["observer", "source", "at_ns", "high_watermark", "log_end_offset", "leader_epoch"]
-    rows = recording.table("watermarks", partition, wanted)
+    """Return what followers reported of their logs (rows of `watermarks` without a high watermark), in order of time."""
+    rows = recording.table("watermarks", partition)
     own = pc.and_(pc.equal(rows["source"].cast(pa.string()), "node"), pc.is_valid(rows["log_end_offset"]))
-    told = rows.filter(pc.and_(own, pc.is_null(rows["high_watermark"]))).to_pylist()
-    ends: dict[tuple[int, str], list[Row]] = {}
-    for row in sorted(told, key=lambda row: (row["at_ns"], row["observer"])):
-        ends.setdefault((row["at_ns"], row["observer"]), []).append(row)
+    of_followers = typed(rows.filter(pc.and_(own, pc.is_null(rows["high_watermark"]))), Watermark)
+    ends: dict[tuple[int, str], list[Watermark]] = {}
+    for row in sorted(of_followers, key=lambda row: (row.at_ns, row.observer)):
+        ends.setdefault((row.at_ns, row.observer), []).append(row)
     return [_log_end(at_ns, int(observer.removeprefix("node-")), same) for (at_ns, observer), same in ends.items()]
 
 
-def _log_end(at_ns: int, node: int, rows: Sequence[Row]) -> LogEnd:
-    offsets = [row["log_end_offset"] for row in rows]
+def _log_end(at_ns: int, node: int, rows: Sequence[Watermark]) -> LogEnd:
+    offsets = [row.log_end_offset for row in rows if row.log_end_offset is not None]
     cut = min(offsets) if len(offsets) > 1 else None
-    return LogEnd(at_ns=at_ns, node=node, leader_epoch=rows[-1]["leader_epoch"], before=max(offsets), after=cut)
+    return LogEnd(at_ns=at_ns, node=node, leader_epoch=rows[-1].leader_epoch, before=max(offsets), after=cut)
 
 
 def _copy_steps(
-    recording: Recording, partition: str, finding: Finding, sent: Row, changes: Sequence[Change]
+    recording: Recording, partition: str, finding: Finding, sent: Send, changes: Sequence[Change]
 ) -> Iterator[Step]:
     """Who had the record when an epoch began, and who cut it away on whose order."""
-    offset = finding.log_offset if sent["log_offset"] is None else sent["log_offset"]
+    offset = finding.log_offset if sent.log_offset is None else sent.log_offset
     if offset is None:
         return
-    after = [end for end in log_ends(recording, partition) if end.at_ns >= sent["invoke_ns"]]
-    state = state_at(changes, sent["invoke_ns"])
+    after = [end for end in log_ends(recording, partition) if end.at_ns >= sent.invoke_ns]
+    state = state_at(changes, sent.invoke_ns)
     own_epoch = -1 if state is None else state.leader_epoch  # they all began it without the record
     after = [end for end in after if end.after is not None or (end.leader_epoch or 0) > own_epoch]
     guilty = _guilty_epoch(finding)
@@ -418,19 +417,19 @@ def _held(recording: Recording, partition: str, finding: Finding, replicas: Iter
 
 
 def _fault_steps(recording: Recording, start: int, end: int) -> Iterator[Step]:
-    for row in sorted(recording.table("faults").to_pylist(), key=lambda row: row["index"]):
-        injected, healed = row["injected_ns"], row["healed_ns"]
+    for row in sorted(typed(recording.table("faults"), Fault), key=lambda row: row.index):
+        injected, healed = row.injected_ns, row.healed_ns
         if injected is None or injected > end or (healed is not None and healed < start):
             continue
-        target = str(row["resolved_target"] or row["planned_target"] or "?")
+        target = row.resolved_target or row.planned_target or "?"
         node = target.rpartition(" ")[2]
-        effect = "" if row["took_effect"] else ", without effect"
+        effect = "" if row.took_effect else ", without effect"
         until = "not healed" if healed is None else f"healed at {healed / 1e9:.3f} s"
         yield Step(
             at_ns=injected,
             lane=broker_lane(int(node)) if node.isdigit() else CONTROLLERS,
-            label=f"{row['kind']} {target}{effect}",
-            text=f"Fault {row['index']}: {row['kind']} {target}{effect}; {until}.",
+            label=f"{row.kind} {target}{effect}",
+            text=f"Fault {row.index}: {row.kind} {target}{effect}; {until}.",
             tone="fault",
             until_ns=healed,
         )

@@ -1,7 +1,7 @@
-"""How many acknowledged records no consumer had received yet, over time: after the last heal it has to reach nought."""
+"""How many acknowledged records no consumer had received yet, over time: after the last heal it has to reach zero."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tribunal.results.store import Recording
 
-Array = npt.NDArray[Any]
+Array = npt.NDArray[np.int64]
 POLLS_BITS: Final = 40  # of a key (process, poll_index)
 
 

@@ -13,6 +13,7 @@ from replog.node.broker import Broker
 from replog.node.net.broker_links import OwnRequest
 from replog.wire.apis import BROKER_APIS, FEATURE_OF, ZOOKEEPER_BROKER_APIS, Api, api_of, known_versions
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import fetch as fe
 from replog.wire.messages import list_groups as ls
@@ -61,7 +62,7 @@ def wanted(*names: str, **fields: Any) -> fe.FetchRequest:
     )
 
 
-def told(answer: fe.FetchResponse) -> dict[str, tuple[Error, bool]]:
+def visible(answer: fe.FetchResponse) -> dict[str, tuple[Error, bool]]:
     return {one.topic: (one.partitions[0].error_code, bool(one.partitions[0].records)) for one in answer.responses}
 
 
@@ -73,7 +74,7 @@ class Stage:
         self.connection = connection
 
     async def ask(self, body: Any, version: int | None = None) -> Any:
-        return await self.connection.send(api_of(body), body, version=version, timeout_ms=10_000)
+        return await self.connection.send(exchange_of(api_of(body)), body, version=version, timeout_ms=10_000)
 
 
 def staged(folder: Path, play: Any) -> None:
@@ -95,7 +96,7 @@ def staged(folder: Path, play: Any) -> None:
     asyncio.run(main())
 
 
-def test_a_broker_refuses_everything_it_is_told_to(tmp_path: Path) -> None:
+def test_a_broker_refuses_everything_that_the_hook_refuses(tmp_path: Path) -> None:
     offered = BROKER_APIS.keys() - FEATURE_OF.keys() - {Api.FETCH}
     asked = {name: row for name, row in TABLE.items() if api_of(row.body) in offered and name != BY_ID}
     errors: dict[str, list[Error]] = {}
@@ -111,7 +112,7 @@ def test_a_broker_refuses_everything_it_is_told_to(tmp_path: Path) -> None:
     assert errors == {name: row.errors[:1] for name, row in asked.items()}
     unasked = {Api.API_VERSIONS} | {api for api, served in SERVED.items() if served.unasked}
     silent = offered - unasked - {api_of(row.body) for row in asked.values()}
-    assert silent == {Api.LIST_GROUPS, Api.LIST_TRANSACTIONS}  # they tell of less
+    assert silent == {Api.LIST_GROUPS, Api.LIST_TRANSACTIONS}  # they list less
 
 
 def test_what_is_allowed_is_done_and_the_rest_refused(tmp_path: Path) -> None:
@@ -127,8 +128,8 @@ def test_what_is_allowed_is_done_and_the_rest_refused(tmp_path: Path) -> None:
 
         offsets = {one.name: one.partition_responses[0] for one in written.responses}
         assert (offsets[THEIRS].base_offset, offsets[OTHERS].error_code) == (1, OF_TOPIC)
-        assert told(fetched) == {THEIRS: (Error.NONE, True), OTHERS: (OF_TOPIC, False)}
-        assert told(replica) == {THEIRS: (OF_TOPIC, False)}
+        assert visible(fetched) == {THEIRS: (Error.NONE, True), OTHERS: (OF_TOPIC, False)}
+        assert visible(replica) == {THEIRS: (OF_TOPIC, False)}
         assert [one.name for one in metadata.topics] == [THEIRS]
         assert groups.groups == []
 
@@ -145,19 +146,19 @@ def test_a_fetch_session_does_not_outlive_what_is_allowed(tmp_path: Path) -> Non
         session = {"session_id": first.session_id, "session_epoch": 1, "max_wait_ms": 5000, "min_bytes": 1}
         again = await stage.ask(wanted(**session), 12)
 
-        assert told(again)[OTHERS] == (OF_TOPIC, False)
-        assert told(again)[THEIRS][0] is Error.NONE
+        assert visible(again)[OTHERS] == (OF_TOPIC, False)
+        assert visible(again)[THEIRS][0] is Error.NONE
 
     staged(tmp_path, play)
 
 
-def test_what_nobody_hears_of_ends_the_connection(tmp_path: Path) -> None:
+def test_a_refusal_that_has_no_answer_ends_the_connection(tmp_path: Path) -> None:
     """acks=0 has no answer: what is allowed is appended, then the connection goes."""
 
     async def play(stage: Stage) -> None:
         stage.broker.plane.authorizer.use(lambda _, operation, resource: resource == topic(THEIRS))
 
-        await stage.ask(produced(THEIRS, OTHERS, acks=0), 9)
+        stage.connection.send_unanswered(produced(THEIRS, OTHERS, acks=0), version=9)
         await until(lambda: not stage.connection.is_open)
 
         ends = {replica.name.topic: replica.partition.log.log_end_offset for replica in stage.broker.plane.replicas}

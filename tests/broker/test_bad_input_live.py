@@ -1,4 +1,4 @@
-"""What strangers and broken clients send to a real broker: each is told, nothing is appended, everyone else is served."""
+"""What foreign and broken clients send to a real broker: each is answered with an error, nothing is appended, all others are served."""
 
 import asyncio
 import struct
@@ -20,6 +20,7 @@ from replog.log.batch import NewRecord, build, crc32c
 from replog.types import ZERO_UUID
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import list_offsets as lo
@@ -47,7 +48,7 @@ class Broker:
         data = [PartitionProduceData(index=partition, records=records)]
         topic = TopicProduceData(topic_id=topic_id or self.topic_id, partition_data=data)
         body = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
-        answer = await self.connection.send(Api.PRODUCE, body, timeout_ms=5000)
+        answer = await self.connection.send(exchange_of(Api.PRODUCE), body, timeout_ms=5000)
         error: Error = answer.responses[0].partition_responses[0].error_code
         return error
 
@@ -56,21 +57,21 @@ class Broker:
             partition=partition, fetch_offset=offset, current_leader_epoch=epoch, partition_max_bytes=1000
         )
         body = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])])
-        answer = await self.connection.send(Api.FETCH, body, timeout_ms=5000)
+        answer = await self.connection.send(exchange_of(Api.FETCH), body, timeout_ms=5000)
         error: Error = answer.responses[0].partitions[0].error_code
         return error
 
     async def offset(self, timestamp: int, topic: str = "t", epoch: int = -1) -> tuple[Error, int, int]:
         wanted = lo.ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
         body = lo.ListOffsetsRequest(topics=[lo.ListOffsetsTopic(name=topic, partitions=[wanted])])
-        answer = await self.connection.send(Api.LIST_OFFSETS, body, timeout_ms=5000)
+        answer = await self.connection.send(exchange_of(Api.LIST_OFFSETS), body, timeout_ms=5000)
         found = answer.topics[0].partitions[0]
         return found.error_code, found.offset, found.timestamp
 
     async def end_of_epoch(self, epoch: int, known: int = -1) -> tuple[Error, int, int]:
         wanted = oe.OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=known)
         body = oe.OffsetForLeaderEpochRequest(topics=[oe.OffsetForLeaderTopic(topic="t", partitions=[wanted])])
-        answer = await self.connection.send(Api.OFFSET_FOR_LEADER_EPOCH, body, timeout_ms=5000)
+        answer = await self.connection.send(exchange_of(Api.OFFSET_FOR_LEADER_EPOCH), body, timeout_ms=5000)
         found = answer.topics[0].partitions[0]
         return found.error_code, found.leader_epoch, found.end_offset
 
@@ -81,7 +82,7 @@ class Broker:
             async with asyncio.timeout(10):
                 writer.write(encode_request(api, version, 1, "x", body))
                 length = int.from_bytes(await reader.readexactly(4), "big")
-                return decode_response(api, version, await reader.readexactly(length))[1]
+                return decode_response(exchange_of(api), version, await reader.readexactly(length))[1]
         finally:
             writer.transport.abort()
 
@@ -268,12 +269,12 @@ def test_metadata_by_id_where_answers_must_name_topics_is_refused(tmp_path: Path
         ):
             body = MetadataRequest(topics=[wanted, MetadataRequestTopic(name="t")])
             answer = await broker.ask(Api.METADATA, version, body)
-            assert [(told.name, told.error_code) for told in answer.topics] == [
+            assert [(result.name, result.error_code) for result in answer.topics] == [
                 (wanted.name or "", Error.INVALID_REQUEST),
                 ("t", Error.INVALID_REQUEST),
             ]
         answer = await broker.ask(Api.METADATA, version, MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
-        assert [told.error_code for told in answer.topics] == [Error.NONE]
+        assert [result.error_code for result in answer.topics] == [Error.NONE]
 
     on_broker(tmp_path, scenario)
 
@@ -282,7 +283,7 @@ def test_a_legal_request_with_a_very_long_name_ends_nobody(tmp_path: Path) -> No
     async def scenario(broker: Broker) -> None:
         topic = ct.CreatableTopic(name="x" * 32_767, num_partitions=1, replication_factor=1)
         answer = await broker.ask(Api.CREATE_TOPICS, 4, ct.CreateTopicsRequest(topics=[topic], timeout_ms=5000))
-        assert [told.error_code for told in answer.topics] == [Error.INVALID_TOPIC_EXCEPTION]
+        assert [result.error_code for result in answer.topics] == [Error.INVALID_TOPIC_EXCEPTION]
 
     on_broker(tmp_path, scenario)
 
@@ -293,10 +294,10 @@ def test_nobody_creates_a_topic_over_the_metadata_log(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         wanted = MetadataRequestTopic(name="__cluster_metadata")
         answer = await broker.ask(Api.METADATA, 9, MetadataRequest(topics=[wanted]))
-        assert [told.error_code for told in answer.topics] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+        assert [result.error_code for result in answer.topics] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
         topic = ct.CreatableTopic(name="__cluster_metadata", num_partitions=1, replication_factor=1)
         made = await broker.ask(Api.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics=[topic], timeout_ms=5000))
-        assert [told.error_code for told in made.topics] == [Error.TOPIC_AUTHORIZATION_FAILED]
+        assert [result.error_code for result in made.topics] == [Error.TOPIC_AUTHORIZATION_FAILED]
 
     on_broker(tmp_path, scenario)
 
@@ -314,7 +315,7 @@ def test_an_impatient_client_does_not_cost_the_broker_its_connection_to_the_cont
             for number in range(20):
                 topic = ct.CreatableTopic(name=f"t{number}", num_partitions=50, replication_factor=1)
                 body = ct.CreateTopicsRequest(topics=[topic], timeout_ms=0)
-                answer = await connection.send(Api.CREATE_TOPICS, body, timeout_ms=5000)
+                answer = await connection.send(exchange_of(Api.CREATE_TOPICS), body, timeout_ms=5000)
                 assert answer.topics[0].error_code in (Error.REQUEST_TIMED_OUT, Error.NONE)
             assert await callers(controller) == before
             connection.close()

@@ -8,7 +8,7 @@ import pytest
 
 from replog.errors import Error
 from replog.node.directories.meta_properties import format_directories
-from tests.simulated.cluster_program import Trial, leader, settled
+from tests.simulated.cluster_program import Trial, leader, wait_until_in_sync
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.spec import ClusterSpec
 
@@ -43,7 +43,7 @@ def test_a_broker_ends_with_its_disk_and_nothing_acknowledged_is_lost(break_disk
         healed(disk.faults)
         cluster.nodes[victim].excuse = None
         await cluster.start(victim)
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
 
     settings = {"log.flush.interval.messages": 1}
     trial = Trial(5, ClusterSpec(brokers=3, controllers=3, min_insync_replicas=2, settings=settings)).run(scenario)
@@ -104,7 +104,7 @@ def test_a_directory_that_fails_does_not_take_the_others(number, path):
         await cluster.kill(victim)
         disk.mend(path)
         await cluster.start(victim)
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
         assert directories(cluster, victim) == before
 
     trial = Trial(number, ClusterSpec(min_insync_replicas=2, settings=SEVERAL)).run(scenario)
@@ -131,7 +131,7 @@ def test_topics_go_on_being_created_where_it_works_and_a_new_disk_is_filled():
         cluster.watch.lost_data(1)
         format_directories(disk, cluster.nodes[1].config, lambda: UUID(int=77), ignore_formatted=True)
         await cluster.start(1)
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
         assert cluster.nodes[1].shell.plane.directories.ids["/data/b"] == UUID(int=77)
 
     trial = Trial(11, ClusterSpec(min_insync_replicas=2, settings=SEVERAL)).run(scenario)

@@ -270,7 +270,7 @@ def fetched(state: LeaderState, contact: Contact | None, *, offset: int = 10, no
     )
 
 
-def test_a_replica_whose_session_lives_is_in_sync_after_a_long_idle_time():
+def test_a_replica_with_a_live_session_is_in_sync_after_a_long_idle_time():
     state, contact = leader(), Contact(0)
     fetched(state, contact)
 
@@ -316,7 +316,7 @@ def test_a_forgotten_partition_is_repeated_no_more():
     assert state.followers[REPLICA].last_caught_up_ms == 2_000
 
 
-def test_only_a_member_of_the_isr_at_the_end_is_settled():
+def test_only_a_member_of_the_isr_at_the_end_is_up_to_date():
     state = leader()
     assert not state.is_up_to_date(REPLICA)  # it never fetched
 

@@ -16,6 +16,7 @@ from replog.log.batch import NewRecord, build
 from replog.node.broker import Broker
 from replog.types import TopicPartition as Name
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import list_offsets as lo
 from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
@@ -45,7 +46,7 @@ class Reader:
             topics=[FetchTopic(topic_id=self.topic_id, partitions=partitions)] if partitions else [],
             forgotten_topics_data=[ForgottenTopic(topic_id=self.topic_id, partitions=list(forget))] if forget else [],
         )
-        answer: FetchResponse = await self.connection.send(Api.FETCH, body, timeout_ms=5000)
+        answer: FetchResponse = await self.connection.send(exchange_of(Api.FETCH), body, timeout_ms=5000)
         return answer
 
 
@@ -87,7 +88,7 @@ def test_a_session_says_only_what_there_is_to_say(tmp_path: Path, slots: int) ->
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", partitions=3, replication_factor=1)
             hand = await reader(client, "t")
-            await settled(cluster, "t", 3)
+            await wait_for_sessions(cluster, "t", 3)
 
             first = await hand.fetch((0, 0), (0, 0), (1, 0), (2, 0))
             assert said(first) == dict.fromkeys(range(3), nothing)
@@ -115,14 +116,14 @@ def test_a_session_says_only_what_there_is_to_say(tmp_path: Path, slots: int) ->
     asyncio.run(scenario())
 
 
-def test_a_reader_that_left_is_told_of_no_more_than_one_move(tmp_path: Path) -> None:
+def test_a_reader_that_left_is_notified_of_no_more_than_one_move(tmp_path: Path) -> None:
     """Its session may stay for minutes; records must not cost more for it."""
 
     async def scenario() -> None:
         async with running(tmp_path, controllers=1, brokers=1) as cluster:
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", partitions=1, replication_factor=1)
-            await settled(cluster, "t", 1)
+            await wait_for_sessions(cluster, "t", 1)
             hand = await reader(client, "t")
             broker = cluster.nodes[1]
             assert isinstance(broker, Broker)
@@ -144,7 +145,7 @@ def test_a_reader_that_left_is_told_of_no_more_than_one_move(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-async def settled(cluster: Loopback, topic: str, count: int) -> None:
+async def wait_for_sessions(cluster: Loopback, topic: str, count: int) -> None:
     """Wait until all brokers host all partitions and all followers are in their leaders' sessions."""
     brokers = [node for node in cluster.nodes.values() if isinstance(node, Broker)]
     async with asyncio.timeout(20):
@@ -157,7 +158,7 @@ def test_idle_followers_name_nothing_and_stay_in_sync_and_learn_of_log_starts(tm
         async with running(tmp_path, controllers=1, brokers=2, replica__lag__time__max__ms=1000) as cluster:
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", assignments=[[1, 2]] * 20)
-            await settled(cluster, "t", 20)
+            await wait_for_sessions(cluster, "t", 20)
             for index in range(20):
                 await append(client, "t", index, b"x")
             leader, follower = cluster.nodes[1], cluster.nodes[2]
@@ -172,7 +173,7 @@ def test_idle_followers_name_nothing_and_stay_in_sync_and_learn_of_log_starts(tm
                 ],
                 timeout_ms=5000,
             )
-            deleted = await client.ask(Api.DELETE_RECORDS, wanted, node=1)
+            deleted = await client.ask(exchange_of(Api.DELETE_RECORDS), wanted, node=1)
 
             assert deleted.topics[0].partitions[0].low_watermark == 1
             copy = follower.plane.replicas.find(Name("t", 5))
@@ -256,7 +257,7 @@ def test_a_fetch_that_waiting_would_not_fill_is_answered_at_once(tmp_path: Path,
         async with running(tmp_path, controllers=1, brokers=1, log__segment__bytes=4096) as cluster:
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", partitions=1, replication_factor=1)
-            await settled(cluster, "t", 1)
+            await wait_for_sessions(cluster, "t", 1)
             for _ in range(10 if len(asked) == 1 else 5):
                 await append(client, "t", 0, b"x" * 600)
             hand = await reader(client, "t")
@@ -270,7 +271,7 @@ def test_a_fetch_that_waiting_would_not_fill_is_answered_at_once(tmp_path: Path,
                 topics=[FetchTopic(topic_id=hand.topic_id, partitions=[partition])],
             )
             async with asyncio.timeout(15):
-                answer = await hand.connection.send(Api.FETCH, body, timeout_ms=60_000)
+                answer = await hand.connection.send(exchange_of(Api.FETCH), body, timeout_ms=60_000)
             assert said(answer)[0][2]
             hand.connection.close()
             await client.close()
@@ -288,13 +289,13 @@ def test_special_timestamps_are_answered_by_what_they_mean_and_others_refused(tm
         async with running(tmp_path, controllers=1, brokers=1) as cluster:
             client = Client(ClientWorld(), [endpoint_of(cluster)])
             await client.create_topic("t", partitions=1, replication_factor=1)
-            await settled(cluster, "t", 1)
+            await wait_for_sessions(cluster, "t", 1)
             await append(client, "t", 0, b"x")
             found = {}
             for timestamp in expected:
                 wanted = lo.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
                 body = lo.ListOffsetsRequest(replica_id=-1, topics=[lo.ListOffsetsTopic(name="t", partitions=[wanted])])
-                answer = (await client.ask(Api.LIST_OFFSETS, body, node=1)).topics[0].partitions[0]
+                answer = (await client.ask(exchange_of(Api.LIST_OFFSETS), body, node=1)).topics[0].partitions[0]
                 found[timestamp] = (answer.error_code, answer.offset)
             assert found == expected
             await client.close()
@@ -319,14 +320,14 @@ def test_records_are_not_deleted_where_the_last_of_each_key_is_wanted(tmp_path: 
             for topic in expected:
                 configs = {"cleanup.policy": policies[topic]} if topic in policies else {}
                 await client.create_topic(topic, partitions=1, replication_factor=1, configs=configs)
-                await settled(cluster, topic, 1)
+                await wait_for_sessions(cluster, topic, 1)
                 if topic != "__consumer_offsets":  # only coordinators write there
                     await append(client, topic, 0, b"x")
                 partition = dr.DeleteRecordsPartition(partition_index=0, offset=1)
                 wanted = dr.DeleteRecordsRequest(
                     topics=[dr.DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=5000
                 )
-                answer = (await client.ask(Api.DELETE_RECORDS, wanted, node=1)).topics[0].partitions[0]
+                answer = (await client.ask(exchange_of(Api.DELETE_RECORDS), wanted, node=1)).topics[0].partitions[0]
                 found[topic] = answer.error_code
             assert found == expected
             await client.close()

@@ -12,7 +12,7 @@ from replog.log.log import Log
 from replog.log.settings import LogSettings
 from replog.types import LeaderRecoveryState
 from tests.identities import an_identity
-from tests.simulated.cluster_program import Trial, settled
+from tests.simulated.cluster_program import Trial, wait_until_in_sync
 from tribunal.clusters.simulated.disk import SimulatedDisk
 from tribunal.clusters.spec import ClusterSpec
 
@@ -84,7 +84,7 @@ async def lights_out(cluster):
         for node in cluster.spec.node_ids:
             cluster.machine(node).power_on()
         await asyncio.gather(*(cluster.start(node) for node in cluster.spec.node_ids))
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
 
 
 def synced_spec(**settings):

@@ -1,4 +1,4 @@
-"""A broker's life with its controller (SPEC 2.3, 3.11)."""
+"""A broker's lifecycle with its controller (SPEC 2.3, 3.11)."""
 
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from tests.identities import an_identity
 INCARNATION = UUID(int=5)
 
 
-def a_life(previous: int = -1) -> Lifecycle:
+def a_lifecycle(previous: int = -1) -> Lifecycle:
     return Lifecycle(
         identity=an_identity(incarnation=INCARNATION.int),
         previous_broker_epoch=previous,
@@ -23,115 +23,119 @@ def a_life(previous: int = -1) -> Lifecycle:
     )
 
 
-def beaten(life: Lifecycle, error: Error = Error.NONE, **said: bool) -> list[object]:
-    told = {"is_caught_up": True, "is_fenced": False, "should_shut_down": False} | said
-    return list(life.on_heartbeat_answer(error, now_ms=10, **told))
+def heartbeat_answered(lifecycle: Lifecycle, error: Error = Error.NONE, **said: bool) -> list[object]:
+    fields = {"is_caught_up": True, "is_fenced": False, "should_shut_down": False} | said
+    return list(lifecycle.on_heartbeat_answer(error, now_ms=10, **fields))
 
 
-def a_ready_life() -> Lifecycle:
-    life = a_life()
-    life.on_tick(0)
-    life.on_registration_answer(Error.NONE, 40, 1)
-    life.on_metadata(40, 2)
-    life.on_tick(2)
-    beaten(life, is_fenced=True)
-    life.on_tick(10)
-    beaten(life)
-    return life
+def a_ready_lifecycle() -> Lifecycle:
+    lifecycle = a_lifecycle()
+    lifecycle.on_tick(0)
+    lifecycle.on_registration_answer(Error.NONE, 40, 1)
+    lifecycle.on_metadata(40, 2)
+    lifecycle.on_tick(2)
+    heartbeat_answered(lifecycle, is_fenced=True)
+    lifecycle.on_tick(10)
+    heartbeat_answered(lifecycle)
+    return lifecycle
 
 
-def test_it_registers_with_the_epoch_of_the_life_that_ended_cleanly() -> None:
-    life = a_life(previous=7)
+def test_it_registers_with_the_epoch_of_the_incarnation_that_ended_cleanly() -> None:
+    lifecycle = a_lifecycle(previous=7)
 
-    assert life.on_tick(0) == [Register(incarnation=INCARNATION, previous_broker_epoch=7)]
-    assert life.on_tick(1) == []  # one request at a time
+    assert lifecycle.on_tick(0) == [Register(incarnation=INCARNATION, previous_broker_epoch=7)]
+    assert lifecycle.on_tick(1) == []  # one request at a time
 
 
 def test_it_asks_to_stay_fenced_until_it_has_caught_up() -> None:
-    life = a_life()
-    life.on_tick(0)
-    assert life.on_registration_answer(Error.NONE, 40, 1) == [Registered(broker_epoch=40, previous_broker_epoch=-1)]
-    assert life.on_tick(1) == [SendHeartbeat(broker_epoch=40, metadata_offset=-1, want_fence=True, want_shutdown=False)]
-    beaten(life, is_caught_up=False, is_fenced=True)
+    lifecycle = a_lifecycle()
+    lifecycle.on_tick(0)
+    assert lifecycle.on_registration_answer(Error.NONE, 40, 1) == [
+        Registered(broker_epoch=40, previous_broker_epoch=-1)
+    ]
+    assert lifecycle.on_tick(1) == [
+        SendHeartbeat(broker_epoch=40, metadata_offset=-1, want_fence=True, want_shutdown=False)
+    ]
+    heartbeat_answered(lifecycle, is_caught_up=False, is_fenced=True)
 
-    life.on_metadata(41, 50)
-    assert life.on_tick(50) == [
+    lifecycle.on_metadata(41, 50)
+    assert lifecycle.on_tick(50) == [
         SendHeartbeat(broker_epoch=40, metadata_offset=41, want_fence=True, want_shutdown=False)
     ]
-    beaten(life, is_caught_up=True, is_fenced=True)
+    heartbeat_answered(lifecycle, is_caught_up=True, is_fenced=True)
 
-    assert life.on_tick(50) == [
+    assert lifecycle.on_tick(50) == [
         SendHeartbeat(broker_epoch=40, metadata_offset=41, want_fence=False, want_shutdown=False)
     ]
-    assert beaten(life) == [Unfenced()]
-    assert life.phase is Phase.READY
+    assert heartbeat_answered(lifecycle) == [Unfenced()]
+    assert lifecycle.phase is Phase.READY
 
 
 def test_it_asks_again_at_once_when_it_caught_up_while_the_controller_answered() -> None:
-    life = a_life()
-    life.on_tick(0)
-    life.on_registration_answer(Error.NONE, 40, 1)
-    life.on_tick(1)
+    lifecycle = a_lifecycle()
+    lifecycle.on_tick(0)
+    lifecycle.on_registration_answer(Error.NONE, 40, 1)
+    lifecycle.on_tick(1)
 
-    life.on_metadata(40, 5)
-    beaten(life, is_caught_up=False, is_fenced=True)
+    lifecycle.on_metadata(40, 5)
+    heartbeat_answered(lifecycle, is_caught_up=False, is_fenced=True)
 
-    assert life.on_tick(10) == [
+    assert lifecycle.on_tick(10) == [
         SendHeartbeat(broker_epoch=40, metadata_offset=40, want_fence=True, want_shutdown=False)
     ]
 
 
 def test_a_lost_session_changes_neither_epoch_nor_incarnation() -> None:
-    life = a_ready_life()
-    life.on_tick(5000)
+    lifecycle = a_ready_lifecycle()
+    lifecycle.on_tick(5000)
 
-    assert beaten(life, is_fenced=True) == [Fenced()]
-    assert life.on_tick(9000) == [
+    assert heartbeat_answered(lifecycle, is_fenced=True) == [Fenced()]
+    assert lifecycle.on_tick(9000) == [
         SendHeartbeat(broker_epoch=40, metadata_offset=40, want_fence=False, want_shutdown=False)
     ]
 
 
 @pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED])
 def test_a_controller_that_forgot_the_broker_makes_it_register_again(error: Error) -> None:
-    life = a_ready_life()
-    life.on_tick(5000)
-    beaten(life, error)
+    lifecycle = a_ready_lifecycle()
+    lifecycle.on_tick(5000)
+    heartbeat_answered(lifecycle, error)
 
-    assert life.on_tick(5001) == [Register(incarnation=INCARNATION, previous_broker_epoch=40)]
+    assert lifecycle.on_tick(5001) == [Register(incarnation=INCARNATION, previous_broker_epoch=40)]
 
 
 def test_a_predecessors_session_is_waited_out_but_not_for_ever() -> None:
-    life = a_life()
-    life.on_tick(0)
-    assert life.on_registration_answer(Error.DUPLICATE_BROKER_REGISTRATION, -1, 1) == []
-    assert life.on_tick(100) == []
-    assert life.on_tick(201) == [Register(incarnation=INCARNATION, previous_broker_epoch=-1)]
+    lifecycle = a_lifecycle()
+    lifecycle.on_tick(0)
+    assert lifecycle.on_registration_answer(Error.DUPLICATE_BROKER_REGISTRATION, -1, 1) == []
+    assert lifecycle.on_tick(100) == []
+    assert lifecycle.on_tick(201) == [Register(incarnation=INCARNATION, previous_broker_epoch=-1)]
 
-    assert isinstance(life.on_registration_answer(Error.DUPLICATE_BROKER_REGISTRATION, -1, 60_001)[0], Give)
+    assert isinstance(lifecycle.on_registration_answer(Error.DUPLICATE_BROKER_REGISTRATION, -1, 60_001)[0], Give)
 
 
 def test_it_leaves_when_the_controller_lets_it_go() -> None:
-    life = a_ready_life()
+    lifecycle = a_ready_lifecycle()
 
-    assert life.begin_shutdown(100) == []
-    assert life.on_tick(100) == [
+    assert lifecycle.begin_shutdown(100) == []
+    assert lifecycle.on_tick(100) == [
         SendHeartbeat(broker_epoch=40, metadata_offset=40, want_fence=False, want_shutdown=True)
     ]
-    assert beaten(life, should_shut_down=False) == []
-    life.on_tick(400)
-    assert beaten(life, should_shut_down=True) == [Stop(agreed=True)]
+    assert heartbeat_answered(lifecycle, should_shut_down=False) == []
+    lifecycle.on_tick(400)
+    assert heartbeat_answered(lifecycle, should_shut_down=True) == [Stop(agreed=True)]
 
 
 def test_it_leaves_anyhow_when_time_is_up() -> None:
-    life = a_ready_life()
-    life.begin_shutdown(100)
-    life.on_tick(100)
-    life.on_no_answer(200)
+    lifecycle = a_ready_lifecycle()
+    lifecycle.begin_shutdown(100)
+    lifecycle.on_tick(100)
+    lifecycle.on_no_answer(200)
 
-    assert life.on_tick(30_100) == [Stop(agreed=False)]
+    assert lifecycle.on_tick(30_100) == [Stop(agreed=False)]
 
 
 def test_a_broker_that_never_registered_just_stops() -> None:
-    life = a_life()
+    lifecycle = a_lifecycle()
 
-    assert life.begin_shutdown(5) == [Stop(agreed=False)]
+    assert lifecycle.begin_shutdown(5) == [Stop(agreed=False)]

@@ -12,6 +12,7 @@ from replog.log.batch import NewRecord, build
 from replog.node.broker import Broker
 from replog.types import ZERO_UUID
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.loopback import Loopback, running
 
@@ -73,7 +74,7 @@ def test_a_topic_deleted_while_it_is_created_leaves_nothing(tmp_path: Path) -> N
             for _ in range(3):
                 await client.create_topic("brief", partitions=20, replication_factor=1)
                 topics = [DeleteTopicState(name="brief", topic_id=ZERO_UUID)]
-                await client.ask(Api.DELETE_TOPICS, DeleteTopicsRequest(topics=topics, timeout_ms=5000))
+                await client.ask(exchange_of(Api.DELETE_TOPICS), DeleteTopicsRequest(topics=topics, timeout_ms=5000))
             await client.create_topic("brief", partitions=3, replication_factor=1)
             await until_hosted(cluster, "brief", [3])
 

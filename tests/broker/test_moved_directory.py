@@ -10,7 +10,7 @@ from replog.types import TopicPartition as Name
 from replog.wire.apis import Api
 from replog.wire.messages import alter_replica_log_dirs as alter
 from replog.wire.messages import describe_log_dirs as dl
-from tests.simulated.cluster_program import Trial, leader, settled
+from tests.simulated.cluster_program import Trial, leader, wait_until_in_sync
 from tribunal.clusters.api import TopicPartition, until
 from tribunal.clusters.simulated.clients import REQUEST_TIMEOUT_MS
 from tribunal.clusters.simulated.cluster import PORT
@@ -34,8 +34,8 @@ async def move(cluster, node, path, *partitions, topic=TOPIC):
     """Ask a broker to move replicas; return what it says of each."""
     topics = [alter.AlterReplicaLogDirTopic(name=topic, partitions=list(partitions))]
     body = alter.AlterReplicaLogDirsRequest(dirs=[alter.AlterReplicaLogDir(path=path, topics=topics)])
-    (told,) = (await ask(cluster, node, Api.ALTER_REPLICA_LOG_DIRS, body)).results
-    return [partition.error_code for partition in told.partitions]
+    (result,) = (await ask(cluster, node, Api.ALTER_REPLICA_LOG_DIRS, body)).results
+    return [partition.error_code for partition in result.partitions]
 
 
 def copies(cluster, node):
@@ -74,7 +74,7 @@ async def moved(cluster, node, path):
     )
 
 
-def test_replicas_move_while_they_lead_and_follow_and_the_controller_hears_of_it():
+def test_replicas_move_while_they_lead_and_follow_and_it_is_reported_to_the_controller():
     async def scenario(cluster):
         assert len({leader(cluster, partition) for partition in ALL}) > 1
         for node, path in ((1, "/data/c"), (2, "/data/a"), (1, "/data/b")):
@@ -97,7 +97,7 @@ def test_replicas_move_while_they_lead_and_follow_and_the_controller_hears_of_it
         assert folders(cluster, 1, "/data/a") == folders(cluster, 1, "/data/c") == []
         await cluster.kill(1)  # what was moved is found again
         await cluster.start(1)
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
         assert await described(cluster, 1) == in_directory("/data/b")
 
     trial = Trial(7, SPEC).run(scenario)
@@ -114,18 +114,18 @@ def test_a_broker_that_loses_its_power_in_the_middle_loses_nothing(seed):
         await asyncio.sleep(seed * 0.001)
         await cluster.power_fail(1)
         await cluster.start(1)
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
         assert sorted(partition for _, partition in copies(cluster, 1)) == list(ALL)
         await cluster.kill(1)
         await cluster.start(1)
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
 
     trial = Trial(seed, SPEC).run(scenario)
 
     assert trial.lost() == []
 
 
-def test_what_cannot_be_moved_is_told_and_nothing_changes():
+def test_what_cannot_be_moved_is_reported_and_nothing_changes():
     async def scenario(cluster):
         before = copies(cluster, 1)
         disk, shell = cluster.machine(1).disk, cluster.nodes[1].shell
@@ -140,12 +140,12 @@ def test_what_cannot_be_moved_is_told_and_nothing_changes():
         assert await move(cluster, 1, here, partition) == [Error.NONE]
         assert shell.plane.moves.copies == {}
         answer = await ask(cluster, 1, Api.DESCRIBE_LOG_DIRS, dl.DescribeLogDirsRequest(topics=None))
-        told = {
+        result = {
             result.log_dir: (result.error_code, result.total_bytes, result.usable_bytes) for result in answer.results
         }
-        assert told["/data/c"] == (Error.KAFKA_STORAGE_ERROR, -1, -1)
-        assert told["/data/a"][0] is Error.NONE
-        assert 0 < told["/data/a"][2] < told["/data/a"][1]
+        assert result["/data/c"] == (Error.KAFKA_STORAGE_ERROR, -1, -1)
+        assert result["/data/a"][0] is Error.NONE
+        assert 0 < result["/data/a"][2] < result["/data/a"][1]
         disk.mend("/data/c")
         await cluster.kill(1)
         await cluster.start(1)

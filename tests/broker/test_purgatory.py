@@ -26,7 +26,7 @@ def test_a_produce_is_complete_when_its_last_partition_is() -> None:
     assert right.complete_ready(lambda _: Error.NONE) == [op]
 
 
-def test_only_reached_offsets_are_settled_and_in_order() -> None:
+def test_only_reached_offsets_are_completed_and_in_order() -> None:
     ops = [a_produce(waiting(offset)) for offset in (4, 2, 9)]
     queue = ProduceQueue()
     for op in ops:

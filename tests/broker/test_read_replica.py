@@ -7,7 +7,7 @@ import pytest
 from replog.broker.read_replica import Readable, preferred_read_replica
 from replog.errors import Error
 from replog.types import NodeId
-from tests.cases.replicas import WALL_MS, a_log, a_replica, fetched_by, record_batch, state, told
+from tests.cases.replicas import WALL_MS, a_log, a_replica, apply_metadata, fetched_by, record_batch, state
 
 NEAR = Readable(NodeId(2), "near", 10, 5)
 
@@ -31,7 +31,7 @@ def test_who_is_preferred(rack: str, readable: list[Readable], preferred: int | 
 
 def test_only_replicas_in_sync_that_hold_the_offset_are_readable(tmp_path: Path) -> None:
     replica = a_replica(a_log(tmp_path, end=10, epochs=[[0, 0]], start=2), high_watermark=10)
-    told(replica, state(leader=1, replicas=[1, 2, 3], isr=[1, 2]))
+    apply_metadata(replica, state(leader=1, replicas=[1, 2, 3], isr=[1, 2]))
     fetched_by(replica, 2, 8, log_start_offset=2)
     fetched_by(replica, 3, 8, log_start_offset=2)
 
@@ -43,7 +43,7 @@ def test_only_replicas_in_sync_that_hold_the_offset_are_readable(tmp_path: Path)
     assert readable(9) == []
     assert readable(1) == []
     assert readable(8, leader_epoch=9) == []  # whoever asks has to learn that first
-    told(replica, state(leader=2, leader_epoch=1, partition_epoch=1))
+    apply_metadata(replica, state(leader=2, leader_epoch=1, partition_epoch=1))
     assert readable(8, leader_epoch=-1) == []
 
 
@@ -64,7 +64,7 @@ def test_what_a_follower_says_of_an_offset(
 ) -> None:
     """KIP-392, "Fetching from followers": an offset that is committed elsewhere is not out of range."""
     follower = a_replica(a_log(tmp_path, end=4, epochs=[[0, 0]]), high_watermark=4)
-    told(follower, state(leader=2))
+    apply_metadata(follower, state(leader=2))
     follower.on_fetched(record_batch(4, 0), high_watermark=committed, log_start_offset=0, wall_ms=WALL_MS)
 
     answer = follower.fetch_as_consumer(

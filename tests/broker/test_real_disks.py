@@ -14,6 +14,7 @@ from replog.client.client import Client
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import describe_log_dirs as dl
 from replog.wire.messages import list_offsets as lo
 from tests.broker.loopback import free_ports, in_thread, running
@@ -106,13 +107,13 @@ async def asked_of(cluster, node):
     """What a broker says over the wire of its directories, and of its partitions."""
     endpoint = Endpoint("127.0.0.1", cluster.ports[node])
     client = Client(cluster.worlds[node], [endpoint])
-    told = await client.ask_at(endpoint, Api.DESCRIBE_LOG_DIRS, dl.DescribeLogDirsRequest(topics=None))
+    answer = await client.ask_at(endpoint, exchange_of(Api.DESCRIBE_LOG_DIRS), dl.DescribeLogDirsRequest(topics=None))
     partitions = [lo.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(4)]
     body = lo.ListOffsetsRequest(replica_id=-1, topics=[lo.ListOffsetsTopic(name="t", partitions=partitions)])
-    offsets = await client.ask_at(endpoint, Api.LIST_OFFSETS, body)
+    offsets = await client.ask_at(endpoint, exchange_of(Api.LIST_OFFSETS), body)
     await client.close()
     return (
-        {result.log_dir: result.error_code for result in told.results},
+        {result.log_dir: result.error_code for result in answer.results},
         {partition.partition_index: partition.error_code for partition in offsets.topics[0].partitions},
     )
 
@@ -129,7 +130,7 @@ def described(admin):
 
 
 @pytest.mark.parametrize("role", ["broker", "controller"])
-def test_a_read_only_directory_at_start_is_told_in_one_line(tmp_path, role):
+def test_a_read_only_directory_at_start_is_reported_in_one_line(tmp_path, role):
     config = tmp_path / "node.toml"
     node = 1 if role == "broker" else 101
     (port, voter) = free_ports(2)

@@ -81,7 +81,7 @@ class Replicas:
             refuses_while_recovering=True,
         )
         self.alive[node].min_insync_replicas = 2
-        self.tell(node)
+        self.apply_metadata(node)
 
     def kill(self, node: int) -> None:
         if len(self.alive) < 2 or node not in self.alive:
@@ -99,9 +99,9 @@ class Replicas:
         fields = {name: getattr(self.state, name) for name in self.state.__struct_fields__}
         self.state = PartitionState(**(fields | changes | {"partition_epoch": self.state.partition_epoch + 1}))
         for node in list(self.alive):
-            self.tell(node)
+            self.apply_metadata(node)
 
-    def tell(self, node: int) -> None:
+    def apply_metadata(self, node: int) -> None:
         self.act(
             node,
             self.alive[node].on_metadata(

@@ -90,7 +90,7 @@ def a_replica(log: Log, *, high_watermark: int = 0, refuses_while_recovering: bo
     )
 
 
-def told(replica: Partition, news: PartitionState) -> Any:
+def apply_metadata(replica: Partition, news: PartitionState) -> Any:
     return replica.on_metadata(news, identity=an_identity(100 + NODE), now_ms=NOW_MS, wall_ms=WALL_MS)
 
 

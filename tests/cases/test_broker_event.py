@@ -1,4 +1,4 @@
-"""Family broker_event: what a broker's life does to all its partitions."""
+"""Family broker_event: what a broker's start, fencing and end do to all its partitions."""
 
 from typing import Any
 

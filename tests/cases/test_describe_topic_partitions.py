@@ -38,10 +38,10 @@ def test_describe_topic_partitions(case: dict[str, Any]) -> None:
         return
 
     assert then["error"] == "NONE"
-    told = [
+    described = [
         [topic.name, Error(topic.error_code).name, [each.partition_index for each in topic.partitions]]
         for topic in answer.topics
     ]
     following = answer.next_cursor
-    assert told == then["topics"]
+    assert described == then["topics"]
     assert ([following.topic_name, following.partition_index] if following else None) == then["next"]

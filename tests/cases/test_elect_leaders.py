@@ -25,7 +25,7 @@ def elect(box: Box, when: dict[str, Any], count: int) -> list[Error]:
         topics = [el.TopicPartitions(topic=TOPIC, partitions=list(range(count)))]
         election_type = ["preferred", "unclean"].index(when["type"])
         answer = box.send(el.ElectLeadersRequest(election_type=election_type, topic_partitions=topics))
-        return [told.error_code for told in answer.replica_election_results[0].partition_result]
+        return [result.error_code for result in answer.replica_election_results[0].partition_result]
     election_type = edl.ElectionType.DESIGNATED if when["type"] == "designated" else MODES[when["mode"]]
     partitions = [
         edl.DesignatedPartition(partition=index, designated_leader=when.get("desired", -1)) for index in range(count)
@@ -35,7 +35,7 @@ def elect(box: Box, when: dict[str, Any], count: int) -> list[Error]:
             election_type=election_type, topics=[edl.DesignatedTopic(topic=TOPIC, partitions=partitions)]
         )
     )
-    return [told.error_code for told in answer.replica_election_results[0].partition_results]
+    return [result.error_code for result in answer.replica_election_results[0].partition_results]
 
 
 @pytest.mark.parametrize("case", load("elect_leaders"))

@@ -9,7 +9,17 @@ from replog.broker.fetcher import truncation_point
 from replog.broker.partition import LATEST_TIMESTAMP, READ_COMMITTED, Partition
 from replog.log.batch import batches
 from tests.cases.cases import load, only
-from tests.cases.replicas import NODE, PRODUCER_ID, WALL_MS, a_log, a_replica, fetched_by, record_batch, state, told
+from tests.cases.replicas import (
+    NODE,
+    PRODUCER_ID,
+    WALL_MS,
+    a_log,
+    a_replica,
+    apply_metadata,
+    fetched_by,
+    record_batch,
+    state,
+)
 
 GIVEN = {"role", "leader_epoch", "start", "leo", "hwm", "lso", "epochs", "recovery", "epoch_start"}
 THEN = {
@@ -69,7 +79,7 @@ def replica_of(given: dict[str, Any], folder: Path) -> Partition:
     replica = a_replica(log, high_watermark=given["hwm"])
     leads = given["role"] == "leader"
     epoch = given.get("leader_epoch", max((epoch for epoch, _ in given["epochs"]), default=0))
-    told(replica, state(leader=NODE if leads else 2, leader_epoch=epoch, recovery=given.get("recovery", 0)))
+    apply_metadata(replica, state(leader=NODE if leads else 2, leader_epoch=epoch, recovery=given.get("recovery", 0)))
     if replica.leadership is not None:
         replica.leadership.epoch_start_offset = given.get("epoch_start", log.epochs.latest_start)
     return replica

@@ -1,4 +1,4 @@
-"""Family heartbeat: the state machine of a broker's life as the controller sees it."""
+"""Family heartbeat: the state machine of a broker as the controller sees it."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ from replog.metadata.state import Partition as ControllerPartition
 from replog.types import NO_NODE, LeaderRecoveryState, NodeId
 from tests.cases.cases import load, only
 from tests.cases.partitions import KEY, nodes, partition
-from tests.cases.replicas import NODE, NOW_MS, a_log, a_replica, state, told
+from tests.cases.replicas import NODE, NOW_MS, a_log, a_replica, apply_metadata, state
 
 GIVEN = {
     "role",
@@ -69,10 +69,10 @@ def replica_of(given: dict[str, Any], folder: Path) -> Partition:
 
 
 def elected(replica: Partition, given: dict[str, Any]) -> dict[str, Any]:
-    """Make the replica what the case says; tell what it did about it."""
+    """Make the replica what the case says; return what it did about it."""
     before = replica.log.log_end_offset
     leader = NODE if given["role"] == "leader" else 2
-    effects = told(
+    effects = apply_metadata(
         replica,
         state(
             leader=leader,

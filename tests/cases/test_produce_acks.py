@@ -11,7 +11,17 @@ from replog.broker.purgatory import DelayedProduce, ProduceQueue, ProduceResult
 from replog.errors import Error
 from replog.wire.messages.produce import TopicProduceData
 from tests.cases.cases import load, only
-from tests.cases.replicas import NODE, NOW_MS, WALL_MS, a_log, a_replica, fetched_by, record_batch, state, told
+from tests.cases.replicas import (
+    NODE,
+    NOW_MS,
+    WALL_MS,
+    a_log,
+    a_replica,
+    apply_metadata,
+    fetched_by,
+    record_batch,
+    state,
+)
 
 GIVEN = {"leader", "isr", "min_isr", "replication_factor", "recovery", "pending_add"}
 WHEN = {"acks", "replicated_to", "wait", "isr_after_append", "hwm_reached", "producer_id"}
@@ -42,7 +52,7 @@ def test_produce_acks(case: dict[str, Any], tmp_path: Path) -> None:
 def leader_of(given: dict[str, Any], folder: Path) -> Partition:
     replica = a_replica(a_log(folder, end=0, epochs=[]))
     replica.min_insync_replicas = given["min_isr"]
-    told(replica, committed(given, given["isr"], partition_epoch=1))
+    apply_metadata(replica, committed(given, given["isr"], partition_epoch=1))
     if "pending_add" in given:
         assert replica.leadership is not None
         replica.leadership.pending = Proposal(
@@ -64,7 +74,7 @@ def committed(given: dict[str, Any], isr: list[int], *, partition_epoch: int) ->
 
 
 def response(replica: Partition, given: dict[str, Any], when: dict[str, Any]) -> str | None:
-    """What the client is told about an append that happened."""
+    """What the client is answered after an append that happened."""
     assert replica.leadership is not None
     if when["acks"] != -1:
         return None if when["acks"] == 0 else "NONE"
@@ -76,7 +86,7 @@ def response(replica: Partition, given: dict[str, Any], when: dict[str, Any]) ->
         if node != NODE:
             fetched_by(replica, node, 1)
     if "isr_after_append" in when:
-        told(replica, committed(given, when["isr_after_append"], partition_epoch=2))
+        apply_metadata(replica, committed(given, when["isr_after_append"], partition_epoch=2))
     assert when.get("hwm_reached", replica.high_watermark == 1) == (replica.high_watermark == 1)
     queue.complete_ready(replica.leadership.produce_outcome)
     if when.get("wait") == "timeout":

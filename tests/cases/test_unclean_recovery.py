@@ -83,7 +83,7 @@ def _limit(count: int, then: dict[str, Any]) -> None:
             ],
         )
     )
-    errors = [told.error_code for told in answer.replica_election_results[0].partition_results]
+    errors = [log_info.error_code for log_info in answer.replica_election_results[0].partition_results]
     assert errors.count(Error.NONE) == then["served"] == PARTITIONS_PER_REQUEST_MAX
     assert errors[then["served"] :] == [Error[then["rest_error"]]] * (count - then["served"])
     asked = [effect.request for effect in box.effects if isinstance(effect, AskLogInfo)]
@@ -213,7 +213,7 @@ def _answer(box: Box, answer: dict[str, Any]) -> None:
         broker_id=answer["broker"],
         topic_partitions=[m.GetReplicaLogInfoRequestTopicPartitions(topic_id=KEY.topic_id, partitions=[0])],
     )
-    told = m.PartitionLogInfo(
+    log_info = m.PartitionLogInfo(
         partition=0,
         last_written_leader_epoch=answer["last_epoch"],
         current_leader_epoch=answer["current_leader_epoch"],
@@ -221,6 +221,6 @@ def _answer(box: Box, answer: dict[str, Any]) -> None:
     )
     response = m.GetReplicaLogInfoResponse(
         broker_epoch=answer["broker_epoch"],
-        topic_partition_log_info_list=[m.TopicPartitionLogInfo(topic_id=KEY.topic_id, partition_log_info=[told])],
+        topic_partition_log_info_list=[m.TopicPartitionLogInfo(topic_id=KEY.topic_id, partition_log_info=[log_info])],
     )
     box.log_info(LogInfoAnswered(broker_id=NodeId(answer["broker"]), request=request, response=response))

@@ -103,14 +103,14 @@ def control_request(given: dict[str, Any], when: dict[str, Any]) -> dict[str, An
     request = ControlRequest(body=body, version=0)
     queue.put(request)
     queue.on_answer(request, answer.error_code)
-    told = getattr(answer, "partition_errors", [])
+    partition_errors = getattr(answer, "partition_errors", [])
     changed = any(not isinstance(effect, Answer | Probe) for effect in effects)
     return {
         "error": answer.error_code.name,
         "applied": changed or broker.has_metadata,
         "controller_retries": queue.next is not None,
         "recovery": int(hosted[T0].recovery) if T0 in hosted else None,
-        "partition_error": told[0].error_code.name if told else None,
+        "partition_error": partition_errors[0].error_code.name if partition_errors else None,
         "hosted": [f"{name}" for name in hosted],
         "replica_online": T0 in hosted,
         "hwm_checkpoint": {f"{name}": offset for name, offset in checkpoints.items()},

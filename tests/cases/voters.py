@@ -126,7 +126,7 @@ def answers(effects: list[events.Effect]) -> list[Any]:
 
 
 def promises_come_late(effects: list[events.Effect]) -> bool:
-    """Tell whether an answer leaves before what it depends on is durable (SPEC 1.1.2)."""
+    """Return whether an answer leaves before what it depends on is durable (SPEC 1.1.2)."""
     kinds = [type(effect) for effect in effects]
     last_persist = max((index for index, kind in enumerate(kinds) if kind is events.Persist), default=-1)
     first_word = min((index for index, kind in enumerate(kinds) if kind in (events.Answered, events.Send)), default=99)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tribunal.results.manifest import Made
 from tribunal.results.recording import value_of
 from tribunal.results.store import Recorder
 
@@ -212,7 +213,7 @@ class Run:
             )
 
     def finish(self, **manifest: Any) -> Path:
-        self.recorder.finish({"seed": 1, "settings": self.settings, "mode": "kraft"} | manifest)
+        self.recorder.finish(Made(**{"seed": 1, "settings": self.settings, "mode": "kraft"} | manifest))
         return self.run_dir
 
     def cut_off(self) -> Path:

@@ -129,12 +129,10 @@ def test_a_copy_is_a_sound_recording_in_which_only_the_named_parts_differ(placed
 
     copy.validate()
     before, after = case.recording.manifest, copy.manifest
-    differing = {
-        table for table, told in before["tables"].items() if told["sha256"] != after["tables"][table]["sha256"]
-    }
+    differing = {table for table, known in before.tables.items() if known.sha256 != after.tables[table].sha256}
     assert differing <= {table for table, _ in injected.changed}
-    assert differing or after["settings"] != before["settings"]
-    assert before["recording_hash"] != after["recording_hash"] or after["settings"] != before["settings"]
+    assert differing or after.settings != before.settings
+    assert before.recording_hash != after.recording_hash or after.settings != before.settings
 
 
 def test_there_are_at_least_44_classes_and_no_known_miss_is_unknown():

@@ -41,7 +41,7 @@ CIRCLE = Finding(
     property_name="transactions", kind="G1c", severity="violation", explanation="words",
     detail=Detail(detail="T1", edges=EDGES, rules_out=("serializable",)),
 )  # fmt: skip
-SIEVED = Sieved(range=Range(0, 8), clean=True, values={1: (2, 3)}, strange=[4], figures={"records read": 5})
+SIEVED = Sieved(range=Range(0, 8), clean=True, values={1: (2, 3)}, sent_elsewhere=[4], figures={"records read": 5})
 ROWS = [
     pytest.param(FoundIn("run", LOST), id="a loss"),
     pytest.param(FoundIn("run", CIRCLE), id="a circle"),

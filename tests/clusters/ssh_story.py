@@ -1,4 +1,4 @@
-"""A cluster over ssh, told from within the network that reaches the hosts: `ssh_story.py HOSTS FOLDER CONTROLLERS FAULTS`, answers JSON."""
+"""A cluster over ssh, driven from within the network that reaches the hosts: `ssh_story.py HOSTS FOLDER CONTROLLERS FAULTS`, answers JSON."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ def small(hosts, controllers):
     return ClusterSpec(brokers=3, controllers=controllers, hosts=hosts, settings={"broker.session.timeout.ms": 5000})
 
 
-def told(spec, folder, wanted):
+def carry_out(spec, folder, wanted):
     living = LivingCluster.launched(ssh, folder, spec)
     found, took_s = {}, {}
     try:
@@ -57,7 +57,7 @@ def main():
         elif wanted == "sweep":
             print(json.dumps(ssh.sweep(folder)))
         else:
-            print(json.dumps(told(spec, folder, wanted)))
+            print(json.dumps(carry_out(spec, folder, wanted)))
     except ClusterError as problem:
         print(json.dumps({"refused": str(problem)}))
 

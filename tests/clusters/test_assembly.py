@@ -9,8 +9,8 @@ import pytest
 from tribunal.clusters.api import ClusterError, ClusterSpec, Proof
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.composed_cluster import CAPABILITIES
 from tribunal.clusters.kinds.containers import ContainerAddresses, Containers
-from tribunal.clusters.kinds.processes import CAPABILITIES
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.nodes.node_program import ReplogProgram
@@ -20,7 +20,7 @@ CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TURNS = 50  # of the event loop that a start takes: more than closing has before it kills
 
 
-class Life:
+class NoProcess:
     """A node that takes its time to start; the first one cannot be started."""
 
     pid = None
@@ -46,11 +46,11 @@ class SlowStarts(Loopback):
 
     def __init__(self):
         super().__init__()
-        self.lives = []
+        self.processes = []
 
     def node(self, node, program, config, log, on_exit):
-        self.lives.append(Life(node))
-        return self.lives[-1]
+        self.processes.append(NoProcess(node))
+        return self.processes[-1]
 
 
 async def one_cannot_start(folder):
@@ -65,7 +65,7 @@ async def one_cannot_start(folder):
 
     for _ in range(2 * TURNS):
         await asyncio.sleep(0)
-    assert [life.node for life in environment.lives if life.alive] == []
+    assert [process.node for process in environment.processes if process.alive] == []
 
 
 def test_nodes_that_start_while_another_cannot_are_not_left_behind(tmp_path):
@@ -89,7 +89,7 @@ def test_the_folders_of_a_container_are_there_before_it_is(tmp_path):
     """An engine that finds none makes one, as root, in which the harness of another user cannot write."""
     pytest.importorskip("docker")
     engine, environment = Engine(), Containers()
-    environment._client, environment._network = engine, SimpleNamespace(name="n")
+    environment._client, environment._network = engine, "n"
     environment._links = Links({1: 30_001}, ContainerAddresses("10.213.1", lambda _: None))
     run = RunContext(ClusterSpec(), tmp_path, RunClock(), CLUSTER_ID)
 

@@ -154,7 +154,7 @@ def test_nothing_leaves_before_its_time():
     assert queue.leaving(5.0) == [request(FETCH, 1)]
 
 
-def test_a_road_can_be_lost():
+def test_a_send_queue_can_be_lost():
     queue = queued(under(FrameRule(fate=Fate.HELD)), request(FETCH, 1))
 
     assert queue.clear() == len(request(FETCH, 1))

@@ -67,13 +67,13 @@ class Caller:
     def say(self, api, correlation_id):
         self.writer.write(struct.pack(">ihhi", 8, api, 1, correlation_id))
 
-    async def hear(self, wait=1.0):
+    async def receive(self, wait=1.0):
         async with asyncio.timeout(wait):
             return struct.unpack(">ii", await self.reader.readexactly(8))[1]
 
     async def ask(self, api, correlation_id):
         self.say(api, correlation_id)
-        return await self.hear()
+        return await self.receive()
 
 
 async def slow():
@@ -113,14 +113,14 @@ async def a_slow_link_that_is_cut_delivers_after_the_heal():
         caller.say(FETCH, 1)
         await asyncio.sleep(0.01)
         faults.links.cuts |= dict.fromkeys(BOTH, "hold")
-        faults.links.settle()
+        faults.links.apply_hindrances()
         await asyncio.sleep(0.08)
         assert nodes[2].asked == []
 
         faults.links.cuts.clear()
-        faults.links.settle()
+        faults.links.apply_hindrances()
 
-        assert await caller.hear() == 1
+        assert await caller.receive() == 1
 
 
 async def reset_once():
@@ -129,7 +129,7 @@ async def reset_once():
 
         assert proof.holds
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await caller.hear()
+            await caller.receive()
         assert (await faults.links.passing(BOTH, {})).holds
 
 
@@ -140,11 +140,11 @@ async def half_open():
         assert proof.facts == {"forgotten": 1, "believed_in": 1}
         caller.say(FETCH, 1)
         with pytest.raises(TimeoutError):
-            await caller.hear(0.1)
+            await caller.receive(0.1)
         assert nodes[2].asked == []
         assert (await faults.close_half_open([Link(1, 2)])).holds
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await caller.hear()
+            await caller.receive()
 
 
 async def half_open_without_connections_is_no_proof():
@@ -179,7 +179,7 @@ async def doubled():
         caller.say(FETCH, 1)
         caller.say(PRODUCE, 2)
 
-        assert [await caller.hear(), await caller.hear()] == [1, 2]
+        assert [await caller.receive(), await caller.receive()] == [1, 2]
         assert nodes[2].asked == [(FETCH, 1), (FETCH, 1), (PRODUCE, 2)]
 
 
@@ -191,7 +191,7 @@ async def held_and_overtaken():
         assert await caller.ask(PRODUCE, 2) == 2
         assert (rule.held_count, nodes[2].asked) == (1, [(PRODUCE, 2)])
         assert faults.release(rule) == 1
-        assert await caller.hear() == 1
+        assert await caller.receive() == 1
 
 
 async def held_arrives_after_its_sender_died():

@@ -15,6 +15,7 @@ from replog.wire.messages.fetch import (
 )
 from replog.wire.records.metadata import RemoveTopicRecord, TopicRecord, encode_metadata_record
 from tribunal.clusters.api import ClusterState
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
 
 
@@ -44,14 +45,14 @@ async def overtaken():
     closed.close()
     await closed.wait_closed()
     observer = MetadataObserver(
-        MetadataView(ClusterState(), now_ns=lambda: 0, wall_start_ms=0.0), {101: endpoint}, "A" * 22
+        MetadataView(CommittedRecords(ClusterState()), now_ns=lambda: 0, wall_start_ms=0.0), {101: endpoint}, "A" * 22
     )
     observer.start()
     await asyncio.sleep(0)  # it begins, and nobody is there yet
 
     server = await answering(cut_up_to(40), endpoint[1])
     async with asyncio.timeout(20):
-        while not observer.overtaken:  # noqa: ASYNC110 - it tells nobody
+        while not observer.overtaken:  # noqa: ASYNC110 - it notifies nobody
             await asyncio.sleep(0.01)
     await observer.stop()
     server.close()

@@ -15,9 +15,10 @@ from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, L
 from tribunal.clusters.capabilities import Shape
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import processes
+from tribunal.clusters.links.relays import Links
 from tribunal.clusters.namespaces import spaces as namespaces
 from tribunal.clusters.namespaces.firewall import Firewall
-from tribunal.clusters.namespaces.network import address, connected, device, lay_out, namespace_links
+from tribunal.clusters.namespaces.network import NamespaceAddresses, address, connected, device, lay_out
 from tribunal.clusters.namespaces.spaces import Namespaces, way_in
 from tribunal.clusters.nodes.leftovers import node_processes
 
@@ -46,7 +47,8 @@ class Hall:
         lay_out(self.spaces, [1, 2, CLIENTS])
         self.firewall = Firewall(self.spaces, address, device)
         self.firewall.open()
-        self.links = namespace_links({1: PORT, 2: PORT}, self.spaces, self.firewall)
+        ports = {1: PORT, 2: PORT}
+        self.links = Links(ports, NamespaceAddresses(ports, self.spaces), self.firewall)
         await self.links.open()
         for node in (1, 2):
             sock = self.spaces.listener(str(node), address(node), PORT)
@@ -183,11 +185,11 @@ STORIES = [
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_in_namespaces(story, tmp_path):
-    async def told():
+    async def scenario():
         async with Hall(tmp_path) as hall:
             await story(hall)
 
-    asyncio.run(told())
+    asyncio.run(scenario())
 
     assert node_processes(tmp_path) == []
 

@@ -85,7 +85,7 @@ def test_a_wiped_disk_has_no_logs(tmp_path):
 
 
 def test_settings_survive_toml():
-    settings = {"a.b": 'say "x"', "n": -1, "yes": True, "mutants": ["m44_acks_local"], "none": []}
+    settings = {"a.b": 'say "x"', "n": -1, "yes": True, "share": 0.5, "mutants": ["m44_acks_local"], "none": []}
 
     flat = tomllib.loads(toml(settings))
 

@@ -25,7 +25,8 @@ from tribunal.clusters.api import (
 )
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.kinds.processes import CAPABILITIES, launch
+from tribunal.clusters.composed_cluster import CAPABILITIES
+from tribunal.clusters.kinds.processes import launch
 from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.nodes.node_process import process_exists
@@ -52,7 +53,7 @@ async def with_topic(cluster, partitions=2):
     admin = cluster.clients.admin("test")
     await admin.create_topic("t", partitions, cluster.spec.replication_factor, 10_000)
     await until(
-        lambda: len(cluster.state.partitions) == partitions and cluster.state.whole(cluster.spec),
+        lambda: len(cluster.state.partitions) == partitions and cluster.state.is_fully_in_sync(cluster.spec),
         timeout_ms=15_000,
         what="the topic",
         cluster=cluster,
@@ -191,7 +192,9 @@ async def stopping_is_clean(folder):
 
         await cluster.stop(1)
         await cluster.start(1)
-        await until(lambda: cluster.state.whole(cluster.spec), timeout_ms=20_000, what="whole", cluster=cluster)
+        await until(
+            lambda: cluster.state.is_fully_in_sync(cluster.spec), timeout_ms=20_000, what="whole", cluster=cluster
+        )
 
         registered = [event for event in cluster.drain_events() if event.name == "registered" and event.node == 1]
         assert registered[-1].fields["previous_broker_epoch"] >= 0

@@ -9,6 +9,7 @@ import pytest
 
 from tribunal.clusters.images import build
 from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
+from tribunal.clusters.obstacles import with_tool
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
 from tribunal.harness.doctor import examined
@@ -40,7 +41,7 @@ def test_a_fault_of_zookeeper_mode_works_on_no_kind_without_that_mode(fault, kin
 @pytest.mark.parametrize("fault", ["remove-voter", "remove-broker"])
 def test_a_fault_of_kraft_mode_is_refused_in_zookeeper_mode(fault):
     """A ZooKeeper mode has no voters, and forgets a broker whose session has ended by itself."""
-    with pytest.raises(BadScenario, match=f"fault {fault} hurts what only KRaft mode has: --mode kraft"):
+    with pytest.raises(BadScenario, match=f"fault {fault} strikes what only KRaft mode has: --mode kraft"):
         must_be_possible([fault], ClusterSpec(mode="zookeeper"), "processes")
 
     must_be_possible([fault], ClusterSpec(), "processes")
@@ -53,7 +54,7 @@ def test_runs_of_one_name_in_two_folders_share_no_container(tmp_path):
     assert max(map(len, names)) <= 60
 
 
-def test_an_engine_that_this_user_may_not_talk_to_is_told_from_one_that_is_not_there(monkeypatch):
+def test_an_engine_that_refuses_this_user_is_distinguished_from_one_that_is_not_there(monkeypatch):
     def forbidden(self, address):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -82,3 +83,13 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(kind, package,
 @pytest.mark.parametrize("kind", [processes, containers], ids=["processes", "containers"])
 def test_a_fault_that_works_is_not_refused(kind):
     assert refusal(faults()["isolate"], kind.KIND) == ""
+
+
+def test_a_remedy_names_a_checkouts_tool_only_where_there_is_one(tmp_path):
+    (tmp_path / "get_it.py").touch()
+
+    in_a_checkout = with_tool("get_it.py", "python tools/get_it.py", otherwise="apt-get install it", tools=tmp_path)
+    installed = with_tool("get_it.py", "python tools/get_it.py", otherwise="apt-get install it", tools=tmp_path / "no")
+
+    assert in_a_checkout == "python tools/get_it.py"
+    assert installed == "apt-get install it"

@@ -104,7 +104,7 @@ class Town:
             cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, **options,
         )  # fmt: skip
 
-    def told(self, wanted, **options):
+    def reported(self, wanted, **options):
         with self.story(wanted, **options) as story:
             said = story.stdout.read()
         return json.loads(said.splitlines()[-1])
@@ -140,13 +140,13 @@ THREE = [["kill", 1, {}, 0.3], ["isolate", 2, {"others": "nodes"}, 0.3], ["power
 
 
 def test_three_faults_bite_and_heal_on_hosts_and_nothing_is_left(town):
-    told = town.told(THREE)
+    report = town.reported(THREE)
 
-    assert {name: told[name] for name, *_ in THREE} == dict.fromkeys(("kill", "isolate", "power-loss"), True), told
-    assert told["leftovers"] == []
-    assert told["records"] >= told["acknowledged"] > 0
-    assert {"start", "registered", "unfenced"} <= set(told["events"])
-    assert told["offset_ms"] < 20  # one machine: one clock
+    assert {name: report[name] for name, *_ in THREE} == dict.fromkeys(("kill", "isolate", "power-loss"), True), report
+    assert report["leftovers"] == []
+    assert report["records"] >= report["acknowledged"] > 0
+    assert {"start", "registered", "unfenced"} <= set(report["events"])
+    assert report["offset_ms"] < 20  # one machine: one clock
     assert not list((town.folder / "remote").rglob("*"))
 
 
@@ -160,34 +160,36 @@ EVERY = [
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_every_fault_bites_and_heals_on_hosts(town):
-    told = town.told(EVERY, run="every", controllers=3)  # three votes: one can be taken
+    report = town.reported(EVERY, run="every", controllers=3)  # three votes: one can be taken
 
     for name, *_ in EVERY:
-        fine = told[name] is True
-        write_row("ssh", name, took_effect=fine, healed=fine, took_s=told["took_s"][name])
-    assert {name: told[name] for name, *_ in EVERY if told[name] is not True} == {}
-    assert told["leftovers"] == []
+        fine = report[name] is True
+        write_row("ssh", name, took_effect=fine, healed=fine, took_s=report["took_s"][name])
+    assert {name: report[name] for name, *_ in EVERY if report[name] is not True} == {}
+    assert report["leftovers"] == []
 
 
 def test_a_host_that_shows_another_key_is_refused(town):
     other = a_key(town.folder / "other")
 
-    told = town.told([], hosts=town.write_hosts("other.toml", other), run="other-key")
+    report = town.reported([], hosts=town.write_hosts("other.toml", other), run="other-key")
 
-    assert "shows another key than the pinned one" in told["refused"]
+    assert "shows another key than the pinned one" in report["refused"]
 
 
 def test_a_host_that_does_not_answer_is_named(town):
-    told = town.told([], hosts=town.write_hosts("silent.toml", town.host_key, ssh=f"{address(1)}:2222"), run="silent")
+    report = town.reported(
+        [], hosts=town.write_hosts("silent.toml", town.host_key, ssh=f"{address(1)}:2222"), run="silent"
+    )
 
-    assert f"host {address(1)}:2222 of node" in told["refused"]
-    assert "does not answer" in told["refused"]
+    assert f"host {address(1)}:2222 of node" in report["refused"]
+    assert "does not answer" in report["refused"]
 
 
 def test_a_host_whose_python_lacks_packages_says_which(town):
-    told = town.told([], hosts=town.write_hosts("bare.toml", town.host_key, python="python3 -S"), run="bare")
+    report = town.reported([], hosts=town.write_hosts("bare.toml", town.host_key, python="python3 -S"), run="bare")
 
-    assert "needs msgspec" in told["refused"]
+    assert "needs msgspec" in report["refused"]
     assert not list((town.folder / "remote").rglob("*"))
 
 
@@ -196,12 +198,12 @@ def test_a_killed_harness_leaves_daemons_that_a_sweep_ends(town):
         assert story.stdout.readline() == "up\n"
         story.kill()
 
-    left = town.told("leftovers", run="killed")
-    done = town.told("sweep", run="killed")
+    left = town.reported("leftovers", run="killed")
+    done = town.reported("sweep", run="killed")
 
     assert len([line for line in left if "process" in line]) >= STARTED
     assert len(done) == STARTED
-    assert town.told("leftovers", run="killed") == []
+    assert town.reported("leftovers", run="killed") == []
 
 
 @pytest.mark.parametrize(

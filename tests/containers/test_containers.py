@@ -179,10 +179,10 @@ def test_a_cut_takes_less_than_100_ms_besides_its_probes(living):
         loop = asyncio.get_running_loop()
         began = loop.time()
         links.cuts |= dict.fromkeys(_pairs(cluster), CutMode.HOLD)
-        links.settle()
+        links.apply_hindrances()
         cut_ms = (loop.time() - began) * 1000
         links.cuts.clear()
-        links.settle()
+        links.apply_hindrances()
         return cut_ms
 
     assert living.run(story) < 100

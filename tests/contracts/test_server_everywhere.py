@@ -9,6 +9,7 @@ from replog.config import Endpoint
 from replog.node.net.server import Server, ServerLimits, ServerRequest
 from replog.ports import World
 from replog.wire.apis import BROKER_APIS, Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
@@ -28,7 +29,7 @@ def test_pipelined_requests_are_answered_in_order(place):
         connection = Connection(world, Endpoint(place.host, port), "test")
         await connection.open()
         order: list[str] = []
-        futures = [connection.send(Api.METADATA, of(str(n)), timeout_ms=5000) for n in range(5)]
+        futures = [connection.send(exchange_of(Api.METADATA), of(str(n)), timeout_ms=5000) for n in range(5)]
         for future in futures:
             future.add_done_callback(lambda done: order.append(done.result().cluster_id))
         await asyncio.gather(*futures)
@@ -50,8 +51,8 @@ def test_a_silent_server_times_out_and_a_stopped_one_is_lost(place):
         await second.open()
 
         with pytest.raises(RequestTimedOut):
-            await first.send(Api.METADATA, of("t"), timeout_ms=20)
-        future = second.send(Api.METADATA, of("t"), timeout_ms=5000)
+            await first.send(exchange_of(Api.METADATA), of("t"), timeout_ms=20)
+        future = second.send(exchange_of(Api.METADATA), of("t"), timeout_ms=5000)
         server.stop()
         with pytest.raises(ConnectionLost):
             await future

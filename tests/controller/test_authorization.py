@@ -27,6 +27,7 @@ from replog.host.world import RealWorld
 from replog.node.controller import ControllerNode
 from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_BROKER_APIS, Api, api_of, request_type
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import alter_configs as ac
@@ -556,7 +557,9 @@ def test_a_controller_refuses_what_the_hook_forbids_and_decides_nothing(tmp_path
 
     async def talk(connection: Connection) -> None:
         for api in sorted(api for api, served in ON_CONTROLLERS.items() if served.questions):
-            answers[api] = list(errors_in(await connection.send(api, request_type(api)(), timeout_ms=5000)))
+            answers[api] = list(
+                errors_in(await connection.send(exchange_of(api), request_type(api)(), timeout_ms=5000))
+            )
 
     on_a_controller(tmp_path, nobody, talk)
 
@@ -569,8 +572,8 @@ def test_a_controller_carries_out_what_is_left(tmp_path: Path) -> None:
         body = iac.IncrementalAlterConfigsRequest(
             resources=[iac.AlterConfigsResource(resource_type=2, resource_name=name) for name in (OTHERS, THEIRS)]
         )
-        answer = await connection.send(Api.INCREMENTAL_ALTER_CONFIGS, body, timeout_ms=5000)
-        election = await connection.send(Api.ELECT_LEADERS, el.ElectLeadersRequest(), timeout_ms=5000)
+        answer = await connection.send(exchange_of(Api.INCREMENTAL_ALTER_CONFIGS), body, timeout_ms=5000)
+        election = await connection.send(exchange_of(Api.ELECT_LEADERS), el.ElectLeadersRequest(), timeout_ms=5000)
 
         assert {told.resource_name: told.error_code for told in answer.responses} == {
             THEIRS: Error.UNKNOWN_TOPIC_OR_PARTITION,

@@ -16,6 +16,7 @@ from replog.errors import Error
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_response
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.layout import Wire
 from replog.wire.messages import alter_configs as ac
 from replog.wire.messages import alter_partition as ap
@@ -217,7 +218,7 @@ def test_elections_that_were_not_held_are_said_so_in_every_version(version: int)
     told = ELECT_LEADERS.served.refused(body, Error.REQUEST_TIMED_OUT)
 
     frame = encode_response(Api.ELECT_LEADERS, version, 1, told)
-    answer = decode_response(Api.ELECT_LEADERS, version, frame[4:])[1]
+    answer = decode_response(exchange_of(Api.ELECT_LEADERS), version, frame[4:])[1]
 
     assert [
         (topic.topic, one.partition_id, one.error_code)

@@ -15,6 +15,7 @@ from replog.node.controller import ControllerNode
 from replog.wire.apis import Api, request_type
 from replog.wire.codec import decode_struct
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import update_features as uf
 from replog.wire.records.control import KRaftVersionRecord, VotersRecord
 from replog.wire.records.metadata import encode_metadata_record
@@ -118,7 +119,9 @@ class Life:
         return {
             api: [
                 error
-                for error in errors_in(await self.connection.send(api, request_type(api)(), timeout_ms=5000))
+                for error in errors_in(
+                    await self.connection.send(exchange_of(api), request_type(api)(), timeout_ms=5000)
+                )
                 if error
             ]
             for api in VOTER_CHANGES
@@ -138,7 +141,7 @@ def test_voters_stay_those_of_the_configuration_until_kraft_version_is_1(tmp_pat
             before = await life.refusals()
             update = uf.FeatureUpdateKey(feature=KRAFT_VERSION, max_version_level=1, upgrade_type=1)
             raised = await life.connection.send(
-                Api.UPDATE_FEATURES, uf.UpdateFeaturesRequest(feature_updates=[update]), timeout_ms=5000
+                exchange_of(Api.UPDATE_FEATURES), uf.UpdateFeaturesRequest(feature_updates=[update]), timeout_ms=5000
             )
             after = await life.refusals()
 

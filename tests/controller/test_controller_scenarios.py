@@ -9,7 +9,7 @@ import pytest
 from replog.controller.controller import Controller
 from replog.controller.election import Election, Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
-from replog.controller.events import Append, AskLogInfo, LogInfoAnswered, Reply, Request, Tell, Tick
+from replog.controller.events import Append, AskLogInfo, Emit, LogInfoAnswered, Reply, Request, Tick
 from replog.controller.policy import Strategy
 from replog.controller.topics import new_partition
 from replog.errors import Error
@@ -132,14 +132,14 @@ def test_controlled_shutdown_waits_until_all_know_and_lets_the_next_incarnation_
     waiting = beat(box, 1, want_shut_down=True)
     for broker_id in (2, 3):
         beat(box, broker_id, offset=entered_offset)
-    told = beat(box, 1, want_shut_down=True)
+    events = beat(box, 1, want_shut_down=True)
     again = box.send(registration(1, incarnation_id=incarnation("b"), previous_epoch=box.image.broker_epoch(NodeId(1))))
 
     assert not entering.should_shut_down
     assert (moved.leader, moved.isr) == (2, (2, 3))
     assert not waiting.should_shut_down
-    assert told.should_shut_down
-    assert told.is_fenced
+    assert events.should_shut_down
+    assert events.is_fenced
     assert again.error_code is Error.NONE
 
 
@@ -167,7 +167,7 @@ def test_silent_brokers_are_fenced_one_by_one_the_longest_silent_first() -> None
     order = []
     for _ in range(3):
         box.tick()
-        order += [effect.fields["node"] for effect in box.effects if isinstance(effect, Tell)]
+        order += [effect.fields["node"] for effect in box.effects if isinstance(effect, Emit)]
 
     assert order == [2, 1, 3]
     state = box.partition()
@@ -180,8 +180,8 @@ def test_what_is_told_of_a_registration_names_both_epochs() -> None:
 
     box.send(registration(1, incarnation_id=incarnation("z"), previous_epoch=77))
 
-    told = [effect for effect in box.effects if isinstance(effect, Tell)]
-    assert [(effect.event, effect.fields["node"], effect.fields["previous_broker_epoch"]) for effect in told] == [
+    events = [effect for effect in box.effects if isinstance(effect, Emit)]
+    assert [(effect.event, effect.fields["node"], effect.fields["previous_broker_epoch"]) for effect in events] == [
         ("registered", 1, 77)
     ]
 
@@ -510,7 +510,7 @@ def test_a_partition_without_isr_stays_electable_when_elr_is_turned_off() -> Non
 
 def tell_log(box: Box, node: int, *, last_epoch: int, end: int, epoch: int | None = None) -> None:
     state = box.partition()
-    told = m.PartitionLogInfo(
+    events = m.PartitionLogInfo(
         partition=0,
         last_written_leader_epoch=last_epoch,
         current_leader_epoch=state.leader_epoch,
@@ -518,7 +518,7 @@ def tell_log(box: Box, node: int, *, last_epoch: int, end: int, epoch: int | Non
     )
     response = m.GetReplicaLogInfoResponse(
         broker_epoch=box.image.broker_epoch(node) if epoch is None else epoch,
-        topic_partition_log_info_list=[m.TopicPartitionLogInfo(topic_id=TOPIC_ID, partition_log_info=[told])],
+        topic_partition_log_info_list=[m.TopicPartitionLogInfo(topic_id=TOPIC_ID, partition_log_info=[events])],
     )
     request = m.GetReplicaLogInfoRequest(
         broker_id=node,

@@ -6,6 +6,7 @@ from struct import Struct
 from replog.errors import Error
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import update_features as uf
 
 LENGTH = Struct(">i")
@@ -22,6 +23,6 @@ def finalize(bootstrap: str, feature: str, level: int) -> None:
         connection.sendall(encode_request(Api.UPDATE_FEATURES, VERSION, 1, "tests", body))
         with connection.makefile("rb") as stream:
             frame = stream.read(LENGTH.unpack(stream.read(LENGTH.size))[0])
-    _, answer = decode_response(Api.UPDATE_FEATURES, VERSION, frame)
+    _, answer = decode_response(exchange_of(Api.UPDATE_FEATURES), VERSION, frame)
     assert answer.error_code is Error.NONE, answer
     assert all(result.error_code is Error.NONE for result in answer.results), answer

@@ -16,6 +16,7 @@ from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.wire.apis import api_of
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import consumer_group_heartbeat as cgh
@@ -61,15 +62,15 @@ class Scene:
         self.lines = lines
         self.member = ""
         self.zombie = (-1, -1)  # producer id and epoch
-        self.heir = (-1, -1)
+        self.successor = (-1, -1)
         self.other = (-1, -1)  # of a transaction of `y`, of which the group's offsets are part
         self.modern = ("", 0)  # member id and epoch
         self.topic_id: Any = None
 
     async def ask(self, body: msgspec.Struct, version: int | None = None) -> Any:
-        return await self.connection.send(api_of(body), body, version=version, timeout_ms=10_000)
+        return await self.connection.send(exchange_of(api_of(body)), body, version=version, timeout_ms=10_000)
 
-    async def settled(self, body: msgspec.Struct, version: int | None = None) -> Any:
+    async def ask_until_loaded(self, body: msgspec.Struct, version: int | None = None) -> Any:
         """Ask until no coordinator is still to be made or loaded."""
         passing = (Error.NOT_COORDINATOR, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE)
         while True:
@@ -82,8 +83,8 @@ class Scene:
         await self.client.create_topic("t", partitions=1, replication_factor=1)
         self.topic_id = (await self.client.leader("t", 0)).topic_id
         for key_type, key in ((0, "g"), (1, "x")):
-            await self.settled(fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]))
-        asked = await self.settled(join())
+            await self.ask_until_loaded(fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]))
+        asked = await self.ask_until_loaded(join())
         joined = await self.ask(join(asked.member_id))
         self.member = joined.member_id
         share = [sg.SyncGroupRequestAssignment(member_id=self.member, assignment=b"all")]
@@ -99,19 +100,21 @@ class Scene:
         )
         assert (joined.generation_id, synced.error_code) == (1, Error.NONE)
         assert list(errors_in(await self.ask(commit(self, generation=1)))) in ([], [Error.NONE])
-        first = await self.settled(ip.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000))
+        first = await self.ask_until_loaded(
+            ip.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
+        )
         second = await self.ask(ip.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000))
         self.zombie = (first.producer_id, first.producer_epoch)
-        self.heir = (second.producer_id, second.producer_epoch)
-        assert self.heir == (self.zombie[0], self.zombie[1] + 1)
+        self.successor = (second.producer_id, second.producer_epoch)
+        assert self.successor == (self.zombie[0], self.zombie[1] + 1)
         third = await self.ask(ip.InitProducerIdRequest(transactional_id="y", transaction_timeout_ms=60_000))
         self.other = (third.producer_id, third.producer_epoch)
         offsets = aot.AddOffsetsToTxnRequest(
             transactional_id="y", producer_id=self.other[0], producer_epoch=self.other[1], group_id="g"
         )
-        assert (await self.settled(offsets)).error_code is Error.NONE
-        assert await self.settled(marker(self, MARKER_EPOCH)) is not None
-        beat = await self.settled(
+        assert (await self.ask_until_loaded(offsets)).error_code is Error.NONE
+        assert await self.ask_until_loaded(marker(self, MARKER_EPOCH)) is not None
+        beat = await self.ask_until_loaded(
             cgh.ConsumerGroupHeartbeatRequest(
                 group_id="modern",
                 member_id="m",
@@ -194,8 +197,8 @@ def produce(scene: Scene, producer: tuple[int, int]) -> ProduceRequest:
 
 def marker(scene: Scene, coordinator_epoch: int) -> wtm.WriteTxnMarkersRequest:
     one = wtm.WritableTxnMarker(
-        producer_id=scene.heir[0],
-        producer_epoch=scene.heir[1],
+        producer_id=scene.successor[0],
+        producer_epoch=scene.successor[1],
         transaction_result=False,
         topics=[wtm.WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
         coordinator_epoch=coordinator_epoch,
@@ -290,7 +293,7 @@ BAD: dict[str, Bad] = {
         *(None, Error.ILLEGAL_GENERATION, ("'y'", "'generation_id': 0")),
     ),
     "another's producer id": (lambda s: add((4711, 0)), 3, Error.INVALID_PRODUCER_ID_MAPPING, ("'x'", "4711")),
-    "nothing was begun and is committed": (lambda s: end(s.heir), 4, Error.INVALID_TXN_STATE, ("'x'",)),
+    "nothing was begun and is committed": (lambda s: end(s.successor), 4, Error.INVALID_TXN_STATE, ("'x'",)),
     "an unused id ends a transaction": (
         lambda s: et.EndTxnRequest(transactional_id="unused", producer_id=1, producer_epoch=0, committed=True),
         *(None, Error.INVALID_PRODUCER_ID_MAPPING, ("unused",)),
@@ -328,7 +331,7 @@ def on_broker(folder: Path, story: Callable[[Scene], Awaitable[None]]) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_each_is_told_its_error_and_changes_nothing_and_leaves_a_line(tmp_path: Path) -> None:
+def test_each_is_answered_with_its_error_and_changes_nothing_and_is_logged(tmp_path: Path) -> None:
     wrong: list[str] = []
 
     async def story(scene: Scene) -> None:
@@ -336,9 +339,9 @@ def test_each_is_told_its_error_and_changes_nothing_and_leaves_a_line(tmp_path: 
         for name, (request, version, error, words) in BAD.items():
             scene.lines.clear()
             body = request(scene)
-            told = [found for found in errors_in(await scene.ask(body, version)) if found is not Error.NONE]
-            if told != [error]:
-                wrong.append(f"{name}: told {told}")
+            errors = [found for found in errors_in(await scene.ask(body, version)) if found is not Error.NONE]
+            if errors != [error]:
+                wrong.append(f"{name}: errors {errors}")
             if await scene.state() != before:
                 wrong.append(f"{name}: changed something")
             line = next((line for line in scene.lines if error.name in line), f"no line in {scene.lines}")
@@ -381,13 +384,15 @@ def test_nobody_but_a_coordinator_writes_to_its_topic(tmp_path: Path) -> None:
         before = await ends()
         record, now_ms = [NewRecord(b"key", b"value")], ClientWorld().clock.wall_ms()
         of_nobody = build(record, timestamp_ms=now_ms)
-        of_x = build(record, timestamp_ms=now_ms, producer=(*scene.heir, 0), attributes=TRANSACTIONAL)
-        told = []
+        of_x = build(record, timestamp_ms=now_ms, producer=(*scene.successor, 0), attributes=TRANSACTIONAL)
+        errors = []
         for topic in internal:
-            told.append(await scene.client.produce(topic, 0, of_nobody, acks=-1))
-            told.append(await scene.client.produce(topic, 0, of_x, acks=-1, transactional_id="x"))
+            errors.append(await scene.client.produce(topic, 0, of_nobody, acks=-1))
+            errors.append(await scene.client.produce(topic, 0, of_x, acks=-1, transactional_id="x"))
 
-        assert [None if answer is None else answer.error_code for answer in told] == [Error.INVALID_TOPIC_EXCEPTION] * 4
+        assert [None if answer is None else answer.error_code for answer in errors] == [
+            Error.INVALID_TOPIC_EXCEPTION
+        ] * 4
         assert await ends() == before
 
     on_broker(tmp_path, story)

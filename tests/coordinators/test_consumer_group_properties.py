@@ -66,7 +66,7 @@ class World:
             had, epoch = set(reader.owned), reader.epoch
             answer = reader.beat(keeps=what == "slow")
             if what == "lost" and answer.error_code is Error.NONE:
-                reader.owned, reader.epoch = had, epoch  # it never heard of it
+                reader.owned, reader.epoch = had, epoch  # the answer never reached it
             if answer.error_code is not Error.NONE:
                 reader.owned, reader.epoch = set(), 0  # fenced, or forgotten: it begins anew
 

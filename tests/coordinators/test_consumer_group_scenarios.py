@@ -42,7 +42,7 @@ class SomeTopics:
 
 
 class Reader:
-    """A consumer that does what it is told, when it is asked to."""
+    """A consumer that carries out its assignment when the test asks it to."""
 
     def __init__(self, driver: Driver, name: str, topics: list[str] | None = None, **said: Any) -> None:
         self.driver = driver
@@ -99,7 +99,7 @@ def a_driver(topics: SomeTopics | None = None, **settings: Any) -> Driver:
     return Driver(core)
 
 
-def settle(*readers: Reader) -> None:
+def reconcile(*readers: Reader) -> None:
     for _ in range(4):
         for reader in readers:
             reader.beat()
@@ -125,12 +125,12 @@ def test_the_first_member_gets_all_and_a_second_half_of_it_once_that_is_given_up
     second.beat()
     assert (second.epoch, second.partitions) == (2, [])  # all it shall have is held by another still
 
-    told = first.beat(keeps=True)
-    assert (told.member_epoch, len(told.assignment.topic_partitions[0].partitions)) == (1, 2)
+    answer = first.beat(keeps=True)
+    assert (answer.member_epoch, len(answer.assignment.topic_partitions[0].partitions)) == (1, 2)
     second.beat()
     assert second.partitions == []
 
-    first.owned = {(driver.core.topics.ids["t"], i) for i in told.assignment.topic_partitions[0].partitions}
+    first.owned = {(driver.core.topics.ids["t"], i) for i in answer.assignment.topic_partitions[0].partitions}
     first.beat()
     second.beat()
     assert (first.epoch, second.epoch) == (2, 2)
@@ -175,7 +175,7 @@ def test_an_answer_that_was_lost_can_be_asked_for_again() -> None:
     assert again.member_epoch == lost.member_epoch
 
 
-def test_strangers_and_members_without_a_group_are_told_so() -> None:
+def test_unknown_members_and_members_without_a_group_are_refused() -> None:
     driver = a_driver()
     assert Reader(driver, "a").beat(epoch=3).error_code is Error.GROUP_ID_NOT_FOUND
     Reader(driver, "b").beat()
@@ -197,12 +197,12 @@ def test_a_full_group_takes_nobody_in() -> None:
 def test_who_is_silent_for_a_session_is_out_and_the_others_take_over() -> None:
     driver = a_driver()
     first, second = Reader(driver, "a"), Reader(driver, "b")
-    settle(first, second)
+    reconcile(first, second)
 
     driver.pass_time(40_000)
     second.beat()
     driver.pass_time(10_000)
-    settle(second)
+    reconcile(second)
 
     assert second.partitions == [0, 1, 2, 3]
     assert first.beat().error_code is Error.UNKNOWN_MEMBER_ID
@@ -219,7 +219,7 @@ def test_who_does_not_give_up_in_time_is_out() -> None:
         assert first.beat(keeps=True).error_code is Error.NONE
 
     driver.pass_time(1_500)
-    settle(second)
+    reconcile(second)
 
     assert first.beat().error_code is Error.UNKNOWN_MEMBER_ID
     assert second.partitions == [0, 1, 2, 3]
@@ -228,7 +228,7 @@ def test_who_does_not_give_up_in_time_is_out() -> None:
 def test_a_static_member_that_is_back_in_time_finds_its_partitions() -> None:
     driver = a_driver()
     first, second = Reader(driver, "a", instance_id="one"), Reader(driver, "b")
-    settle(first, second)
+    reconcile(first, second)
     had, epoch = first.partitions, driver.core.consumer.groups["g"].epoch
 
     assert Reader(driver, "c", instance_id="one").beat().error_code is Error.UNRELEASED_INSTANCE_ID
@@ -245,7 +245,7 @@ def test_a_topic_that_grows_is_noticed() -> None:
     topics = SomeTopics(t=2)
     driver = a_driver(topics)
     reader = Reader(driver, "a")
-    settle(reader)
+    reconcile(reader)
     topics.counts["t"] = 3
 
     driver.pass_time(2_000)
@@ -258,7 +258,7 @@ def test_a_pattern_subscribes_to_topics_that_come_later() -> None:
     topics = SomeTopics(**{"logs-a": 1, "other": 1})
     driver = a_driver(topics)
     reader = Reader(driver, "a", topics=[], subscribed_topic_regex="logs-.*")
-    settle(reader)
+    reconcile(reader)
     assert len(reader.owned) == 1
     topics.ids["logs-b"], topics.counts["logs-b"] = UUID(int=77), 2
 
@@ -268,10 +268,10 @@ def test_a_pattern_subscribes_to_topics_that_come_later() -> None:
     assert len(reader.owned) == 3
 
 
-def test_the_next_coordinator_knows_what_members_were_told() -> None:
+def test_the_next_coordinator_knows_what_members_were_answered() -> None:
     driver = a_driver()
     first, second = Reader(driver, "a"), Reader(driver, "b", instance_id="two")
-    settle(first, second)
+    reconcile(first, second)
 
     after = successor(driver)
     assert after.core.consumer.describe("g") == driver.core.consumer.describe("g")
@@ -279,7 +279,7 @@ def test_the_next_coordinator_knows_what_members_were_told() -> None:
     first.driver = second.driver = after
     assert first.beat().error_code is Error.NONE
     first.beat(epoch=-1)
-    settle(second)
+    reconcile(second)
     assert second.partitions == [0, 1, 2, 3]
     assert successor_of(after, driver).core.consumer.describe("g") == after.core.consumer.describe("g")
 
@@ -308,7 +308,7 @@ def test_answers_wait_for_the_log_also_those_that_write_nothing() -> None:
 def test_what_the_log_refuses_is_taken_back() -> None:
     driver = a_driver()
     reader = Reader(driver, "a")
-    settle(reader)
+    reconcile(reader)
     before = driver.core.consumer.describe("g")
     body = cgh.ConsumerGroupHeartbeatRequest(
         group_id="g", member_id="b", rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]

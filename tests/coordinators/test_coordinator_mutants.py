@@ -19,7 +19,7 @@ from replog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.cases.replicas import NOW_MS, PRODUCER_ID, WALL_MS, a_log, a_replica, record_batch, state, told
+from tests.cases.replicas import NOW_MS, PRODUCER_ID, WALL_MS, a_log, a_replica, apply_metadata, record_batch, state
 from tests.coordinators.driving import NOW, AllTopics, Driver, new_ids
 from tribunal.harness.switches import switched_on
 
@@ -29,7 +29,7 @@ from tribunal.harness.switches import switched_on
 def a_verifying_leader(folder: Path) -> Partition:
     replica = a_replica(a_log(folder, end=0, epochs=[]))
     replica.verifies_transactions = True
-    told(replica, state(leader=1, isr=[1]))
+    apply_metadata(replica, state(leader=1, isr=[1]))
     return replica
 
 

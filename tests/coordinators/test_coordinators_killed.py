@@ -102,7 +102,7 @@ def test_offsets_and_members_survive_their_coordinators_death(cluster: SideBySid
             assert message.error() is None, message.error()
             read.append(message.value().decode())
         if read and len(read) <= 400:
-            _commit_patiently(consumer)
+            _commit_until_written(consumer)
         if len(read) >= 60 and not victim:
             victim = leader_of(cluster, OFFSETS_TOPIC, partition_for("workers", 3))
             cluster.kill(victim)
@@ -117,7 +117,7 @@ def test_offsets_and_members_survive_their_coordinators_death(cluster: SideBySid
     assert positions == [100, 100]
 
 
-def _commit_patiently(consumer: Consumer) -> None:
+def _commit_until_written(consumer: Consumer) -> None:
     deadline = time.monotonic() + 40
     while True:
         try:

@@ -16,7 +16,7 @@ from tests.coordinators.test_coordinator_mutants import a_verifying_leader
 
 
 def test_the_producer_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
-    """It was told INVALID_TXN_STATE, for the end of the leadership voids the guard as an end marker does."""
+    """The answer is INVALID_TXN_STATE, because the end of the leadership voids the guard as an end marker does."""
     partition = a_verifying_leader(tmp_path)
     lines: list[str] = []
     world = SimpleNamespace(journal=SimpleNamespace(log=lambda _, line: lines.append(line)))
@@ -28,8 +28,8 @@ def test_the_producer_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
         coordinator.is_ended = True
         topic = body.transactions[0].topics[0]
         results = [apt.AddPartitionsToTxnPartitionResult(partition_index=index) for index in topic.partitions]
-        told = apt.AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results)
-        result = apt.AddPartitionsToTxnResult(transactional_id="x", topic_results=[told])
+        result = apt.AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results)
+        result = apt.AddPartitionsToTxnResult(transactional_id="x", topic_results=[result])
         return apt.AddPartitionsToTxnResponse(results_by_transaction=[result])
 
     links: Any = SimpleNamespace(send=send)
@@ -53,10 +53,10 @@ def test_the_producer_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
             is_answered=False,
             reply=answer.set_result,
         )
-        verifier = Verifier(links, topics, Tasks(), retry_ms=20, patience_ms=100)
+        verifier = Verifier(links, topics, Tasks(), retry_ms=20, timeout_ms=100)
         GroupApi(shards, verifier, lambda: False).commit_in_transaction(request)
         return await answer
 
-    told = asyncio.run(main())
+    result = asyncio.run(main())
 
-    assert told.topics[0].partitions[0].error_code is Error.NOT_COORDINATOR
+    assert result.topics[0].partitions[0].error_code is Error.NOT_COORDINATOR

@@ -99,7 +99,7 @@ def test_whoever_comes_without_an_id_gets_one_and_comes_again() -> None:
     assert (joined.error_code, joined.member_id, joined.leader) == (Error.NONE, given.member_id, given.member_id)
 
 
-def test_a_static_member_that_returns_keeps_its_place_and_fences_its_former_self() -> None:
+def test_a_static_member_that_returns_keeps_its_place_and_fences_its_earlier_member_id() -> None:
     """KIP-345: no rebalance, and what it comes back to is stored first."""
     driver = a_coordinator()
     before = driver.ask(join(group_instance_id="i"))
@@ -145,7 +145,7 @@ def test_a_silent_member_leaves_with_its_session() -> None:
     )
 
 
-def test_nobody_lives_by_an_assignment_that_is_not_stored() -> None:
+def test_no_member_gets_an_assignment_that_is_not_stored() -> None:
     driver = a_coordinator()
     joined = driver.ask(join(), version=3)
     driver.hold()
@@ -194,23 +194,23 @@ def test_the_next_coordinator_knows_what_is_in_the_log() -> None:
     driver.send(commit(5, first, 2))
     driver.send(commit_in_transaction(8, producer_id=7))
 
-    heir = a_coordinator()
+    loaded = a_coordinator()
     offset = 0
     for write in driver.log:
         for entry in write.entries:
             producer_id = write.producer.producer_id if write.producer is not None else None
-            heir.core.replay(entry.key, entry.value, offset, producer_id)
+            loaded.core.replay(entry.key, entry.value, offset, producer_id)
             offset += 1
-    heir.perform(heir.core.on_loaded(heir.now))
+    loaded.perform(loaded.core.on_loaded(loaded.now))
 
-    group = heir.core.groups["g"]
+    group = loaded.core.groups["g"]
     assert (group.state, group.generation, list(group.members)) == (GroupState.STABLE, 2, [first, second])
-    assert committed(heir) == (5, Error.NONE)
-    assert heir.ask(HeartbeatRequest(group_id="g", member_id=second, generation_id=2)).error_code is Error.NONE
-    heir.core.on_marker(7, committed=True)
-    assert committed(heir) == (8, Error.NONE)
-    heir.pass_time(10_001)  # nobody was heard of: all sessions end
-    assert heir.core.groups["g"].members == {}
+    assert committed(loaded) == (5, Error.NONE)
+    assert loaded.ask(HeartbeatRequest(group_id="g", member_id=second, generation_id=2)).error_code is Error.NONE
+    loaded.core.on_marker(7, committed=True)
+    assert committed(loaded) == (8, Error.NONE)
+    loaded.pass_time(10_001)  # no heartbeat came: all sessions end
+    assert loaded.core.groups["g"].members == {}
 
 
 def test_offsets_of_an_abandoned_group_expire() -> None:
@@ -241,13 +241,13 @@ def test_a_group_with_members_cannot_be_deleted() -> None:
 
 def replayed(driver: Driver) -> Driver:
     """Return the next coordinator, loaded from the log."""
-    heir = a_coordinator()
+    loaded = a_coordinator()
     for index, write in enumerate(driver.log):
         for entry in write.entries:
             producer_id = write.producer.producer_id if write.producer is not None else None
-            heir.core.replay(entry.key, entry.value, 10 * index, producer_id)
-    heir.perform(heir.core.on_loaded(heir.now))
-    return heir
+            loaded.core.replay(entry.key, entry.value, 10 * index, producer_id)
+    loaded.perform(loaded.core.on_loaded(loaded.now))
+    return loaded
 
 
 def test_who_joins_while_a_group_without_members_is_being_deleted_stays() -> None:
@@ -292,13 +292,13 @@ def test_offsets_on_their_way_outlive_a_deletion_that_does_not_know_them() -> No
     driver.release()
 
     assert {driver.replies[token].topics[0].partitions[0].error_code for token in (first, second)} == {Error.NONE}
-    heir = replayed(driver)
-    for one in (driver, heir):
+    loaded = replayed(driver)
+    for one in (driver, loaded):
         one.core.on_marker(6, committed=True)
         assert committed(one) == (-1, Error.NONE)
         one.core.on_marker(7, committed=True)
         assert committed(one, stable=True) == (9, Error.NONE)
-    assert heir.core.offsets["g"].committed == driver.core.offsets["g"].committed
+    assert loaded.core.offsets["g"].committed == driver.core.offsets["g"].committed
 
 
 def test_an_offset_written_before_a_deletion_that_does_not_name_it_stays() -> None:

@@ -10,6 +10,7 @@ from replog.client.connection import Connection
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import join_group as jg
 from tests.broker.loopback import running
@@ -39,8 +40,10 @@ def test_a_client_with_the_longest_name_gets_a_member_id(tmp_path: Path, version
             search = fc.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
             async with asyncio.timeout(30):
                 while True:
-                    await connection.send(Api.FIND_COORDINATOR, search, timeout_ms=5000)
-                    answer = await connection.send(Api.JOIN_GROUP, body, version=version, timeout_ms=10_000)
+                    await connection.send(exchange_of(Api.FIND_COORDINATOR), search, timeout_ms=5000)
+                    answer = await connection.send(
+                        exchange_of(Api.JOIN_GROUP), body, version=version, timeout_ms=10_000
+                    )
                     if answer.error_code in (Error.NONE, Error.MEMBER_ID_REQUIRED):
                         break
                     await asyncio.sleep(0.05)

@@ -11,6 +11,7 @@ from replog.errors import Error
 from replog.types import NodeId
 from replog.wire.apis import api_of
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import delete_topics as dt
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import offset_commit as oc
@@ -29,16 +30,16 @@ def test_a_topic_that_is_created_again_is_not_read_from_where_the_former_one_was
             await story(client)
             await client.close()
 
-    async def settled(client: Client, body: Any) -> Any:
+    async def ask_until_loaded(client: Client, body: Any) -> Any:
         while True:
-            answer = await client.ask(api_of(body), body, node=NodeId(1))
+            answer = await client.ask(exchange_of(api_of(body)), body, node=NodeId(1))
             if not any(error in PASSING for error in errors_in(answer)):
                 return answer
             await asyncio.sleep(0.05)
 
     async def offsets(client: Client) -> list[tuple[str, int]]:
         group = of.OffsetFetchRequestGroup(group_id="g", topics=None)
-        answer = await settled(client, of.OffsetFetchRequest(groups=[group]))
+        answer = await ask_until_loaded(client, of.OffsetFetchRequest(groups=[group]))
         return [
             (client_names.get(topic.topic_id, topic.name), one.committed_offset)
             for topic in answer.groups[0].topics
@@ -53,21 +54,23 @@ def test_a_topic_that_is_created_again_is_not_read_from_where_the_former_one_was
         asked = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topics = [oc.OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[asked])]
         body = oc.OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=topics)
-        assert set(errors_in(await settled(client, body))) <= {Error.NONE}
+        assert set(errors_in(await ask_until_loaded(client, body))) <= {Error.NONE}
 
     async def story(client: Client) -> None:
         for topic in ("t", "other"):
             await client.create_topic(topic, partitions=1, replication_factor=1)
-        await settled(client, fc.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+        await ask_until_loaded(client, fc.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
         await commit(client, "t", 5)
         await commit(client, "other", 7)
         assert sorted(await offsets(client)) == [("other", 7), ("t", 5)]
 
-        await settled(client, dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(name="t")], timeout_ms=10_000))
+        await ask_until_loaded(
+            client, dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(name="t")], timeout_ms=10_000)
+        )
         assert (await client.create_topic("t", partitions=1, replication_factor=1)).error_code is Error.NONE
         client_names[(await client.leader("t", 0)).topic_id] = "t"
         while (found := await offsets(client)) != [("other", 7)]:
-            assert len(found) == 2  # not told of the deletion yet
+            assert len(found) == 2  # not notified of the deletion yet
             await asyncio.sleep(0.05)
         await commit(client, "t", 2)
         assert sorted(await offsets(client)) == [("other", 7), ("t", 2)]

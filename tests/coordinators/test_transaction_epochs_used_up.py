@@ -1,4 +1,4 @@
-"""What a producer is told at the end of its epochs, where the next transaction has a new producer id (KIP-890)."""
+"""What a producer is answered at the end of its epochs, where the next transaction has a new producer id (KIP-890)."""
 
 from itertools import count
 

@@ -15,6 +15,7 @@ from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.wire.apis import api_of
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import delete_topics as dt
 from replog.wire.messages import describe_transactions as dtx
@@ -46,7 +47,7 @@ class Scene:
             Error.CONCURRENT_TRANSACTIONS,
         )
         while True:
-            answer = await self.connection.send(api_of(body), body, version=version, timeout_ms=10_000)
+            answer = await self.connection.send(exchange_of(api_of(body)), body, version=version, timeout_ms=10_000)
             if not any(error in passing for error in errors_in(answer)):
                 return answer
             await asyncio.sleep(0.05)
@@ -75,11 +76,11 @@ class Scene:
         producer = (*self.producer, 0)
         batch = build([NewRecord(None, value)], timestamp_ms=1, producer=producer, attributes=TRANSACTIONAL)
         while True:
-            told = await self.client.produce(topic, 0, batch, acks=-1, transactional_id="x")
-            assert told is not None
-            if told.error_code is Error.NONE:
+            result = await self.client.produce(topic, 0, batch, acks=-1, transactional_id="x")
+            assert result is not None
+            if result.error_code is Error.NONE:
                 return
-            assert told.error_code is Error.NOT_LEADER_OR_FOLLOWER  # its log is yet to be made
+            assert result.error_code is Error.NOT_LEADER_OR_FOLLOWER  # its log is yet to be made
             await asyncio.sleep(0.05)
 
     async def seen(self, topic: str) -> int:
@@ -149,8 +150,8 @@ def test_a_partition_that_the_coordinator_does_not_know_is_in_no_transaction(tmp
     async def story(scene: Scene) -> None:
         answer = await scene.ask(apt.AddPartitionsToTxnRequest(transactions=[wanted(scene, "unheard-of", [0])]), 5)
 
-        told = answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
-        assert told is Error.UNKNOWN_TOPIC_OR_PARTITION
+        result = answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
+        assert result is Error.UNKNOWN_TOPIC_OR_PARTITION
         await scene.reaches("Empty")
 
     on_broker(tmp_path, story)

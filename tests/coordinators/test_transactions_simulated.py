@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from replog.types import TopicPartition
-from tests.coordinators.tellers import PARTITIONS, TOPIC, Teller, contradictions, read_committed
-from tests.simulated.cluster_program import settled
+from tests.coordinators.transactional_producers import PARTITIONS, TOPIC, LedgerProducer, contradictions, read_committed
+from tests.simulated.cluster_program import wait_until_in_sync
 from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds.simulated import launch
@@ -50,16 +50,16 @@ async def trouble(cluster: Any, random: Any) -> None:
             await getattr(cluster, fault)(victim)
             await asyncio.sleep(random.uniform(0.1, 4))
             await cluster.start(victim)
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
 
 
 class Audit:
-    """A simulated run of two ids, one of them with two rivals, and what was left behind."""
+    """A simulated run of two ids, one of them with two competing producers, and what was left behind."""
 
     def __init__(self, seed: int, faults: Any) -> None:
         self.values: Counter[str] = Counter()
         self.hanging: list[str] = []
-        self.tellers: list[Teller] = []
+        self.producers: list[LedgerProducer] = []
         with sealed(Simulation(seed)) as simulation:
             self.simulation = simulation
             simulation.run(self._main(faults))
@@ -69,20 +69,20 @@ class Audit:
         cluster = await launch(SPEC, Path("/nonexistent"), RunClock(), "audit")
         admin = cluster.clients.admin("admin")
         await admin.create_topic(TOPIC, PARTITIONS, 3, 20_000)
-        self.tellers = [
-            Teller(cluster.clients._client(name, 2500), name, transactional_id)
+        self.producers = [
+            LedgerProducer(cluster.clients._client(name, 2500), name, transactional_id)
             for name, transactional_id in (("a", "one"), ("b", "two"), ("c", "two"))
         ]
-        running = [asyncio.create_task(teller.run()) for teller in self.tellers]
+        running = [asyncio.create_task(producer.run()) for producer in self.producers]
         await asyncio.sleep(2)
         await faults(cluster, self.simulation.loop.random("trouble"))
-        for teller in self.tellers:
-            teller.is_stopping = True
+        for producer in self.producers:
+            producer.is_stopping = True
         await asyncio.wait_for(asyncio.gather(*running), 60)
         await asyncio.sleep(8)  # what was left open times out
         self.values, self.hanging = await read_committed(cluster.clients)
-        for teller in self.tellers:
-            await teller.client.close()
+        for producer in self.producers:
+            await producer.client.close()
         await admin.close()
         await cluster.close()
         if cluster.watch.violation is not None:
@@ -93,9 +93,9 @@ class Audit:
 def test_transactions_are_all_or_nothing(seed: int, faults: Any) -> None:
     audit = Audit(seed, faults)
 
-    outcomes = Counter(outcome for teller in audit.tellers for outcome in teller.outcomes.values())
+    outcomes = Counter(outcome for producer in audit.producers for outcome in producer.outcomes.values())
     assert outcomes["committed"] > 10
-    assert contradictions(audit.tellers, audit.values) == []
+    assert contradictions(audit.producers, audit.values) == []
     assert audit.hanging == []
 
 

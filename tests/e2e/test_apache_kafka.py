@@ -15,6 +15,7 @@ import pytest
 from replog.log import batch
 from replog.log.batch import NewRecord
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tests.nemesis.fault_matrix import write_row
 from tests.nemesis.fault_table import COMPOSED, ONCE
@@ -157,7 +158,7 @@ def test_what_is_observed_is_what_kafka_says(living):
         asking = await Asking.open(cluster.links.endpoint(1), "test", 5_000)
         try:
             request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
-            return await asking.ask(Api.DESCRIBE_TOPIC_PARTITIONS, 0, request, 5_000)
+            return await asking.ask(exchange_of(Api.DESCRIBE_TOPIC_PARTITIONS), 0, request, 5_000)
         finally:
             asking.close()
 

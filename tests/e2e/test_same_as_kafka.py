@@ -23,6 +23,7 @@ from replog.config import Endpoint
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages import incremental_alter_configs as iac
 from replog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from tests.e2e.kafka_command import jars_or_skip
@@ -145,13 +146,15 @@ async def _create_topics(client: Client) -> None:
 async def _set_min_isr(client: Client, topic: str, value: int) -> None:
     config = iac.AlterableConfig(name="min.insync.replicas", config_operation=0, value=str(value))
     resource = iac.AlterConfigsResource(resource_type=RESOURCE_TOPIC, resource_name=topic, configs=[config])
-    answer = await client.ask(Api.INCREMENTAL_ALTER_CONFIGS, iac.IncrementalAlterConfigsRequest(resources=[resource]))
+    answer = await client.ask(
+        exchange_of(Api.INCREMENTAL_ALTER_CONFIGS), iac.IncrementalAlterConfigsRequest(resources=[resource])
+    )
     assert answer.responses[0].error_code is Error.NONE, answer
 
 
 async def _described(client: Client) -> Views:
     wanted = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic) for topic in sorted(TOPICS)])
-    answer = await client.ask(Api.DESCRIBE_TOPIC_PARTITIONS, wanted)
+    answer = await client.ask(exchange_of(Api.DESCRIBE_TOPIC_PARTITIONS), wanted)
     partitions = {topic.name or "": topic.partitions[0] for topic in answer.topics if topic.partitions}
     return {
         topic: View(

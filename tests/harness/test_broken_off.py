@@ -12,6 +12,7 @@ from tribunal.harness.progress import Silent
 from tribunal.harness.run import to_its_end
 from tribunal.harness.scenario import load
 from tribunal.harness.simulated import conduct_simulated
+from tribunal.results.manifest import Made
 from tribunal.results.store import Recorder, Recording
 from tribunal.workloads.kinds import produce_consume
 
@@ -29,7 +30,7 @@ def test_a_run_that_a_bug_ends_keeps_what_was_recorded(tmp_path, monkeypatch):
         conduct_simulated(plan, tmp_path, Silent())
 
     recording = Recording.open(tmp_path)
-    assert recording.manifest["failure"] == "ZeroDivisionError: a bug of a workload"
+    assert recording.manifest.failure == "ZeroDivisionError: a bug of a workload"
     assert recording.table("metadata").num_rows > 0
 
 
@@ -78,7 +79,7 @@ def test_rows_of_a_segment_that_could_not_be_written_are_in_the_next_one(tmp_pat
         recorder.close_segment()
     monkeypatch.setattr(Recorder, "_write", write)
 
-    recorder.finish({})
+    recorder.finish(Made())
 
     recording = Recording.open(tmp_path)
     assert recording.table("watermarks")["partition"].to_pylist() == [0, 1]

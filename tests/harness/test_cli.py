@@ -73,7 +73,7 @@ def test_a_file_that_is_no_yaml_is_64_and_one_line(command, content, line, tmp_p
     [
         pytest.param("processes", "kil", "unknown fault 'kil'; did you mean kill", id="no such fault"),
         pytest.param("apache-kafka", "clock-jump", "apache-kafka cannot set_clock", id="not on this kind"),
-        pytest.param("processes", "late-leave", "hurts what only ZooKeeper mode has", id="not in this mode"),
+        pytest.param("processes", "late-leave", "strikes what only ZooKeeper mode has", id="not in this mode"),
         pytest.param("proceses", "kill", "did you mean processes", id="no such kind"),
     ],
 )

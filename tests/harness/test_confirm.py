@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.harness.this_machine import skip_unless_it_can
 from tribunal.harness.campaign.confirm import Confirmation, attempt_of, confirmed, interval, on_kind, signatures_of
 from tribunal.harness.plan import made, read_plan
 from tribunal.harness.scenario import BadScenario, load
@@ -114,6 +115,8 @@ def test_an_interrupted_run_ends_it_all(finding):
 
 
 def test_what_a_kind_cannot_do_is_refused_before_anything_starts(finding):
+    skip_unless_it_can("apache-kafka", [fault.kind for fault in read_plan(finding / "plan.json").faults])
+
     with pytest.raises(BadScenario, match="mutants are bugs of replog: m01_no_elr"):
         confirmed(finding, "apache-kafka", 1, pytest.fail)
     with pytest.raises(BadScenario, match="on real nodes"):

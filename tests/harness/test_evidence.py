@@ -169,7 +169,7 @@ def test_a_cut_off_archive_is_refused(archive, tmp_path, capsys):
     (tmp_path / "cut.zip").write_bytes(archive.read_bytes()[:-200])
 
     assert exit_code(["verify", str(tmp_path / "cut.zip"), "--engine", "inline"]) == 3
-    assert "not a whole archive" in capsys.readouterr().err
+    assert "not a complete archive" in capsys.readouterr().err
 
 
 def test_runs_of_two_seeds_differ_in_plan_and_from_some_event_on(runs):

@@ -34,7 +34,7 @@ def night_in(folder, *, conduct=lambda plan, folder: None, **terms):
         out=folder / "out",
         scratch=folder / "scratch",
         conduct=conduct,
-        told=lambda line: None,
+        notify=lambda line: None,
     )
 
 

@@ -13,7 +13,7 @@ import tribunal.nemesis.faults
 import tribunal.workloads.kinds
 from tests.checkers.recorded import Run
 from tribunal.checkers.api import properties
-from tribunal.clusters.capabilities import PROTOCOLS, Capability, FaultTarget
+from tribunal.clusters.capabilities import PROTOCOLS, Capability, FaultTarget, offered_by
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
@@ -113,6 +113,20 @@ def test_every_capability_has_a_protocol_and_every_kind_the_methods_that_it_clai
             assert all(callable(getattr(cluster, name)) for name in wanted), f"{kind}: {capability}"
 
 
+def test_a_cluster_offers_what_it_has_every_method_for():
+    class KillsAndHalfPauses:
+        def kill(self, node): ...
+
+        def pause(self, node): ...
+
+    class AlsoResumes(KillsAndHalfPauses):
+        def resume(self, node): ...
+
+    assert offered_by(KillsAndHalfPauses) == {Capability.KILL}
+    assert offered_by(AlsoResumes) == {Capability.KILL, Capability.PAUSE}
+    assert processes.KIND.capabilities == offered_by(ComposedCluster) == set(Capability)
+
+
 @pytest.mark.parametrize(
     "kind", [processes, containers, ssh, apache_kafka], ids=["processes", "containers", "ssh", "apache-kafka"]
 )
@@ -137,8 +151,9 @@ def test_a_composed_cluster_claims_what_its_kind_claims(kind, monkeypatch, tmp_p
 def test_the_walk_to_a_new_capability_names_the_files_that_one_is_named_in():
     walk = (ROOT / "docs" / "contributing" / "a-new-fault.md").read_text()
     listed = set(re.findall(r"^\| `([\w/.]+)` \|", walk, re.MULTILINE)) - {"nemesis/faults/jam.py"}
-    differing = {f"clusters/kinds/{kind}.py" for kind in ("apache_kafka", "containers")}  # from what they share
-    shared = {"clusters/links/link_faults.py"}  # which of them relays give
+    differing = {
+        f"clusters/kinds/{kind}.py" for kind in ("apache_kafka", "containers", "processes", "ssh")
+    }  # or lacking
 
     naming = set()
     for room in ("clusters", "harness", "workloads", "results", "checkers"):
@@ -146,10 +161,10 @@ def test_the_walk_to_a_new_capability_names_the_files_that_one_is_named_in():
             if re.search(r"\bCapability\.[A-Z]|\bCan[A-Z]\w+\(FaultTarget", path.read_text()):
                 naming.add(str(path.relative_to(ROOT)))
 
-    assert len(listed) == 4
+    assert len(listed) == 3
     assert all((ROOT / path).is_file() for path in listed)
     methods_alone = {"clusters/composed_cluster.py", "clusters/simulated/capabilities.py"}
-    assert naming == listed - methods_alone | differing | shared
+    assert naming == listed - methods_alone | differing
 
 
 @pytest.mark.parametrize(("package", "text", "kind", "_"), SORTS)

@@ -8,7 +8,7 @@ import pytest
 
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.evidence.bundle import verified
-from tribunal.harness.evidence.publish import telling
+from tribunal.harness.evidence.publish import most_informative
 from tribunal.results.report.index import RunRow
 
 SCENARIO = """scenario: small
@@ -104,7 +104,7 @@ def test_evidence_is_of_what_tells_most(tmp_path):
     ]
     runs = [a_run(tmp_path, number, *row) for number, row in enumerate(rows)]
 
-    assert [run.run_id for run in telling(runs, tmp_path, 5)] == ["2", "4", "3", "1", "5"]
+    assert [run.run_id for run in most_informative(runs, tmp_path, 5)] == ["2", "4", "3", "1", "5"]
 
 
 PUBLISHED = sorted((Path(__file__).resolve().parents[2] / "docs" / "published").glob("*/evidence/*.zip"))

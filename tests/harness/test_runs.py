@@ -128,7 +128,7 @@ def test_an_interrupted_run_leaves_a_recording_and_nothing_else(tmp_path, moment
     all_end(nodes)
     (made,) = tmp_path.glob("runs/*")
     recording = Recording.open(made)
-    assert recording.manifest["interrupted"]
+    assert recording.manifest.interrupted
     if moment == "collect":
         assert recording.table("logs").num_rows > 0  # what was under way came to its end
     judged = [sys.executable, "-m", "tribunal.harness.cli.main", "check", "--engine", "inline", str(made)]

@@ -59,7 +59,7 @@ def test_the_simulator_has_one_server_of_zookeeper():
 def test_a_fault_of_zookeeper_mode_needs_that_mode():
     scenario = load(scenario_file("zookeeper-late-leave"), {"cluster.mode": "kraft"})
 
-    with pytest.raises(BadScenario, match="fault late-leave hurts what only ZooKeeper mode has: --mode zookeeper"):
+    with pytest.raises(BadScenario, match="fault late-leave strikes what only ZooKeeper mode has: --mode zookeeper"):
         made(scenario, seed=1, cluster="simulated", time_ms=None, mutants=())
 
 

@@ -69,12 +69,12 @@ def unfence(box: Box, broker_id: int) -> Partition:
     return box.partition()
 
 
-def register(box: Box, broker_id: int, *, clean: bool, life: int = 1) -> br.BrokerRegistrationResponse:
-    """A new life of the broker, whose last one left a clean-shutdown file or not."""
+def register(box: Box, broker_id: int, *, clean: bool, process: int = 1) -> br.BrokerRegistrationResponse:
+    """A new incarnation of the broker, whose last one left a clean-shutdown file or not."""
     box.controller.sessions.drop(NodeId(broker_id))
     previous = box.image.broker_epoch(NodeId(broker_id)) if clean else -1
     answer: br.BrokerRegistrationResponse = box.send(
-        registration(broker_id, incarnation_id=incarnation(9000 + 100 * life + broker_id), previous_epoch=previous)
+        registration(broker_id, incarnation_id=incarnation(9000 + 100 * process + broker_id), previous_epoch=previous)
     )
     return answer
 

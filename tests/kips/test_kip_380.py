@@ -1,6 +1,6 @@
 """KIP-380 (detect outdated control requests and bounced brokers using broker generation), in its KRaft form.
 
-In ZooKeeper mode the controller pushes state and generations are czxids: `test_kip_380_zookeeper.py`. With KRaft brokers pull metadata, so that control requests of a former life cannot
+In ZooKeeper mode the controller pushes state and generations are czxids: `test_kip_380_zookeeper.py`. With KRaft brokers pull metadata, so that control requests to an earlier incarnation cannot
 exist; what remains are the requests of brokers, and the generation is the offset of the registration record (SPEC
 3.12.9).
 """
@@ -23,7 +23,7 @@ HEALTHY = {"replicas": [1, 2, 3]}
 
 
 def bounced(broker_id: int) -> tuple[Box, int]:
-    """A cluster whose broker was restarted; and the epoch of its former life."""
+    """A cluster whose broker was restarted; and the epoch of its earlier incarnation."""
     box = a_cluster(HEALTHY)
     register(box, broker_id, clean=False)
     return box, 100 + broker_id
@@ -37,7 +37,9 @@ class TestGeneration:
         (re)-joins the cluster" """
         box = a_cluster(HEALTHY)
 
-        epochs = [register(box, node, clean=True, life=life).broker_epoch for life in (1, 2, 3) for node in (2, 1)]
+        epochs = [
+            register(box, node, clean=True, process=number).broker_epoch for number in (1, 2, 3) for node in (2, 1)
+        ]
 
         assert epochs == sorted(set(epochs))
         assert epochs[0] > 103
@@ -68,7 +70,7 @@ class TestGeneration:
         assert box.image.broker_epoch(NodeId(2)) == 102
 
 
-class TestFormerGenerations:
+class TestEarlierGenerations:
     """ "Controller Rejects ControlledShutdownRequest Sent from Former Generations", and its KRaft equivalents."""
 
     def test_a_controlled_shutdown_of_an_earlier_incarnation_moves_nothing(self) -> None:
@@ -117,7 +119,7 @@ class TestFormerGenerations:
     def test_a_refused_broker_registers_again_and_asks_with_its_new_epoch(self) -> None:
         """ "If the broker just gets disconnected from zookeeper and re-connect during controlled shutdown, it will retry to
         send the ControlledShutdownRequest with newer broker epoch": in KRaft it registers again on that error"""
-        life = Lifecycle(
+        lifecycle = Lifecycle(
             identity=an_identity(incarnation=incarnation(1).int),
             previous_broker_epoch=BrokerEpoch(-1),
             heartbeat_interval_ms=2000,
@@ -126,17 +128,17 @@ class TestFormerGenerations:
             retry_ms=200,
             now_ms=0,
         )
-        life.on_tick(0)
-        life.on_registration_answer(Error.NONE, BrokerEpoch(40), 1)
-        life.on_tick(1)
+        lifecycle.on_tick(0)
+        lifecycle.on_registration_answer(Error.NONE, BrokerEpoch(40), 1)
+        lifecycle.on_tick(1)
 
-        effects = life.on_heartbeat_answer(
+        effects = lifecycle.on_heartbeat_answer(
             Error.STALE_BROKER_EPOCH, is_caught_up=False, is_fenced=True, should_shut_down=False, now_ms=2
         )
 
-        assert life.phase is Phase.REGISTERING
+        assert lifecycle.phase is Phase.REGISTERING
         assert Fenced() not in effects
-        assert [type(effect) for effect in life.on_tick(2)] == [Register]
+        assert [type(effect) for effect in lifecycle.on_tick(2)] == [Register]
 
     def test_no_control_request_reaches_a_broker(self) -> None:
         """ "A broker will [...] reject requests that are intended to be sent to the previous generations": with KRaft nothing
@@ -174,7 +176,7 @@ class TestBouncedBroker:
         assert [type(record) for record in box.records] == [r.BrokerRegistrationChangeRecord]
 
     def test_two_incarnations_do_not_overlap(self) -> None:
-        """ "a unique [...] value": while the session of a life is valid another one is refused (SPEC 2.2.1)"""
+        """ "a unique [...] value": while the session of an incarnation is valid another one is refused (SPEC 2.2.1)"""
         box = a_cluster(HEALTHY)
         beat(box, 1)
 

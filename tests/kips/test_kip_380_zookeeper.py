@@ -92,7 +92,7 @@ def a_controller(
     return controller
 
 
-def told(effects: list[Any], node: int, kind: type) -> list[Any]:
+def sent_to(effects: list[Any], node: int, kind: type) -> list[Any]:
     return [
         effect.request.body
         for effect in effects
@@ -135,7 +135,7 @@ class TestRequests:
 
         effects = controller.handle(BrokersChanged(registered({1: 11, 2: 20, 3: 30})), 0)
 
-        (first, *_) = told(effects, 1, li.LeaderAndIsrRequest)
+        (first, *_) = sent_to(effects, 1, li.LeaderAndIsrRequest)
         assert [topic.topic_name for topic in first.topic_states] == ["t"]
         assert first.ungrouped_partition_states == []
 
@@ -166,7 +166,7 @@ class TestRegistration:
 class TestBrokerChanges:
     """ "Controller Detects Bounced Broker"."""
 
-    def test_new_dead_and_bounced_are_told_apart_in_order(self) -> None:
+    def test_new_dead_and_bounced_are_distinguished_in_order(self) -> None:
         controller = a_controller({1: 10, 2: 20})
 
         effects = controller.handle(BrokersChanged(registered({1: 11, 3: 30})), 0)
@@ -181,12 +181,12 @@ class TestBrokerChanges:
         assert channels[-1].broker.broker_id == 1
         assert channels[-1].broker.epoch == 11
 
-    def test_a_bounced_broker_is_told_everything_with_its_new_generation(self) -> None:
+    def test_a_bounced_broker_is_sent_everything_with_its_new_generation(self) -> None:
         controller = a_controller({1: 10, 2: 20, 3: 30})
 
         effects = controller.handle(BrokersChanged(registered({1: 11, 2: 20, 3: 30})), 0)
 
-        (first, *_) = told(effects, 1, li.LeaderAndIsrRequest)
+        (first, *_) = sent_to(effects, 1, li.LeaderAndIsrRequest)
         assert first.broker_epoch == 11
         assert [state.partition_index for state in first.topic_states[0].partition_states] == [0]
         assert first.topic_states[0].partition_states[0].leader == 2
@@ -216,7 +216,7 @@ class TestBroker:
         broker.registered(BrokerEpoch(50))
         return broker
 
-    def test_a_former_generation_leaves_no_trace(self) -> None:
+    def test_an_earlier_generation_leaves_no_trace(self) -> None:
         broker = self.a_broker()
         before = broker.known_epochs
 
@@ -269,14 +269,14 @@ class TestUpgrade:
 class TestRecovery:
     """KIP-704, "ZooKeeper Controller" and "ZooKeeper State"."""
 
-    def test_an_unclean_election_is_written_and_told(self) -> None:
+    def test_an_unclean_election_is_written_and_sent_to_replicas(self) -> None:
         controller = a_controller({1: 10, 2: 20, 3: 30}, isr=(1,), unclean=True)
 
         effects = controller.handle(BrokersChanged(registered({2: 20, 3: 30})), 0)
 
         assert states_written(effects)[-1].isr == [2]
         assert states_written(effects)[-1].leader_recovery_state == 1
-        (request, *_) = told(effects, 2, li.LeaderAndIsrRequest)
+        (request, *_) = sent_to(effects, 2, li.LeaderAndIsrRequest)
         assert request.topic_states[0].partition_states[0].leader_recovery_state == 1
 
     def test_a_missing_property_means_recovered(self) -> None:

@@ -24,7 +24,7 @@ from replog.wire.messages import alter_partition as ap
 from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
 from replog.wire.translate import current_alter_partition
 from tests.cases.partitions import KEY, TOPIC_ID, nodes, partition
-from tests.cases.replicas import NOW_MS, WALL_MS, a_log, a_replica, fetched_by, record_batch, state, told
+from tests.cases.replicas import NOW_MS, WALL_MS, a_log, a_replica, apply_metadata, fetched_by, record_batch, state
 from tests.kips.scenes import a_cluster, a_leader, fetch, propose, unfence
 
 RECOVERING, RECOVERED = LeaderRecoveryState.RECOVERING, LeaderRecoveryState.RECOVERED
@@ -32,13 +32,13 @@ RECOVERING, RECOVERED = LeaderRecoveryState.RECOVERING, LeaderRecoveryState.RECO
 
 def a_recovering_leader(folder: Path, **past: Any) -> Partition:
     replica = a_replica(a_log(folder, end=6, epochs=[[0, 0]], **past), high_watermark=4)
-    told(replica, state(leader=1, leader_epoch=3, isr=[1], recovery=1))
+    apply_metadata(replica, state(leader=1, leader_epoch=3, isr=[1], recovery=1))
     return replica
 
 
 def a_follower_of_one(folder: Path, recovery: int) -> Partition:
     replica = a_replica(a_log(folder, end=6, epochs=[[0, 0]]), high_watermark=4)
-    told(replica, state(leader=2, leader_epoch=3, isr=[2], recovery=recovery))
+    apply_metadata(replica, state(leader=2, leader_epoch=3, isr=[2], recovery=recovery))
     return replica
 
 
@@ -169,7 +169,7 @@ class TestLeader:
         replica = a_recovering_leader(tmp_path)
 
         while_recovering = REFUSED[request_of](replica)
-        told(replica, state(leader=1, leader_epoch=3, partition_epoch=1, isr=[1], recovery=0))
+        apply_metadata(replica, state(leader=1, leader_epoch=3, partition_epoch=1, isr=[1], recovery=0))
 
         assert while_recovering is Error.NOT_LEADER_OR_FOLLOWER
         assert REFUSED[request_of](replica) is not Error.NOT_LEADER_OR_FOLLOWER
@@ -179,7 +179,7 @@ class TestLeader:
         log = a_log(tmp_path, end=6, epochs=[[0, 0]])
         replica = a_replica(log, high_watermark=4, refuses_while_recovering=False)
 
-        told(replica, state(leader=1, leader_epoch=3, isr=[1], recovery=1))
+        apply_metadata(replica, state(leader=1, leader_epoch=3, isr=[1], recovery=1))
 
         assert replica.append_error(1) is Error.NONE
 
@@ -195,11 +195,11 @@ class TestLeader:
         assert all(marker is not None and marker.control_type is ControlType.ABORT for _, marker in markers)
         assert replica.log.producers.open_transactions == []
 
-    def test_then_it_tells_the_controller(self, tmp_path: Path) -> None:
+    def test_then_it_proposes_recovered_to_the_controller(self, tmp_path: Path) -> None:
         """ "Once the leader has recovered it will change the leader recovery state to RECOVERED." """
         replica = a_replica(a_log(tmp_path, end=6, epochs=[[0, 0]]), high_watermark=4)
 
-        effects = told(replica, state(leader=1, leader_epoch=3, isr=[1], recovery=1))
+        effects = apply_metadata(replica, state(leader=1, leader_epoch=3, isr=[1], recovery=1))
 
         (proposal,) = [effect.proposal for effect in effects if isinstance(effect, Propose)]
         assert (proposal.isr, proposal.recovery) == (((1, 101),), RECOVERED)
@@ -265,7 +265,7 @@ class TestFollower:
         epoch." """
         replica = a_follower_of_one(tmp_path, 1)
 
-        told(replica, state(leader=2, leader_epoch=3, partition_epoch=1, isr=[2], recovery=0))
+        apply_metadata(replica, state(leader=2, leader_epoch=3, partition_epoch=1, isr=[2], recovery=0))
 
         assert replica.reader_error(-1, leader_only=False) is Error.NONE
 
@@ -288,7 +288,7 @@ class TestCompatibility:
         replica = a_recovering_leader(tmp_path)
         first, _ = replica.append(record_batch(0, 0), acks=1, now_ms=NOW_MS, wall_ms=WALL_MS)
 
-        told(replica, state(leader=1, leader_epoch=3, partition_epoch=1, isr=[1], recovery=0))
+        apply_metadata(replica, state(leader=1, leader_epoch=3, partition_epoch=1, isr=[1], recovery=0))
         second, _ = replica.append(record_batch(0, 0), acks=1, now_ms=NOW_MS, wall_ms=WALL_MS)
 
         assert first is Error.NOT_LEADER_OR_FOLLOWER

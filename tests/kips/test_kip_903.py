@@ -165,10 +165,10 @@ class TestPublicInterfaces:
             version: decode_request(encode_request(Api.ALTER_PARTITION, version, 1, "", body)[4:]).body
             for version in (2, 3)
         }
-        told = {version: one.topics[0].partitions[0] for version, one in read.items()}
+        by_version = {version: one.topics[0].partitions[0] for version, one in read.items()}
 
-        assert (told[2].new_isr, told[2].new_isr_with_epochs) == ([1, 2], [])
-        assert (told[3].new_isr, told[3].new_isr_with_epochs[0].broker_epoch) == ([], 101)
+        assert (by_version[2].new_isr, by_version[2].new_isr_with_epochs) == ([1, 2], [])
+        assert (by_version[3].new_isr, by_version[3].new_isr_with_epochs[0].broker_epoch) == ([], 101)
         assert ap.BrokerState(broker_id=1).broker_epoch == -1
 
     def test_versions_are_negotiated(self) -> None:

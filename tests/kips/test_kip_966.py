@@ -20,7 +20,7 @@ from replog.config.network import NetworkConfig
 from replog.controller.describe import page
 from replog.controller.election import Rules, Wish, partition_change
 from replog.controller.elr import LastKnownMode
-from replog.controller.events import AskLogInfo, LogInfoAnswered, Probe, Tell
+from replog.controller.events import AskLogInfo, Emit, LogInfoAnswered, Probe
 from replog.controller.policy import Strategy, strategy_of_old_option
 from replog.controller.registration import Shutdown, how_it_ended
 from replog.controller.unclean_recovery import Action, Recovery, decide
@@ -41,7 +41,7 @@ from replog.wire.records.metadata import decode_metadata_record, encode_metadata
 from tests.cases.controllers import Box
 from tests.cases.partitions import KEY, TOPIC, TOPIC_ID, nodes, partition
 from tests.cases.replicas import NOW_MS as REPLICA_NOW_MS
-from tests.cases.replicas import WALL_MS, a_log, a_replica, record_batch, state, told
+from tests.cases.replicas import WALL_MS, a_log, a_replica, apply_metadata, record_batch, state
 from tests.identities import an_identity
 from tests.kips.scenes import (
     NOW_MS,
@@ -88,7 +88,7 @@ class TestHighWatermark:
         requests when the ack=1 messages have persisted in the leader log." """
         replica = a_replica(a_log(tmp_path, end=3, epochs=[[0, 0]]), high_watermark=3)
         replica.min_insync_replicas = 2
-        told(replica, state(leader=1, leader_epoch=1, isr=[1]))
+        apply_metadata(replica, state(leader=1, leader_epoch=1, isr=[1]))
 
         for acks in (0, 1):
             outcome, _ = replica.append(record_batch(0, 0), acks=acks, now_ms=REPLICA_NOW_MS, wall_ms=WALL_MS)
@@ -421,7 +421,7 @@ class TestUncleanShutdown:
     def test_the_next_incarnation_registers_with_it(self) -> None:
         """ "During the start, the broker will try to read the broker epoch from the CleanShutdownFile. Then put this broker
         epoch in the broker registration request." """
-        life = Lifecycle(
+        lifecycle = Lifecycle(
             identity=an_identity(incarnation=5),
             previous_broker_epoch=BrokerEpoch(77),
             heartbeat_interval_ms=2000,
@@ -431,7 +431,7 @@ class TestUncleanShutdown:
             now_ms=0,
         )
 
-        assert life.on_tick(0) == [Register(incarnation=UUID(int=5), previous_broker_epoch=BrokerEpoch(77))]
+        assert lifecycle.on_tick(0) == [Register(incarnation=UUID(int=5), previous_broker_epoch=BrokerEpoch(77))]
         assert set(br.BrokerRegistrationRequest.__struct_fields__) >= {"previous_broker_epoch"}
 
     @pytest.mark.parametrize("clean", [True, False])
@@ -443,8 +443,8 @@ class TestUncleanShutdown:
         register(box, 1, clean=clean)
 
         assert (1 in box.partition().elr) is clean
-        told_of = [effect for effect in box.effects if isinstance(effect, Tell) and effect.event == "registered"]
-        assert [one.fields["previous_broker_epoch"] for one in told_of] == [101 if clean else -1]
+        answer = [effect for effect in box.effects if isinstance(effect, Emit) and effect.event == "registered"]
+        assert [one.fields["previous_broker_epoch"] for one in answer] == [101 if clean else -1]
 
     def test_the_file_goes_before_a_log_is_opened(self) -> None:
         """ "the CleanShutdownFile is removed after the log manager is initialized": D16, before: a crash while loading is
@@ -741,9 +741,9 @@ class TestPublicInterfaces:
         """ "ACL: Describe Topic" (D17: one hook)"""
         request = dtp.DescribeTopicPartitionsRequest(topics=[dtp.TopicRequest(name=name) for name in "ab"])
 
-        told_of = page(two_topics().image, request, 2000, lambda name: name == "a")
+        answer = page(two_topics().image, request, 2000, lambda name: name == "a")
 
-        assert [(topic.name, topic.error_code) for topic in told_of.topics] == [
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
             ("a", Error.NONE),
             ("b", Error.TOPIC_AUTHORIZATION_FAILED),
         ]
@@ -782,8 +782,8 @@ def two_topics() -> Box:
     return box
 
 
-def shown(told_of: dtp.DescribeTopicPartitionsResponse) -> list[tuple[str | None, list[int]]]:
-    return [(topic.name, [each.partition_index for each in topic.partitions]) for topic in told_of.topics]
+def shown(answer: dtp.DescribeTopicPartitionsResponse) -> list[tuple[str | None, list[int]]]:
+    return [(topic.name, [each.partition_index for each in topic.partitions]) for topic in answer.topics]
 
 
 def names_and_indexes(image: Any, names: list[str]) -> list[tuple[str | None, list[int]]]:

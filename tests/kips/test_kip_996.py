@@ -26,7 +26,7 @@ from replog.wire.apis import Api, known_versions
 from replog.wire.codec import decode_request, encode_request
 from tests.quorum.quorum_world import World
 
-A, B, C, STRANGER = NodeId(101), NodeId(102), NodeId(103), NodeId(109)
+A, B, C, NOT_A_VOTER = NodeId(101), NodeId(102), NodeId(103), NodeId(109)
 ELECTION_MS, FETCH_MS = 1000, 2000
 TEN_MINUTES_MS = 600_000
 
@@ -107,7 +107,7 @@ def a_prospective_voter(leader: NodeId = NO_NODE) -> tuple[Quorum, dict[NodeId, 
     return voter, asked
 
 
-def hear(voter: Quorum, request_id: int, *, granted: bool, epoch: int = 5) -> list[Effect]:
+def on_vote_answer(voter: Quorum, request_id: int, *, granted: bool, epoch: int = 5) -> list[Effect]:
     answer = VoteAnswer(epoch=epoch, granted=granted)
     return voter.handle(events.Replied(now_ms=FETCH_MS + 1, request_id=request_id, answer=answer))
 
@@ -182,7 +182,7 @@ class TestDisruptiveServers:
         assert "never committed" not in world.committed()
         assert "committed" in world.committed()
 
-    def test_a_lower_epoch_is_told_the_higher_one(self) -> None:
+    def test_a_lower_epoch_is_answered_with_the_higher_one(self) -> None:
         """ "[...] if lower than its own, the node will [refuse, naming its epoch]" """
         voter = a_voter(epoch=5, leader=C)
 
@@ -226,7 +226,7 @@ class TestDisruptiveServers:
         (request_id,) = request_ids(tick(voter, 1)).values() or [1]
         voter.handle(events.Replied(now_ms=2, request_id=request_id, answer=fetched))
 
-        answer = ask(voter, epoch=5, log=(5, 1000), candidate=STRANGER)
+        answer = ask(voter, epoch=5, log=(5, 1000), candidate=NOT_A_VOTER)
 
         assert not answer.granted
         assert voter.epoch == 5
@@ -235,7 +235,7 @@ class TestDisruptiveServers:
         """ "If new nodes are sending pre-vote requests, we can easily reject them with no consequence (increase in epoch)" """
         voter = a_voter(log=(4, 10))
 
-        answer = ask(voter, epoch=5, log=(0, 0), candidate=STRANGER)
+        answer = ask(voter, epoch=5, log=(0, 0), candidate=NOT_A_VOTER)
 
         assert not answer.granted
         assert (voter.epoch, voter.voted) == (5, None)
@@ -271,7 +271,7 @@ class TestPreVote:
         """ "check if it would receive a majority of votes - if yes it increases its epoch and sends a disruptive vote request" """
         voter, asked = a_prospective_voter()
 
-        effects = hear(voter, asked[A], granted=True)
+        effects = on_vote_answer(voter, asked[A], granted=True)
 
         assert isinstance(voter.role, Candidate)
         assert [(request.epoch, request.pre_vote) for request in votes(effects)] == [(6, False)] * 2
@@ -282,7 +282,7 @@ class TestPreVote:
         """ "If not, it does not increase its epoch and does not send a vote request." """
         voter, asked = a_prospective_voter()
 
-        effects = hear(voter, asked[A], granted=False) + hear(voter, asked[C], granted=False)
+        effects = on_vote_answer(voter, asked[A], granted=False) + on_vote_answer(voter, asked[C], granted=False)
 
         assert isinstance(voter.role, Unattached)
         assert voter.epoch == 5
@@ -372,7 +372,7 @@ class TestUnnecessaryElections:
     def test_a_node_of_an_old_configuration_asks_for_no_votes(self) -> None:
         """ "A node in an old configuration [...] could be denied votes in the pre-vote phase"; it asks for none (SPEC D20)"""
         removed = Quorum(
-            me=ReplicaKey(STRANGER),
+            me=ReplicaKey(NOT_A_VOTER),
             cluster_id="C",
             voters=voter_set(ReplicaKey(one) for one in (A, B, C)),
             endpoints={},
@@ -499,7 +499,7 @@ class TestRejectingWithinFetchTimeout:
 
         assert ask(follower, epoch=5).granted
 
-    def test_no_epoch_grows_without_a_new_leader_as_long_as_a_leader_lives(self) -> None:
+    def test_no_epoch_grows_without_a_new_leader_as_long_as_a_leader_is_alive(self) -> None:
         """ "We need to avoid bumping epochs without a new leader being elected" """
         world = a_cluster(voters=5)
         leader, epoch = world.leader(), world.epochs()[0]
@@ -520,7 +520,9 @@ class TestRejectingWithinFetchTimeout:
         assert follower.core is not None
         log = follower.core.log
 
-        answer = ask(follower.core, epoch=follower.core.epoch, log=(log.last_epoch, log.end_offset), candidate=STRANGER)
+        answer = ask(
+            follower.core, epoch=follower.core.epoch, log=(log.last_epoch, log.end_offset), candidate=NOT_A_VOTER
+        )
 
         assert not answer.granted
 
@@ -540,9 +542,9 @@ class TestRejectingWithinFetchTimeout:
         """SPEC 8.6, the same with a one-way cut."""
         world = a_cluster()
         leader, epoch = world.leader(), world.epochs()[0]
-        deaf, follower = ([leader], [others(world, leader)[0]])
+        leader_side, follower = ([leader], [others(world, leader)[0]])
 
-        here, there = (follower, deaf) if towards_leader else (deaf, follower)
+        here, there = (follower, leader_side) if towards_leader else (leader_side, follower)
         world.cut(here, there, both_ways=False)
         world.run(TEN_MINUTES_MS)
 

@@ -1,4 +1,4 @@
-"""Record batches: what is built can be read, by us and by a stranger; what is damaged is found."""
+"""Record batches: what is built can be read, by our code and by another implementation; what is damaged is found."""
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -46,15 +46,15 @@ def test_records_come_back_as_they_were(entries: list[NewRecord], codec: Codec) 
 
 
 @given(st.lists(new_records, min_size=1, max_size=5))
-def test_a_stranger_reads_the_same(entries: list[NewRecord]) -> None:
+def test_another_implementation_reads_the_same(entries: list[NewRecord]) -> None:
     content = build(entries, timestamp_ms=99, base_offset=5, producer=(7, 1, 30), attributes=TRANSACTIONAL)
 
-    stranger = DefaultRecordBatch(content)
+    reference = DefaultRecordBatch(content)
 
-    assert stranger.validate_crc()
-    assert (stranger.base_offset, stranger.next_offset, stranger.producer_id) == (5, 5 + len(entries), 7)
-    assert (stranger.producer_epoch, stranger.base_sequence, stranger.is_transactional) == (1, 30, True)
-    assert [(r.key, r.value, r.timestamp) for r in stranger] == [
+    assert reference.validate_crc()
+    assert (reference.base_offset, reference.next_offset, reference.producer_id) == (5, 5 + len(entries), 7)
+    assert (reference.producer_epoch, reference.base_sequence, reference.is_transactional) == (1, 30, True)
+    assert [(r.key, r.value, r.timestamp) for r in reference] == [
         (r.key, r.value, r.timestamp_ms) for r in records(content)
     ]
 

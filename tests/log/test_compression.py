@@ -28,7 +28,7 @@ def test_content_comes_back(content: bytes, codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @pytest.mark.parametrize("content", [b"", b"a", b"word " * 50_000, bytes(range(256)) * 700], ids=len)
-def test_strangers_and_we_read_each_other(codec: Codec, content: bytes) -> None:
+def test_other_implementations_and_ours_read_each_other(codec: Codec, content: bytes) -> None:
     encode, decode = STRANGERS[codec]
 
     assert unpacked(encode(content), codec) == content
@@ -52,13 +52,15 @@ def test_our_lz4_is_of_independent_blocks() -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 7))
 @settings(max_examples=300)
-def test_garbage_is_told(garbage: bytes, codec: int) -> None:
+def test_garbage_is_refused(garbage: bytes, codec: int) -> None:
     with suppress(BadCompression):
         unpacked(garbage, codec)
 
 
 @given(st.binary(min_size=30, max_size=400), st.sampled_from(COMPRESSED), st.data())
-def test_a_torn_or_flipped_stream_is_told_or_gives_something(content: bytes, codec: Codec, data: st.DataObject) -> None:
+def test_a_torn_or_flipped_stream_is_refused_or_gives_something(
+    content: bytes, codec: Codec, data: st.DataObject
+) -> None:
     stream = bytearray(packed(content, codec))
     position = data.draw(st.integers(0, len(stream) - 1))
     stream[position] ^= data.draw(st.integers(1, 255))

@@ -35,7 +35,7 @@ def test_a_flipped_bit_is_never_appended_as_leader(byte: int) -> None:
 
 @pytest.mark.parametrize("byte", [byte for byte in BYTES if byte not in range(12, 16)])
 def test_a_flipped_bit_is_never_copied_by_a_follower(byte: int) -> None:
-    """Only a raised leader epoch cannot be told: no checksum covers it."""
+    """Only a raised leader epoch cannot be detected: no checksum covers it."""
     log = opened(a_disk())
     append(log, b"before")
     before = state(log), content(log)

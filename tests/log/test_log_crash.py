@@ -66,7 +66,7 @@ class Run:
             self.before = self.after.copy()
             # What the operation would leave, should all of it survive; appends are learned from the log.
             self.after.perform(operation, b"")
-            # Half a restart may have dropped everything: it was told to.
+            # Half a restart may have dropped everything: that was the operation.
             self.floor = 0 if operation[0] == "restart" else min(self.before.flushed, self.after.flushed)
             written = perform(log, operation, self.before)
             if written:
@@ -93,7 +93,7 @@ def _assert_sound(run: Run, log: Log) -> None:
 def _is_prefix(found: bytes, log: Log, model: Model) -> bool:
     if model.content.startswith(found):
         return True
-    # The batch whose append was interrupted may have reached the disk whole: nobody was told it did not.
+    # The batch whose append was interrupted may have reached the disk whole: no caller got an answer.
     *_, last = headers(found)
     return found[: last.position] == model.content and last.base_offset == model.end
 
@@ -157,7 +157,7 @@ def test_so_it_is_with_random_histories(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_a_failed_sync_left_in_the_cache_is_written_before_it_is_promised(seed: int) -> None:
-    """Linux counts a page as clean that it could not write: the next life reads it, and syncs it without effect."""
+    """Linux counts a page as clean that it could not write: the next process reads it, and syncs it without effect."""
     disk = a_disk(seed)
     log = opened(disk)
     append(log, b"durable")

@@ -72,7 +72,7 @@ def test_a_flush_after_a_restart_is_durable(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_unsynced_segments_vanish_from_the_end_only(seed: int) -> None:
-    """A name that is lost while later ones stay would be a hole; in a compacted log no scan could tell."""
+    """A name that is lost while later ones stay would be a hole; in a compacted log no scan could detect it."""
     disk = a_disk(seed)
     log = opened(disk, SMALL)
     for _ in range(12):

@@ -120,7 +120,7 @@ def test_snapshots_have_kafkas_layout() -> None:
 
 
 @pytest.mark.parametrize("byte", range(10 + 46))
-def test_damaged_snapshots_are_told(byte: int) -> None:
+def test_damaged_snapshots_are_reported(byte: int) -> None:
     states = ProducerStates()
     log = opened(a_disk(), BIG)
     append(log, b"a", producer=(9, 2, 0))

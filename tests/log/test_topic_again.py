@@ -113,7 +113,7 @@ def test_of_two_topics_logs_of_one_name_the_committed_topics_is_kept(wanted: UUI
     assert f"{NAME}.0-stray" in disk.list_directory(other)
 
 
-def test_what_fails_on_the_closed_files_of_a_former_log_says_nothing_of_its_directory() -> None:
+def test_what_fails_on_the_closed_files_of_an_old_log_says_nothing_of_its_directory() -> None:
     """A late truncation or compaction of a deleted replica finds its files closed; its successor's are fine."""
     disk = formatted()
 
@@ -132,7 +132,7 @@ def test_what_fails_on_the_closed_files_of_a_former_log_says_nothing_of_its_dire
 
 
 @pytest.mark.parametrize("content", [b"", b"version: 0\n", b"version: 0\ntopic_id: AAAA\n", bytes(30)])
-def test_a_log_of_which_nobody_can_tell_whose_it_is_takes_its_directory_offline(content: bytes) -> None:
+def test_a_log_of_an_unknown_topic_takes_its_directory_offline(content: bytes) -> None:
     disk = formatted("/data/a", "/data/b")
 
     async def story() -> LogDirectories:

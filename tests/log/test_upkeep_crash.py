@@ -126,7 +126,7 @@ NAMES = [TopicPartition("t", number) for number in range(4)]
 
 
 class Broker:
-    """What a broker does with two directories of two logs, life after life, until the power fails."""
+    """What a broker does with two directories of two logs, process after process, until the power fails."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
@@ -192,7 +192,7 @@ def test_directories_are_interrupted_anywhere_in_three_processes() -> None:
 
         previous_epoch, directories = opened_directories(disk)
 
-        # Only a life that was closed to its end may be called clean; the one under way when the power failed never is.
+        # Only a process that was closed to its end may be called clean; the one under way when the power failed never is.
         assert previous_epoch in (-1, broker.epochs[-1]), operation
         clean += previous_epoch >= 0
         for directory in directories:

@@ -73,7 +73,7 @@ class LivingCluster:
 
     async def _whole(self):
         await until(
-            lambda: self.cluster.state.whole(self.cluster.spec),
+            lambda: self.cluster.state.is_fully_in_sync(self.cluster.spec),
             timeout_ms=WHOLE_TIMEOUT_MS,
             what="every ISR full",
             cluster=self.cluster,

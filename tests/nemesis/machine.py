@@ -11,7 +11,7 @@ from tribunal.clusters.nodes.leftovers import node_processes
 from tribunal.clusters.nodes.mounts import below
 
 
-def told(*command):
+def output_of(*command):
     """Return what a tool says, nothing where it is missing or refuses."""
     tool = shutil.which(command[0], path=search_path())
     if tool is None:
@@ -23,13 +23,15 @@ def left_of(folder: Path) -> list[str]:
     """Return processes, mounts, loop devices, namespaces, links, firewall rules and qdiscs that a run of this folder left."""
     found = [f"process {pid}" for pid in node_processes(folder)]
     found += [f"mount {path}" for path in below(folder)]
-    found += [f"loop device {line}" for line in told("losetup", "-a").splitlines() if str(folder) in line]
-    found += [f"namespace {line}" for line in told("ip", "netns", "list").splitlines() if line]
-    links = json.loads(told("ip", "-j", "link") or "[]")
+    found += [f"loop device {line}" for line in output_of("losetup", "-a").splitlines() if str(folder) in line]
+    found += [f"namespace {line}" for line in output_of("ip", "netns", "list").splitlines() if line]
+    links = json.loads(output_of("ip", "-j", "link") or "[]")
     ours = [link["ifname"] for link in links if re.match(r"^v\d+$", link["ifname"])]
     found += [f"link {name}" for name in ours]
-    found += [f"firewall {line}" for line in told("nft", "list", "tables").splitlines() if line.endswith(" tribunal")]
-    found += [f"qdisc {line}" for line in told("tc", "qdisc").splitlines() if "htb" in line or "netem" in line]
+    found += [
+        f"firewall {line}" for line in output_of("nft", "list", "tables").splitlines() if line.endswith(" tribunal")
+    ]
+    found += [f"qdisc {line}" for line in output_of("tc", "qdisc").splitlines() if "htb" in line or "netem" in line]
     return found
 
 

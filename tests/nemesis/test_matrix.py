@@ -30,10 +30,10 @@ from tribunal.harness.plan import refusal
 ROOT = Path(__file__).parents[2]
 NIGHTLY = pytest.mark.nightly
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
-PATIENT = {"broker.session.timeout.ms": 5000}
+LONG_SESSIONS = {"broker.session.timeout.ms": 5000}
 KINDS = {
-    "proxies": (processes, ClusterSpec(isolation="proxies", settings=PATIENT)),
-    "containers": (containers, ClusterSpec(settings=PATIENT)),
+    "proxies": (processes, ClusterSpec(isolation="proxies", settings=LONG_SESSIONS)),
+    "containers": (containers, ClusterSpec(settings=LONG_SESSIONS)),
 }
 IN_THE_GATE = {"proxies": ("kill", "isolate", "slow")}  # the other kinds have tests of their own there
 

@@ -21,7 +21,7 @@ HOST = "127.0.0.1"
 
 
 class StateMachine:
-    """A listener that remembers everything it is told."""
+    """A listener that remembers all its notifications."""
 
     def __init__(self) -> None:
         self.records: list[tuple[int, bytes]] = []
@@ -152,7 +152,7 @@ class Nodes:
         return self.leader
 
     async def agreed(self) -> None:
-        """Wait until everybody alive has been told everything that is in the leader's log."""
+        """Wait until everybody alive has been notified of everything that is in the leader's log."""
         await self.led()
         await until(lambda: self.leader is not None and self._same())
 

@@ -84,18 +84,18 @@ class MemberDisk:
 
 
 class Member:
-    """A node: its core while it lives, its disk for ever."""
+    """A node: its core while it runs, its disk for ever."""
 
     def __init__(self, node_id: NodeId, directory_id: UUID) -> None:
         self.node_id = node_id
         self.disk = MemberDisk(directory_id)
         self.core: Quorum | None = None
-        self.life = 0
+        self.incarnation = 0
         self.committed = 0
         self.leading: int | None = None
         self.download = b""
         self.tick_at: int | None = None
-        self.tokens: dict[int, tuple[Member, int, int]] = {}  # token -> (asker, its life, its request id)
+        self.tokens: dict[int, tuple[Member, int, int]] = {}  # token -> (asker, its incarnation, its request id)
         self.next_token = 0
         self.probes: dict[str, int] = {}
 
@@ -140,13 +140,13 @@ class World:
     def _directory(self) -> UUID:
         return UUID(int=self.random.getrandbits(128)) if self.directories else UUID(int=0)
 
-    # --- life and death
+    # --- start and kill
 
     def start(self, *node_ids: NodeId) -> None:
         for node_id in node_ids or tuple(self.members):
             member = self.members[node_id]
             assert member.core is None
-            member.life += 1
+            member.incarnation += 1
             member.committed = member.disk.start_offset
             member.tokens, member.leading, member.tick_at = {}, None, None
             member.core = self.core_of(member)
@@ -182,7 +182,7 @@ class World:
         assert member.core is None
         self.note(f"{node_id} loses its disk")
         member.disk = MemberDisk(self._directory())
-        # What a member without memory does is not its former self's promise any more.
+        # What a member without memory does does not count as its promise any more.
         self._epochs.pop(node_id, None)
         for node, epoch in [key for key in self._votes if key[0] == node_id]:
             del self._votes[node, epoch]
@@ -241,10 +241,10 @@ class World:
         if deadline_ms is None or (member.tick_at is not None and self.now_ms <= member.tick_at <= deadline_ms):
             return
         member.tick_at = max(deadline_ms, self.now_ms)
-        life, due_ms = member.life, member.tick_at
+        incarnation, due_ms = member.incarnation, member.tick_at
 
         def tick() -> None:
-            if member.core is not None and member.life == life and member.tick_at == due_ms:
+            if member.core is not None and member.incarnation == incarnation and member.tick_at == due_ms:
                 member.tick_at = None
                 self.deliver(member, events.Tick(now_ms=self.now_ms))
 
@@ -307,10 +307,10 @@ class World:
                 raise AssertionError(effect)
 
     def _sync(self, member: Member, sync_id: int, end_offset: int) -> None:
-        life, batches = member.life, [id(batch) for batch in member.disk.batches]
+        incarnation, batches = member.incarnation, [id(batch) for batch in member.disk.batches]
 
         def synced() -> None:
-            if member.core is None or member.life != life:
+            if member.core is None or member.incarnation != incarnation:
                 return
             if [id(batch) for batch in member.disk.batches[: len(batches)]] == batches:
                 member.disk.synced_offset = max(member.disk.synced_offset, end_offset)
@@ -331,8 +331,8 @@ class World:
     # --- network
 
     def _send(self, member: Member, effect: events.Send) -> None:
-        target, life = self.members[effect.to], member.life
-        self.note(f"{member.node_id} -> {effect.to}: {told(effect.request)}", effect.request)
+        target, incarnation = self.members[effect.to], member.incarnation
+        self.note(f"{member.node_id} -> {effect.to}: {described(effect.request)}", effect.request)
         if isinstance(effect.request, VoteRequest):
             if not effect.request.pre_vote:
                 self.standard_votes += 1
@@ -343,13 +343,13 @@ class World:
             self._fail(member, effect.request_id, Failure.LOST)
             return
         for delay_ms in self._deliveries(member.node_id, effect.to):
-            self.at(delay_ms, lambda: self._receive(target, member, life, effect))
+            self.at(delay_ms, lambda: self._receive(target, member, incarnation, effect))
 
     def _fail(self, member: Member, request_id: int, failure: Failure) -> None:
-        life = member.life
+        incarnation = member.incarnation
 
         def fail() -> None:
-            if member.core is not None and member.life == life:
+            if member.core is not None and member.incarnation == incarnation:
                 event = events.Unanswered(now_ms=self.now_ms, request_id=request_id, failure=failure)
                 self.deliver(member, event)
 
@@ -361,21 +361,21 @@ class World:
         copies = 2 if self.random.random() < self.duplicate else 1
         return [self.random.randint(*self.latency_ms) for _ in range(copies)]
 
-    def _receive(self, target: Member, asker: Member, life: int, effect: events.Send) -> None:
+    def _receive(self, target: Member, asker: Member, incarnation: int, effect: events.Send) -> None:
         if target.core is None:
             return
         target.next_token += 1
-        target.tokens[target.next_token] = (asker, life, effect.request_id)
+        target.tokens[target.next_token] = (asker, incarnation, effect.request_id)
         event = events.Received(now_ms=self.now_ms, token=target.next_token, request=effect.request)
         self.deliver(target, event)
 
     def _reply(self, member: Member, token: int, answer: Reply) -> None:
-        asker, life, request_id = member.tokens.pop(token)
+        asker, incarnation, request_id = member.tokens.pop(token)
         answer = self._filled(member, answer)
-        self.note(f"{member.node_id} => {asker.node_id}: {told_answer(answer)}", answer)
+        self.note(f"{member.node_id} => {asker.node_id}: {described_answer(answer)}", answer)
 
         def arrive() -> None:
-            if asker.core is not None and asker.life == life:
+            if asker.core is not None and asker.incarnation == incarnation:
                 event = events.Replied(now_ms=self.now_ms, request_id=request_id, answer=answer)
                 self.deliver(asker, event)
 
@@ -514,7 +514,7 @@ class World:
         return "no leader" if leader_id == NO_NODE else f"leader {leader_id}"
 
 
-def told(request: Request) -> str:
+def described(request: Request) -> str:
     match request:
         case VoteRequest():
             kind = "pre-vote" if request.pre_vote else "vote"
@@ -529,7 +529,7 @@ def told(request: Request) -> str:
             return f"fetch snapshot {request.snapshot} at {request.position}"
 
 
-def told_answer(answer: Reply) -> str:
+def described_answer(answer: Reply) -> str:
     leader = "no leader" if answer.leader_id == NO_NODE else f"leader {answer.leader_id}"
     error = (answer.top_error or answer.error).name
     known = f"epoch {answer.epoch}, {leader}"

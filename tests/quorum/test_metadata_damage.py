@@ -135,7 +135,7 @@ def test_a_log_that_begins_where_no_snapshot_ends_stops_the_node(tmp_path: Path)
         comes_back(nodes)
 
 
-def test_a_torn_end_that_nobody_was_told_of_is_cut_off(tmp_path: Path) -> None:
+def test_a_torn_end_that_was_never_acknowledged_is_cut_off(tmp_path: Path) -> None:
     """A crash between write and sync: no majority counts on it."""
     nodes, folder = lived(tmp_path)
     with newest(folder, "*.log").open("ab") as log:

@@ -1,4 +1,4 @@
-"""Three members elect, replicate and recover: the plain life of a quorum."""
+"""Three members elect, replicate and recover: a quorum without faults."""
 
 import pytest
 

@@ -62,7 +62,7 @@ def test_a_commit_takes_milliseconds(tmp_path: Path) -> None:
     play(scenario, Nodes(tmp_path))
 
 
-def test_observers_hear_of_leader_and_records(tmp_path: Path) -> None:
+def test_observers_learn_of_leader_and_records(tmp_path: Path) -> None:
     async def scenario(nodes: Nodes) -> None:
         leader = await nodes.led()
         leader.quorum.append([b"x"])
@@ -167,7 +167,7 @@ def test_the_voter_set_outlives_the_log_below_a_snapshot(tmp_path: Path) -> None
     play(scenario, nodes)
 
 
-def test_a_voter_that_lost_its_disk_is_a_stranger(tmp_path: Path) -> None:
+def test_a_voter_that_lost_its_disk_is_an_observer(tmp_path: Path) -> None:
     """KIP-853: with another directory id it neither counts nor votes, but it copies."""
     nodes = Nodes(tmp_path)
     for node_id in nodes.voters:

@@ -1,7 +1,7 @@
 """Whatever happens to a quorum: one vote an epoch, one leader an epoch, epochs never fall, the committed prefix agrees.
 
 The world checks these after every event (`quorum_world.py`); the schedules here only make trouble. At the end the
-network heals, everybody lives, and the quorum must come together again with everything that was ever committed.
+network heals, every member runs, and the quorum must come together again with everything that was ever committed.
 """
 
 from collections.abc import Callable

@@ -97,7 +97,7 @@ class Cluster:
             return
 
     def compare(self) -> None:
-        """Whatever two members were told is committed must be the same, for ever."""
+        """Whatever two members were notified of as committed must be the same, for ever."""
         for state in self.states.values():
             for offset, value in state.records:
                 assert self.committed.setdefault(offset, value) == value
@@ -161,10 +161,10 @@ def test_a_power_failure_of_everybody_loses_nothing_committed(seed: int) -> None
     play(seed, all_lose_power)
 
 
-def test_one_seed_tells_one_story() -> None:
+def test_one_seed_gives_one_trace() -> None:
     first, second = (play(7, power_failures) for _ in range(2))
 
-    assert [(told.at_ns, told.name, told.fields) for told in first.told] == [
-        (told.at_ns, told.name, told.fields) for told in second.told
+    assert [(event.at_ns, event.name, event.fields) for event in first.events] == [
+        (event.at_ns, event.name, event.fields) for event in second.events
     ]
     assert first.loop.event_count == second.loop.event_count

@@ -225,7 +225,7 @@ def test_the_last_voter_stays() -> None:
     assert [effect.answer.error for effect in effects if isinstance(effect, events.Answered)] == [Error.INVALID_REQUEST]
 
 
-def test_who_waits_is_told_when_leadership_ends() -> None:
+def test_waiting_requests_are_answered_when_leadership_ends() -> None:
     world = Quorum(7)
     leader = world.leader()
     world.isolate(leader)

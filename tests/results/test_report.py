@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tribunal.results import report
+from tribunal.results.manifest import Made
 from tribunal.results.metadata import State
 from tribunal.results.recording import value_of
 from tribunal.results.report.layout import drawing
@@ -84,7 +85,7 @@ def run(tmp_path: Path) -> Path:
         proof="{}",
     )
     recorder.row("phases", name="faults", start_ns=0, end_ns=50 * S)
-    recorder.finish({"seed": 5, "scenario": "produce-consume"})
+    recorder.finish(Made(seed=5, scenario="produce-consume"))
     return tmp_path
 
 

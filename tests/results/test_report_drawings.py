@@ -10,6 +10,7 @@ from tests.checkers.recorded import MS, Run
 from tests.checkers.test_transactions import step
 from tribunal.checkers.judge.verdict import check
 from tribunal.results import report
+from tribunal.results.manifest import Made
 from tribunal.results.recording import value_of
 from tribunal.results.report.cycle import cycle
 from tribunal.results.report.measures import LEFT, PLOT
@@ -138,7 +139,7 @@ def test_unread_counts_what_is_acknowledged_and_not_yet_received(tmp_path: Path)
         recorder.row("polls", **poll, **asked, complete_ns=answered_s * S)
         for value in values:
             recorder.row("reads", **poll, log_offset=value, value=value, phase="tail")
-    recorder.finish({})
+    recorder.finish(Made())
 
     counts = unread(Recording.open(tmp_path), ["t-0"], bin_ns=S, bins=9)
 
@@ -153,6 +154,6 @@ def test_a_read_before_its_acknowledgement_is_no_debt(tmp_path: Path) -> None:
     asked = {"isolation": "read_uncommitted", "phase": "tail", "invoke_ns": 0, "outcome": "ok"}
     recorder.row("polls", **poll, **asked, complete_ns=S)
     recorder.row("reads", **poll, log_offset=0, value=1, phase="tail")
-    recorder.finish({})
+    recorder.finish(Made())
 
     assert unread(Recording.open(tmp_path), ["t-0"], bin_ns=S, bins=7) == [0] * 7

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tribunal.results.manifest import Made
 from tribunal.results.recording import TABLES, DamagedRecording, value_of
 from tribunal.results.store import Recorder, Recording, WrongRow, recording_hash
 
@@ -39,7 +40,7 @@ def a_recording(run_dir: Path, *sends: dict[str, object], finish: bool = True) -
     )
     recorder.close_segment()
     if finish:
-        recorder.finish({"seed": 1})
+        recorder.finish(Made(seed=1))
     return run_dir
 
 
@@ -62,7 +63,7 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert recording.table("sends").schema == TABLES["sends"].arrow
     assert recording.table("phases")["load"].to_pylist()[0][0]["ok"] == 2
     assert recording.manifest is not None
-    assert recording.manifest["tables"]["sends"]["rows"] == 3
+    assert recording.manifest.tables["sends"].rows == 3
 
 
 def test_a_cut_off_run_is_read_as_far_as_it_is_closed(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_the_hash_is_over_rows_not_files(tmp_path: Path) -> None:
         "phases", name="faults", start_ns=0, end_ns=9, load=[{"acks": -1, "ok": 2, "fail": 0, "info": 0, "sent": 0}]
     )
     two.row("requests", **{"from": 1, "to": 2, "api_key": 0, "direction": "request", "fate": "dropped", "at_ns": 1})
-    two.finish({"seed": 1})
+    two.finish(Made(seed=1))
     other = a_recording(tmp_path / "other", a_send(0), a_send(1, log_offset=7))
 
     assert recording_hash(Recording.open(one)) == recording_hash(Recording.open(tmp_path / "two"))
@@ -98,7 +99,7 @@ def test_many_rows_at_once_are_the_same_as_one_by_one(tmp_path: Path) -> None:
         [a_send(0), a_send(1, partition=1)], schema=pa.schema([TABLES["sends"].arrow.field(n) for n in names])
     )
     recorder.write("sends", rows)
-    recorder.finish({})
+    recorder.finish(Made())
 
     assert Recording.open(tmp_path / "r").partitions("sends") == ["t-0", "t-1"]
 

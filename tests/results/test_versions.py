@@ -13,7 +13,9 @@ import pytest
 
 from tribunal.checkers.judge.verdict import check
 from tribunal.checkers.spark.sql_views import VIEWS
+from tribunal.harness.campaign.replay import comparable_hashes
 from tribunal.results import report
+from tribunal.results.manifest import Made
 from tribunal.results.recording import SCHEMA_VERSION, TABLES, value_of
 from tribunal.results.store import Recorder, Recording, recording_hash
 from tribunal.results.verdict import RunVerdict, Verdict, load
@@ -69,7 +71,7 @@ def recorded(run_dir: Path, took_effect: str = "took_effect") -> Path:
     for table, row in facts(took_effect):
         recorder.row(table, **row)
     settings = {"min.insync.replicas": 2, "unclean.leader.election.enable": False}
-    recorder.finish({"seed": 1, "settings": settings, "mode": "kraft"})
+    recorder.finish(Made(seed=1, settings=settings, mode="kraft"))
     return run_dir
 
 
@@ -87,7 +89,7 @@ def test_a_recording_of_version_1_is_read_as_one_of_today(former: Path, tmp_path
 
     before = Recording.open(former)
 
-    assert before.manifest["schema_version"] == 1
+    assert before.manifest.schema_version == 1
     for table in TABLES:
         parts = before.partitions(table) if TABLES[table].by_partition else [None]
         for part in parts:
@@ -101,6 +103,12 @@ def test_the_hash_of_version_1_can_still_be_made(former: Path, tmp_path: Path) -
 
     assert recording_hash(today, version=1) == recording_hash(Recording.open(former), version=1) == written
     assert recording_hash(today) == recording_hash(Recording.open(former)) != written
+
+
+def test_a_replay_of_a_recording_of_version_1_has_its_hash(former: Path, tmp_path: Path) -> None:
+    before, after = comparable_hashes(former, recorded(tmp_path / RUN_ID))
+
+    assert before == after != ""
 
 
 def test_a_recording_of_version_1_is_judged_as_then_and_as_one_of_today(former: Path, tmp_path: Path) -> None:

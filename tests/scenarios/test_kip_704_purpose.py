@@ -13,6 +13,7 @@ from replog.errors import Error
 from replog.log import batch
 from replog.types import NodeId, TopicPartition
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from replog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -59,8 +60,8 @@ class Bank:
     async def create(self, replicas: list[int]) -> None:
         """Have a ledger on these brokers that may be led by whoever is left."""
         configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-        told = await self.client.create_topic(LEDGER.topic, assignments=[replicas], configs=configs)
-        assert told.error_code is Error.NONE
+        answer = await self.client.create_topic(LEDGER.topic, assignments=[replicas], configs=configs)
+        assert answer.error_code is Error.NONE
         await reaches(self.cluster, "the ledger is known", lambda: LEDGER in self.cluster.state.partitions)
 
     async def open_transactions(self) -> None:
@@ -104,8 +105,8 @@ class Bank:
         """Ask broker 1 all that KIP-704 names."""
         epoch = self.cluster.state.partitions[LEDGER].leader_epoch
         producer = (10**6, 0, 0)
-        told = await self.client.leader(*LEDGER)
-        assert (told.node_id, told.leader_epoch) == (1, epoch)
+        answer = await self.client.leader(*LEDGER)
+        assert (answer.node_id, answer.leader_epoch) == (1, epoch)
         content = batch.build([batch.NewRecord(None, b"no", timestamp_ms=0)], timestamp_ms=0, producer=producer)
         fetched = await self.client.fetch(*LEDGER, 0, isolation_level=1)
         await self.client.leader(*LEDGER)
@@ -114,10 +115,10 @@ class Bank:
         listed = await self.client.list_offsets(*LEDGER, LATEST)
         parts = [DeleteRecordsPartition(partition_index=0, offset=1)]
         deleting = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=LEDGER.topic, partitions=parts)])
-        deleted = await self.client.ask(Api.DELETE_RECORDS, deleting, node=NodeId(1))
+        deleted = await self.client.ask(exchange_of(Api.DELETE_RECORDS), deleting, node=NodeId(1))
         asked = [OffsetForLeaderPartition(partition=0, current_leader_epoch=epoch, leader_epoch=0)]
         ending = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=LEDGER.topic, partitions=asked)])
-        ended = await self.client.ask(Api.OFFSET_FOR_LEADER_EPOCH, ending, node=NodeId(1))
+        ended = await self.client.ask(exchange_of(Api.OFFSET_FOR_LEADER_EPOCH), ending, node=NodeId(1))
         return {
             "FETCH": fetched.error_code,
             "PRODUCE": produced.error_code,
@@ -164,7 +165,7 @@ class Bank:
 
     async def offsets(self, *, stable: bool) -> list[int]:
         admin = self.cluster.clients.admin("offsets")
-        found = [told.latest_offset for told in await admin.offsets([LEDGER], ANSWER_MS, stable=stable)]
+        found = [answer.latest_offset for answer in await admin.offsets([LEDGER], ANSWER_MS, stable=stable)]
         await admin.close()
         return [offset for offset in found if offset is not None]
 
@@ -204,7 +205,7 @@ REFUSED: Final = dict.fromkeys(
 
 
 def test_a_recovering_leader_aborts_what_is_pending_before_it_serves() -> None:
-    """ "abort all pending transaction when recovering from unclean leader election": the coordinator lives and knows better."""
+    """ "abort all pending transaction when recovering from unclean leader election": the coordinator is alive and knows the outcome."""
 
     async def scenario(cluster: SimulatedCluster) -> None:
         bank = Bank(cluster)
@@ -219,7 +220,7 @@ def test_a_recovering_leader_aborts_what_is_pending_before_it_serves() -> None:
         await bank.recovers(held, LEDGER)
         read = await bank.read()
         _, next_write = await sent(bank.first, b"a2")
-        told = await bank.first.end(commit=True, timeout_ms=ANSWER_MS)
+        answer = await bank.first.end(commit=True, timeout_ms=ANSWER_MS)
         await committed(bank.first, b"again")
         await committed(bank.producer("second"), b"its successor")
         read_later = await bank.read()
@@ -229,7 +230,7 @@ def test_a_recovering_leader_aborts_what_is_pending_before_it_serves() -> None:
         assert aborted == [(producer_id, epoch + 1) for producer_id, epoch in bank.identities]
         assert read == [b"c0", b"c1", b"c2"]
         assert next_write == "INVALID_PRODUCER_EPOCH"
-        assert told.outcome == "aborted"
+        assert answer.outcome == "aborted"
         assert read_later == [b"c0", b"c1", b"c2", b"again", b"its successor"]
 
     run(704, scenario, **ONE_OF_EACH)
@@ -264,13 +265,13 @@ def test_coordinators_reload_what_an_unclean_election_left() -> None:
         await commits(member, 5)
         changed = await knows(member)
         _, next_write = await sent(bank.first, b"a2")
-        told = await bank.first.end(commit=True, timeout_ms=ANSWER_MS)
+        answer = await bank.first.end(commit=True, timeout_ms=ANSWER_MS)
         for name in ("first", "second", "past"):
             await committed(bank.producer(name), name.encode())
         read_later = await bank.read()
         await cluster.start(2)
         await cluster.start(3)
-        await reaches(cluster, "whole again", lambda: cluster.state.whole(cluster.spec))
+        await reaches(cluster, "whole again", lambda: cluster.state.is_fully_in_sync(cluster.spec))
         await member.close()
         await bank.close()
 
@@ -278,10 +279,10 @@ def test_coordinators_reload_what_an_unclean_election_left() -> None:
         assert refused == REFUSED
         assert aborted[0] == [(producer_id, epoch + 1) for producer_id, epoch in bank.identities]
         assert aborted[1] == [aborted[0][1]]
-        assert (kept, changed) == (2, 5)  # 1 never heard of 3: that is the price
+        assert (kept, changed) == (2, 5)  # broker 1 never got 3: that is the price
         assert read == [b"c0", b"c1", b"c2"]
         assert next_write == "INVALID_PRODUCER_EPOCH"
-        assert told.outcome == "aborted"
+        assert answer.outcome == "aborted"
         assert read_later == [b"c0", b"c1", b"c2", b"first", b"second", b"past"]
         assert bank.markers(LEDGER, 1) == bank.markers(LEDGER, 2) == bank.markers(LEDGER, 3)
 
@@ -299,6 +300,6 @@ async def commits(member: SimulatedMember, offset: int) -> None:
 async def knows(member: SimulatedMember) -> int | None:
     """Ask for the group's stable offset until there is an answer."""
     async with asyncio.timeout(ANSWER_MS / 1000):
-        while (told := await member.committed([LEDGER], ANSWER_MS)).error is not None:
+        while (answer := await member.committed([LEDGER], ANSWER_MS)).error is not None:
             await member.poll(1, 100)
-    return told.offsets[LEDGER]
+    return answer.offsets[LEDGER]

@@ -287,8 +287,8 @@ def test_pages_of_topics_are_followed_to_the_end() -> None:
         one = [topic async for topic in admin.describe_topics(["t"], 2000)]
         admin.close()
 
-        told = [(topic.name, [each.partition_index for each in topic.partitions]) for topic in pages]
-        assert told == [("t", [0]), ("u", [0]), ("u", [1, 2]), ("u", [3, 4])]
+        named = [(topic.name, [each.partition_index for each in topic.partitions]) for topic in pages]
+        assert named == [("t", [0]), ("u", [0]), ("u", [1, 2]), ("u", [3, 4])]
         assert [(each.isr_nodes, each.eligible_leader_replicas) for each in one[0].partitions] in (
             [([3], [2])],
             [([3], [1])],

@@ -25,21 +25,21 @@ def test_a_wiped_controller_comes_back_to_vote() -> None:
     """Whole nodes: kafka-metadata-quorum remove-controller and add-controller, asked of a broker."""
 
     async def scenario(cluster: SimulatedCluster) -> None:
-        def seat(node: int) -> Any:
+        def member(node: int) -> Any:
             shell = cluster.nodes[node].shell
             assert isinstance(shell, ControllerNode)
             return shell.quorum
 
         victim = next(node for node in cluster.spec.controller_ids if node != cluster.state.quorum_leader)
         await reaches(
-            cluster, "directories are known", lambda: seat(cluster.state.quorum_leader).voter_directories_known
+            cluster, "directories are known", lambda: member(cluster.state.quorum_leader).voter_directories_known
         )
         before = await voters_of(cluster)
         await cluster.kill(victim)
         await cluster.wipe(victim)
         await cluster.start(victim)
         await produce(cluster, -1, 5)
-        assert not seat(victim).is_voter
+        assert not member(victim).is_voter
 
         removal = remove.RemoveRaftVoterRequest(
             cluster_id=cluster.cluster_id, voter_id=victim, voter_directory_id=before[victim]
@@ -58,7 +58,7 @@ def test_a_wiped_controller_comes_back_to_vote() -> None:
 
         assert added.error_code is Error.NONE, added.error_message
         assert (await voters_of(cluster))[victim] == cluster.nodes[victim].directory_id
-        await reaches(cluster, "it votes", lambda: seat(victim).is_voter)
+        await reaches(cluster, "it votes", lambda: member(victim).is_voter)
         third = next(n for n in cluster.spec.controller_ids if n not in (victim, cluster.state.quorum_leader))
         await cluster.kill(third)
         await produce(cluster, -1, 5)

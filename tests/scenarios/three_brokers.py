@@ -17,6 +17,7 @@ from replog.metadata.state import Partition
 from replog.node.controller import ControllerNode
 from replog.types import TopicPartition
 from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
 from tribunal.clusters.api import ProducerSettings, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.simulated.cluster import PORT, SimulatedCluster
@@ -91,7 +92,7 @@ async def all_fall(cluster: SimulatedCluster) -> None:
     await cluster.kill(2)
     await isr_is(cluster, [3])
     await produce(cluster, 1, 5)
-    await asyncio.sleep(3)  # the producer's records are flushed and the leader settled
+    await asyncio.sleep(3)  # the producer's records are flushed and the leader is stable
     await cluster.kill(3)
     await leads(cluster, NOBODY)
 
@@ -128,6 +129,6 @@ async def operator(cluster: SimulatedCluster, broker: int = 1) -> Admin:
 async def ask(cluster: SimulatedCluster, api: Api, body: Any) -> Any:
     """Ask any broker."""
     client = cluster.clients._client("scenario", 10_000)
-    answer = await client.ask(api, body)
+    answer = await client.ask(exchange_of(api), body)
     await client.close()
     return answer

@@ -15,7 +15,7 @@ import traceback
 import msgspec
 
 from replog.wire.apis import Api
-from tests.simulated.cluster_program import Trial, settled
+from tests.simulated.cluster_program import Trial, wait_until_in_sync
 from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.capabilities import Fate, FrameRule
 from tribunal.clusters.spec import ClusterSpec
@@ -71,7 +71,7 @@ class Swarm:
             self.said.append(f"{cluster.now_ns() / 1e9:.3f} {fault.__name__}")
             await fault()
             if self.random.random() < 0.5 or fault in (self.wipe, self.power):
-                await settled(cluster)
+                await wait_until_in_sync(cluster)
 
     def broker(self):
         leaders = [state.leader for state in self.cluster.state.partitions.values() if state.leader > 0]
@@ -101,7 +101,7 @@ class Swarm:
         await self.restart(node)
 
     async def wipe(self):
-        await settled(self.cluster)
+        await wait_until_in_sync(self.cluster)
         if self.cluster.spec.min_insync_replicas < 2:
             return
         node = self.broker()
@@ -111,7 +111,7 @@ class Swarm:
         await self.restart(node)
 
     async def power(self):
-        await settled(self.cluster)
+        await wait_until_in_sync(self.cluster)
         node = self.broker()
         await self.cluster.power_fail(node)
         await self.rest()

@@ -120,7 +120,7 @@ def test_an_interrupted_shrink_gives_the_smallest_so_far(tmp_path):
         told.append(line)
         raise KeyboardInterrupt
 
-    shrinker = Shrinker(tmp_path, jobs=2, budget_s=600, told=interrupt)
+    shrinker = Shrinker(tmp_path, jobs=2, budget_s=600, notify=interrupt)
 
     small = shrinker.shrink(found)
 

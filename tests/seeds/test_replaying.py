@@ -87,7 +87,7 @@ def test_a_run_that_is_stopped_in_the_middle_leaves_no_folder(tmp_path, monkeypa
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     for event in (500, 3_000):
-        shown(plan(seed=4), until=event, trace=None, tell=str)
+        shown(plan(seed=4), until=event, trace=None, say=str)
 
     assert list(tmp_path.iterdir()) == []
 
@@ -95,8 +95,8 @@ def test_a_run_that_is_stopped_in_the_middle_leaves_no_folder(tmp_path, monkeypa
 def test_a_run_stops_before_an_event_and_tells_how_all_stands():
     lines = []
 
-    moment = shown(plan(), until=1_100, trace=Trace(["1090:", "PRODUCE"]), tell=lines.append)
-    again = shown(plan(), until=1_100, trace=None, tell=lines.append)
+    moment = shown(plan(), until=1_100, trace=Trace(["1090:", "PRODUCE"]), say=lines.append)
+    again = shown(plan(), until=1_100, trace=None, say=lines.append)
 
     assert (moment.event, moment.ended) == (1_100, False)
     assert any(line.startswith("produce-consume-0 leader") for line in moment.state)
@@ -106,12 +106,12 @@ def test_a_run_stops_before_an_event_and_tells_how_all_stands():
 
 def test_who_is_stopped_while_it_puts_down_its_clients_dies_in_silence(monkeypatch):
     lines = []
-    shown(plan(), until=None, trace=Trace(["Run._put_down"]), tell=lines.append)
+    shown(plan(), until=None, trace=Trace(["Run._put_down"]), say=lines.append)
     nodes_follow = int(lines[0].split()[0])
     heard = []
     monkeypatch.setattr(sys, "unraisablehook", heard.append)
 
-    moments = [shown(plan(), until=nodes_follow - before, trace=None, tell=str) for before in (10, 7, 5)]
+    moments = [shown(plan(), until=nodes_follow - before, trace=None, say=str) for before in (10, 7, 5)]
 
     assert [moment.ended for moment in moments] == [False, False, False]
     assert heard == []

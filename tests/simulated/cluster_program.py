@@ -63,7 +63,7 @@ class Trial:
         loading = asyncio.create_task(load(stage, chosen))
         await asyncio.sleep(1)
         await scenario(cluster)
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
         stage.stopping.set()
         await loading
         await asyncio.sleep(LATE_S)
@@ -86,11 +86,14 @@ class Trial:
         return [row for row in self.rows.of("sends") if row["outcome"] == "ok" and row["acks"] == acks]
 
 
-async def settled(cluster, timeout_ms=30_000):
+async def wait_until_in_sync(cluster, timeout_ms=30_000):
     from tribunal.clusters.api import until
 
     await until(
-        lambda: cluster.state.whole(cluster.spec), timeout_ms=timeout_ms, what="every ISR full", cluster=cluster
+        lambda: cluster.state.is_fully_in_sync(cluster.spec),
+        timeout_ms=timeout_ms,
+        what="every ISR full",
+        cluster=cluster,
     )
 
 
@@ -106,7 +109,7 @@ async def chaos(cluster):
     await cluster.kill(victim)
     await asyncio.sleep(2)
     await cluster.start(victim)
-    await settled(cluster)
+    await wait_until_in_sync(cluster)
     victim = leader(cluster)
     links = [Link(victim, other) for other in cluster.spec.node_ids if other != victim]
     links += [Link(other, victim) for other in cluster.spec.node_ids if other != victim]
@@ -115,12 +118,12 @@ async def chaos(cluster):
     await cluster.cut(links, CutMode.HOLD)
     await asyncio.sleep(3)
     await cluster.heal(links)
-    await settled(cluster)
+    await wait_until_in_sync(cluster)
     victim = leader(cluster, 1)
     await cluster.power_fail(victim)
     await asyncio.sleep(1)
     await cluster.start(victim)
-    await settled(cluster)
+    await wait_until_in_sync(cluster)
     await cluster.kill(cluster.state.quorum_leader)
     await asyncio.sleep(2)
     for node in cluster.spec.controller_ids:

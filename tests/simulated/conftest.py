@@ -27,7 +27,7 @@ def client(simulation: Simulation) -> Machine:
 
 
 class Recorder(asyncio.Protocol):
-    """Notes what a connection brings; answers each piece if it is told how."""
+    """Notes what a connection brings; answers each piece if it has an answer."""
 
     def __init__(self, answer=None):
         self.received = b""

@@ -1,4 +1,4 @@
-"""Programs for the determinism check: machines that gossip, one way orderly, the other by a leaking set."""
+"""Programs for the determinism check: machines that gossip, once in order, once in the order of a set."""
 
 import asyncio
 
@@ -19,16 +19,16 @@ class Gossip(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data):
-        self.node.hear(data)
+        self.node.receive(data)
 
 
 class Node:
-    """Tells what it hears to three random others; writes it to disk; keeps tasks in a set, as careless code does."""
+    """Sends what it receives to three random others; writes it to disk; keeps tasks in a set, as careless code does."""
 
     def __init__(self, world, name, leaking):
         self.world, self.name, self.leaking = world, name, leaking
         self.peers = {}
-        self.heard = 0
+        self.received = 0
         self.tasks = set()
 
     async def main(self):
@@ -38,7 +38,7 @@ class Node:
             self.tasks.add(asyncio.create_task(self.dial(peer)))
         while True:
             await asyncio.sleep(self.world.entropy.random("pace").uniform(0.01, 0.02))
-            self.hear(b"tick")
+            self.receive(b"tick")
             for task in list(self.tasks):
                 if task.done():
                     self.tasks.discard(task)
@@ -52,10 +52,10 @@ class Node:
             else:
                 return
 
-    def hear(self, data):
-        self.heard += 1
+    def receive(self, data):
+        self.received += 1
         self.file.append(data)
-        if self.heard % 50 == 0:
+        if self.received % 50 == 0:
             self.file.sync()
         chance = self.world.entropy.random("whom")
         chosen = {NAMES[chance.randrange(len(NAMES))] for _ in range(3)}

@@ -49,7 +49,7 @@ def test_it_bites_and_heals(name, victim):
     assert trial.unread == []
 
 
-def test_a_vote_is_given_back_once_the_next_leader_has_heard_of_the_observer():
+def test_a_vote_is_given_back_once_the_next_leader_knows_the_observer():
     fault, effects = POSSIBLE["remove-voter"], []
 
     async def scenario(cluster):

@@ -120,7 +120,7 @@ def test_a_killed_process_never_ends_by_itself_and_a_new_one_starts(simulation, 
     assert server.incarnations == 2
 
 
-def test_an_exception_ends_a_process_and_is_told(simulation, server):
+def test_an_exception_ends_a_process_and_is_reported(simulation, server):
     async def main(world):
         raise ValueError("broken")
 

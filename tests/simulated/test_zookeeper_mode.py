@@ -12,6 +12,7 @@ import pytest
 from replog.client.connection import Connection
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -112,25 +113,29 @@ def test_a_leave_is_asked_for_again_with_the_epoch_of_the_new_session():
     assert trial.lost() == []
 
 
-def test_a_reign_ends_though_who_waited_for_it_has_hung_up():
+def test_a_term_ends_although_a_waiting_client_has_disconnected():
     """Found by a sweep (rotating-swarm, seed 230449): the last request of a lost connection ended the node."""
     undecided = []
 
     async def ask_and_hang_up(cluster):
-        (seat,) = [cluster.nodes[node].shell.seat for node in BROKERS if cluster.nodes[node].shell.seat.is_active]
-        connection = Connection(cluster.clients._world, seat.endpoint, "controller's client")
+        (role,) = [
+            cluster.nodes[node].shell.controller_role
+            for node in BROKERS
+            if cluster.nodes[node].shell.controller_role.is_active
+        ]
+        connection = Connection(cluster.clients._world, role.endpoint, "controller's client")
         await connection.open()
         await asyncio.sleep(0.1)
         await cluster.pause(ZOOKEEPER)
         for name in ("written", "undecided"):
             body = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=3)])
-            connection.send(Api.CREATE_TOPICS, body, timeout_ms=30_000)
+            connection.send(exchange_of(Api.CREATE_TOPICS), body, timeout_ms=30_000)
         await asyncio.sleep(0.5)
         connection.close()
         await asyncio.sleep(0.1)
-        undecided.extend(request.is_answered for _, request in seat._events if request is not None)
+        undecided.extend(request.is_answered for _, request in role._events if request is not None)
         await cluster.kill(ZOOKEEPER)
-        await until(lambda: not seat.is_active)
+        await until(lambda: not role.is_active)
         await cluster.start(ZOOKEEPER)
 
     trial = Trial("zookeeper/hung-up", SPEC).run(ask_and_hang_up)
@@ -140,7 +145,7 @@ def test_a_reign_ends_though_who_waited_for_it_has_hung_up():
     assert trial.lost() == []
 
 
-def test_a_topic_created_again_is_not_known_by_its_former_id():
+def test_a_topic_created_again_is_not_known_by_its_earlier_id():
     """Requests before 2.8 name no ids; brokers read them, and forget them with the topic."""
     former, between, latter = [], [], []
 
@@ -150,14 +155,14 @@ def test_a_topic_created_again_is_not_known_by_its_former_id():
     async def create_again(cluster):
         client = cluster.clients._client("creator", 10_000)
         topic = CreatableTopic(name="again", num_partitions=1, replication_factor=3)
-        await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+        await client.ask(exchange_of(Api.CREATE_TOPICS), CreateTopicsRequest(topics=[topic]))
         await until(lambda: hosts(cluster, "again") == 3)
         learn(cluster, former)
-        await client.ask(Api.DELETE_TOPICS, DeleteTopicsRequest(topics=[DeleteTopicState(name="again")]))
+        await client.ask(exchange_of(Api.DELETE_TOPICS), DeleteTopicsRequest(topics=[DeleteTopicState(name="again")]))
         await until(lambda: hosts(cluster, "again") == 0)
         await asyncio.sleep(1)
         learn(cluster, between)
-        await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+        await client.ask(exchange_of(Api.CREATE_TOPICS), CreateTopicsRequest(topics=[topic]))
         await until(lambda: hosts(cluster, "again") == 3)
         learn(cluster, latter)
         await client.close()
@@ -171,13 +176,15 @@ def test_a_topic_created_again_is_not_known_by_its_former_id():
     assert None not in former + latter
 
 
-def test_a_setting_changed_after_a_short_loss_of_zookeeper_is_heard_of():
-    """Watches are lost with their connection, also where the session lives on."""
+def test_a_setting_changed_after_a_short_loss_of_zookeeper_arrives():
+    """Watches are lost with their connection, also where the session goes on."""
     known = []
 
     async def change(cluster):
-        (seat,) = seats(cluster)
-        apart = next(cluster.nodes[node].shell for node in BROKERS if cluster.nodes[node].shell.seat is not seat)
+        (role,) = active_controllers(cluster)
+        apart = next(
+            cluster.nodes[node].shell for node in BROKERS if cluster.nodes[node].shell.controller_role is not role
+        )
         session = apart.zookeeper.session_id
         apart.zookeeper._client.transport.abort()
         await asyncio.sleep(1)
@@ -185,7 +192,9 @@ def test_a_setting_changed_after_a_short_loss_of_zookeeper_is_heard_of():
         client = cluster.clients._client("operator", 10_000)
         changed = AlterableConfig(name="min.insync.replicas", value="2")
         resource = AlterConfigsResource(resource_type=2, resource_name="produce-consume", configs=[changed])
-        await client.ask(Api.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
+        await client.ask(
+            exchange_of(Api.INCREMENTAL_ALTER_CONFIGS), IncrementalAlterConfigsRequest(resources=[resource])
+        )
         await asyncio.sleep(2)
         known.append(apart.plane.metadata.image.topic_config("produce-consume", "min.insync.replicas"))
         await client.close()
@@ -197,10 +206,10 @@ def test_a_setting_changed_after_a_short_loss_of_zookeeper_is_heard_of():
 
 def test_a_controller_whose_znode_is_deleted_steps_down_and_topics_left_halfway_are_seen_to():
     """What an operator does to have another controller; and what a controller leaves that dies between transactions."""
-    reigns = []
+    epochs_gained = []
 
     async def depose(cluster):
-        (before,) = seats(cluster)
+        (before,) = active_controllers(cluster)
         epoch = before.core.epoch
         assignments = {
             name: encoded(TopicZnode(partitions={"0": [1, 2, 3], "1": [2, 3, 1]}, topic_id=id_text(UUID(int=number))))
@@ -215,17 +224,17 @@ def test_a_controller_whose_znode_is_deleted_steps_down_and_topics_left_halfway_
             *(Create(path=paths.deletion(name)) for name in ("doomed", "gone")),
             Delete(path=paths.CONTROLLER),
         ]
-        server._tell(server.model.transact(halfway, 0)[1])
-        await until(lambda: any(seat.core.epoch > epoch for seat in seats(cluster)))
+        server._push(server.model.transact(halfway, 0)[1])
+        await until(lambda: any(role.core.epoch > epoch for role in active_controllers(cluster)))
         await asyncio.sleep(1)
-        reigns.extend(seat.core.epoch - epoch for seat in seats(cluster))
+        epochs_gained.extend(role.core.epoch - epoch for role in active_controllers(cluster))
         await until(lambda: all(hosts(cluster, name) == 3 for name in ("assigned", "begun")))
         assert server.model.node(paths.DELETE_TOPICS).children == {}
         assert list(server.model.node(paths.TOPICS).children) == ["produce-consume", "assigned", "begun"]
 
     trial = Trial("zookeeper/deposed", SPEC).run(depose)
 
-    assert reigns == [1]
+    assert epochs_gained == [1]
     assert trial.lost() == []
 
 
@@ -243,7 +252,9 @@ def test_what_was_moved_away_while_a_session_was_lost_is_hosted_no_more():
             others = [node for node in BROKERS if node != lost]
             moved = ReassignablePartition(partition_index=PARTITION.partition, replicas=others)
             topic = ReassignableTopic(name=PARTITION.topic, partitions=[moved])
-            await client.ask(Api.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest(topics=[topic]))
+            await client.ask(
+                exchange_of(Api.ALTER_PARTITION_REASSIGNMENTS), AlterPartitionReassignmentsRequest(topics=[topic])
+            )
             await until(lambda: lost not in cluster.state.partitions[PARTITION].replicas)
             hosting.append(shell.plane.replicas.find(PARTITION) is not None)
             await client.close()
@@ -257,13 +268,13 @@ def test_what_was_moved_away_while_a_session_was_lost_is_hosted_no_more():
     assert trial.lost() == []
 
 
-def test_settings_read_before_the_end_of_a_former_topic_was_told_are_not_lost():
+def test_settings_read_before_the_deletion_of_the_earlier_topic_arrived_are_not_lost():
     """What comes from ZooKeeper is no slower for a broker that the controller cannot reach."""
     known = []
 
     async def create_again(cluster):
-        (seat,) = seats(cluster)
-        slow, *others = [node for node in BROKERS if node != seat.config.node_id]
+        (role,) = active_controllers(cluster)
+        slow, *others = [node for node in BROKERS if node != role.config.node_id]
         client = cluster.clients._client("creator", 10_000)
 
         async def create(*replicas):
@@ -272,16 +283,16 @@ def test_settings_read_before_the_end_of_a_former_topic_was_told_are_not_lost():
             topic = CreatableTopic(
                 name="again", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=settings
             )
-            await client.ask(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+            await client.ask(exchange_of(Api.CREATE_TOPICS), CreateTopicsRequest(topics=[topic]))
 
-        await create(seat.config.node_id, *others)
+        await create(role.config.node_id, *others)
         await until(lambda: hosts(cluster, "again") == 3)
-        links = [Link(seat.config.node_id, slow)]
+        links = [Link(role.config.node_id, slow)]
         await cluster.cut(links, CutMode.HOLD)
         deleting = DeleteTopicsRequest(topics=[DeleteTopicState(name="again")], timeout_ms=500)
-        await client.ask(Api.DELETE_TOPICS, deleting)
-        await until(lambda: "again" not in seat.core.image.topics_by_name)
-        await create(seat.config.node_id, slow)
+        await client.ask(exchange_of(Api.DELETE_TOPICS), deleting)
+        await until(lambda: "again" not in role.core.image.topics_by_name)
+        await create(role.config.node_id, slow)
         await asyncio.sleep(1)
         await cluster.heal(links)
         shell = cluster.nodes[slow].shell
@@ -300,21 +311,21 @@ def test_who_leaves_learns_of_a_controller_elected_later():
     answered = []
 
     async def leave_without_controller(cluster):
-        every = [cluster.nodes[node].shell.seat for node in BROKERS]
-        (leaving,) = seats(cluster)
-        for seat in every:
-            seat.may_stand = False  # as of one that registers anew while it leaves
+        every = [cluster.nodes[node].shell.controller_role for node in BROKERS]
+        (leaving,) = active_controllers(cluster)
+        for role in every:
+            role.may_stand = False  # as of one that registers anew while it leaves
         server = cluster.nodes[ZOOKEEPER].shell
-        server._tell(server.model.transact([Delete(path=paths.CONTROLLER)], 0)[1])
-        await until(lambda: not seats(cluster))
+        server._push(server.model.transact([Delete(path=paths.CONTROLLER)], 0)[1])
+        await until(lambda: not active_controllers(cluster))
         await asyncio.sleep(1)
         stopping = asyncio.ensure_future(cluster.stop(leaving.config.node_id))
         await asyncio.sleep(1)
         began = asyncio.get_running_loop().time()
-        for seat in every:
-            if seat is not leaving:
-                seat.may_stand = True
-                seat.look_again()
+        for role in every:
+            if role is not leaving:
+                role.may_stand = True
+                role.look_again()
         await stopping
         answered.append(asyncio.get_running_loop().time() - began)
         await cluster.start(leaving.config.node_id)
@@ -355,10 +366,10 @@ def isr(cluster):
     return cluster.state.partitions[PARTITION].isr
 
 
-def seats(cluster):
+def active_controllers(cluster):
     """Who takes itself for the controller."""
     shells = [cluster.nodes[node].shell for node in BROKERS]
-    return [shell.seat for shell in shells if shell is not None and shell.seat.is_active]
+    return [shell.controller_role for shell in shells if shell is not None and shell.controller_role.is_active]
 
 
 def hosts(cluster, topic):

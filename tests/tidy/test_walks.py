@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from replog.config.areas import DEFINITIONS
+from replog.config.setting import Definition
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {path.relative_to(ROOT): path.read_text() for path in sorted((ROOT / "replog").rglob("*.py"))}
 
@@ -39,3 +42,33 @@ def test_a_new_api(section: str, name: str) -> None:
 
     assert sorted(files) == naming(api(name))
     assert len(files) == 3
+
+
+def test_a_new_setting() -> None:
+    """Its field is named where it is declared and where it is read, its name in files where it is declared and described."""
+    name, field = "group.initial.rebalance.delay.ms", "initial_rebalance_delay_ms"
+    page = "docs/configuration.md"
+
+    assert sorted(listed("a-new-setting.md")) == sorted([*naming(rf"\b{field}\b"), page])
+    assert naming(re.escape(f'"{name}"')) == ["replog/config/groups.py"]
+    assert f"`{name}`" in (ROOT / page).read_text()
+
+
+def test_a_new_metadata_record() -> None:
+    files = listed("a-new-metadata-record.md")
+
+    assert sorted(files) == naming(r"\bRegisterControllerRecord\b")
+    assert len(files) == 3
+
+
+def test_a_new_metric() -> None:
+    assert sorted(listed("a-new-metric.md")) == naming(r"\bglobal_under_min_isr_partition_count\b")
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=lambda definition: definition.name)
+def test_a_setting_is_read_unless_it_is_marked_as_without_effect(definition: Definition) -> None:
+    declared = [str(path.relative_to(ROOT)) for path in (ROOT / "replog" / "config").glob("*.py")]
+    own_reader = {"process.roles", "advertised.listeners"}  # parsed out by `NodeConfig` itself
+    read = [path for path in naming(rf"\.{definition.field}\b") if path not in declared]
+
+    assert bool(read or definition.name in own_reader) == definition.setting.has_effect

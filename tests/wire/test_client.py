@@ -15,6 +15,7 @@ from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, Rea
 from replog.node.net.server import Server, ServerLimits, ServerRequest
 from replog.types import NodeId
 from replog.wire.apis import BROKER_APIS, Api
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from replog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from replog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
@@ -182,7 +183,7 @@ def test_without_a_leader_nothing_was_sent():
         with pytest.raises(Unreachable, match="t-0 has no leader"):
             await client.produce("t", 0, b"batch", acks=1)
         with pytest.raises(Unreachable, match="broker 9"):
-            await client.ask(Api.METADATA, cluster.metadata(), node=NodeId(9))
+            await client.ask(exchange_of(Api.METADATA), cluster.metadata(), node=NodeId(9))
 
     on_cluster(scenario)
 
@@ -199,7 +200,7 @@ def test_topics_are_created_by_anybody():
 def test_a_closed_connection_is_opened_again_by_the_next_question():
     async def scenario(cluster: Cluster, client: Client) -> None:
         with pytest.raises(ConnectionLost):
-            await client.ask(Api.DESCRIBE_CLUSTER, _describe(), node=NodeId(1))
+            await client.ask(exchange_of(Api.DESCRIBE_CLUSTER), _describe(), node=NodeId(1))
         assert await client.refresh(["t"]) is not None
 
     on_cluster(scenario)
@@ -218,7 +219,7 @@ def test_a_coordinator_is_looked_for_once(node: int):
         cluster.coordinator = node
         link = CoordinatorLink(client, "g", GROUP)
         for _ in range(3):
-            await link.ask(HeartbeatRequest(group_id="g"))
+            await link.ask(exchange_of(Api.HEARTBEAT), HeartbeatRequest(group_id="g"))
 
         apis = [api for _, api in cluster.asked]
         assert (apis.count(Api.FIND_COORDINATOR), apis.count(Api.HEARTBEAT)) == (1, 3)

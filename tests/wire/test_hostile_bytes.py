@@ -21,6 +21,7 @@ from replog.wire.codec import (
 )
 from replog.wire.decoder import MAX_ITEMS, read_unsigned_varint
 from replog.wire.encoder import unsigned_varint
+from replog.wire.exchange import exchange_of
 from replog.wire.framing import Frames
 from replog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from replog.wire.messages.fetch import FetchResponse
@@ -58,7 +59,7 @@ def test_random_bytes(data: bytes):
 @given(versions, st.binary(max_size=200))
 def test_random_answers(which: tuple[Api, int], data: bytes):
     try:
-        decode_response(*which, data)
+        decode_response(exchange_of(which[0]), which[1], data)
     except MalformedMessage:
         return
 
@@ -92,7 +93,7 @@ def test_every_message_with_a_flipped_byte_is_a_message_or_malformed():
 def test_bytes_behind_an_answer_are_malformed():
     frame = encode_response(Api.METADATA, 12, 1, MetadataResponse())[4:]
     with pytest.raises(MalformedMessage, match="1 bytes left over"):
-        decode_response(Api.METADATA, 12, frame + b"\0")
+        decode_response(exchange_of(Api.METADATA), 12, frame + b"\0")
 
 
 def test_bytes_behind_a_request_are_ignored():
@@ -223,7 +224,10 @@ def test_defaults_come_back_in_every_version(api: Api):
     for version in range(known_versions(api).first, known_versions(api).last + 1):
         request, response = request_type(api)(), response_type(api)()
         assert decode_request(encode_request(api, version, 1, None, request)[4:]).body == request
-        assert decode_response(api, version, encode_response(api, version, 1, response)[4:]) == (1, response)
+        assert decode_response(exchange_of(api), version, encode_response(api, version, 1, response)[4:]) == (
+            1,
+            response,
+        )
 
 
 def test_partition_changes_write_what_changed_only():
@@ -240,7 +244,9 @@ def test_words_that_quote_a_long_name_are_cut_to_what_a_string_can_hold(version:
     words = "Topic name \u2603" + "\u2603" * 20_000
     body = CreateTopicsResponse(topics=[CreatableTopicResult(name="x", error_message=words)])
 
-    told = decode_response(Api.CREATE_TOPICS, version, encode_response(Api.CREATE_TOPICS, version, 1, body)[4:])[1]
+    told = decode_response(
+        exchange_of(Api.CREATE_TOPICS), version, encode_response(Api.CREATE_TOPICS, version, 1, body)[4:]
+    )[1]
 
     assert words.startswith(told.topics[0].error_message)
     assert 32_764 < len(told.topics[0].error_message.encode()) <= 32_767

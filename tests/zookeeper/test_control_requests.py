@@ -1,4 +1,4 @@
-"""What a broker makes of control requests whose order or content KIP-380 leaves open: lives, and topics created again."""
+"""What a broker makes of control requests whose order or content KIP-380 leaves open: registrations, and topics created again."""
 
 from typing import Any
 from uuid import UUID
@@ -63,7 +63,7 @@ def test_a_topic_created_again_begins_with_its_own_leader_epochs() -> None:
         assert answer.partition_errors[0].error_code is error  # type: ignore[attr-defined]
 
 
-def test_what_zookeeper_says_of_an_id_counts_more_than_what_was_told_of_a_former_topic() -> None:
+def test_the_id_in_zookeeper_overrides_that_of_an_earlier_topic_of_the_name() -> None:
     broker = a_broker()
     state = um.UpdateMetadataPartitionState(leader=1, leader_epoch=5, isr=[1], replicas=[1, 2])
     without_id = um.UpdateMetadataRequest(
@@ -79,7 +79,7 @@ def test_what_zookeeper_says_of_an_id_counts_more_than_what_was_told_of_a_former
         assert broker.metadata.image.topics_by_name["t"].topic_id == topic_id
 
 
-def test_a_topic_keeps_its_settings_when_its_true_id_is_told() -> None:
+def test_a_topic_keeps_its_settings_when_its_true_id_is_known() -> None:
     broker = a_broker()
     for topic_id in (UUID(int=0), UUID(int=7)):
         state = um.UpdateMetadataPartitionState(leader=1, leader_epoch=5, isr=[1], replicas=[1, 2])
@@ -95,8 +95,8 @@ def test_a_topic_keeps_its_settings_when_its_true_id_is_told() -> None:
     assert broker.metadata.image.topic_config("t", "min.insync.replicas") == "2"
 
 
-def test_what_a_former_controller_did_not_take_away_is_given_up_once_the_next_names_all() -> None:
-    """A reassignment is written before the replica that goes is told; a late copy of the request names all no more."""
+def test_what_an_earlier_controller_did_not_take_away_is_given_up_once_the_next_names_all() -> None:
+    """A reassignment is written before the replica that goes gets its request; a late copy of the request names all no more."""
     broker = a_broker()
     broker.handle(request(50))
     full = structs.replace(request(50), controller_epoch=10, type=FULL)
@@ -109,17 +109,19 @@ def test_what_a_former_controller_did_not_take_away_is_given_up_once_the_next_na
     assert names_all == [False, True, False]
 
 
-def test_a_topic_that_was_deleted_while_nobody_told_this_broker_is_known_no_more() -> None:
-    """Its session was lost meanwhile, or the controller's reign ended; what comes later tells changes only."""
+def test_a_topic_that_was_deleted_while_this_broker_got_no_requests_is_removed() -> None:
+    """Its session was lost meanwhile, or the controller's epoch ended; what comes later has changes only."""
     for broker_epoch, controller_epoch, is_known in ((50, 9, True), (60, 9, False), (50, 10, False)):
         broker = a_broker()
         state = um.UpdateMetadataPartitionState(leader=1, leader_epoch=5, isr=[1], replicas=[1, 2])
-        for topics, life, reign in ((("t", "u"), 50, 9), (("u",), broker_epoch, controller_epoch)):
+        for topics, registration, epoch in ((("t", "u"), 50, 9), (("u",), broker_epoch, controller_epoch)):
             named = [
                 um.UpdateMetadataTopicState(topic_name=topic, topic_id=UUID(int=ord(topic)), partition_states=[state])
                 for topic in topics
             ]
-            broker.handle(um.UpdateMetadataRequest(controller_epoch=reign, broker_epoch=life, topic_states=named))
+            broker.handle(
+                um.UpdateMetadataRequest(controller_epoch=epoch, broker_epoch=registration, topic_states=named)
+            )
 
         assert ("t" in broker.metadata.image.topics_by_name) is is_known
         assert "u" in broker.metadata.image.topics_by_name

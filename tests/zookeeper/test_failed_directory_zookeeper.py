@@ -1,10 +1,10 @@
-"""A log directory fails in ZooKeeper mode: nobody can be told which replicas went with it, so the broker goes with it."""
+"""A log directory fails in ZooKeeper mode: the controller cannot be informed which replicas went with it, so the broker stops."""
 
 import errno
 
 import pytest
 
-from tests.simulated.cluster_program import Trial, leader, settled
+from tests.simulated.cluster_program import Trial, leader, wait_until_in_sync
 from tribunal.clusters.api import Unsettled, until
 from tribunal.clusters.spec import ClusterSpec
 
@@ -28,7 +28,7 @@ def test_a_broker_ends_with_a_log_directory_and_nothing_acknowledged_is_lost(pat
         disk.mend(broken)
         cluster.nodes[victim].excuse = None
         await cluster.start(victim)
-        await settled(cluster)
+        await wait_until_in_sync(cluster)
 
     spec = ClusterSpec(mode="zookeeper", controllers=1, min_insync_replicas=2, settings={"log.dirs": paths})
     trial = Trial(5, spec).run(scenario)

@@ -19,7 +19,7 @@ from replog.zookeeper.controller import ControlAnswered, Effect, Loaded, Write, 
 from replog.zookeeper.operations import Create, Delete, Operation, SetData, Stat
 from replog.zookeeper.requests import DELETED
 from replog.zookeeper.znodes import PartitionStateZnode, TopicZnode
-from tests.kips.test_kip_380_zookeeper import newly_elected, registered, told
+from tests.kips.test_kip_380_zookeeper import newly_elected, registered, sent_to
 
 TOPIC = TopicZnode(partitions={"0": [1, 2], "1": [2, 1]}, topic_id="AAAAAAAAAAAAAAAAAAAABw")
 STATE = (
@@ -116,11 +116,11 @@ def test_the_configuration_of_a_topic_that_is_gone_is_not_inherited() -> None:
     assert (TOPIC_RESOURCE, "t") not in controller.image.configs
 
 
-def test_brokers_are_told_again_what_a_former_controller_was_deleting() -> None:
+def test_brokers_are_sent_again_what_an_earlier_controller_was_deleting() -> None:
     _, effects = activated(topics={"t": TOPIC}, states=(0, 1), deletions=("t",))
 
     for node in (1, 2):
-        (first, *_) = told(effects, node, um.UpdateMetadataRequest)
+        (first, *_) = sent_to(effects, node, um.UpdateMetadataRequest)
         (topic,) = first.topic_states
         assert [state.leader for state in topic.partition_states] == [DELETED, DELETED]
 
@@ -193,7 +193,7 @@ def test_a_topic_has_its_settings_before_it_is_there() -> None:
 
 
 def test_a_replica_is_out_of_the_isr_before_it_is_out_of_the_assignment() -> None:
-    """What is done of many at once may end between the two; a leader that is no replica is told of nothing (as Kafka)."""
+    """What is done of many at once may end between the two; a leader that is no replica gets no request (as in Kafka)."""
     controller, _ = activated(topics={"t": TOPIC}, states=(0, 1))
     moved = ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[2])])
     body = AlterPartitionReassignmentsRequest(topics=[moved])

@@ -51,7 +51,7 @@ def partitions(chosen: Plan) -> list[TopicPartition]:
 
 
 async def run(stage: Stage, chosen: Plan) -> None:
-    """Transfer until told to stop."""
+    """Transfer until asked to stop."""
     await asyncio.gather(*(_tell(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
 
 

@@ -66,7 +66,7 @@ def partitions(chosen: Plan) -> list[TopicPartition]:
 
 
 async def run(stage: Stage, chosen: Plan) -> None:
-    """Produce and consume until told to stop, then consume what is left."""
+    """Produce and consume until asked to stop, then consume what is left."""
     consuming = (_consume(stage, chosen, number) for number in range(len(chosen.seeds)))
     await asyncio.gather(*(feed(stage, TOPIC, feeder) for feeder in chosen.feeders), *consuming)
 

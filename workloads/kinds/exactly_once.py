@@ -60,7 +60,7 @@ def partitions(chosen: Plan) -> list[TopicPartition]:
 
 
 async def run(stage: Stage, chosen: Plan) -> None:
-    """Feed and process until told to stop."""
+    """Feed and process until asked to stop."""
     feeding = (feed(stage, TOPIC, feeder) for feeder in chosen.feeders)
     processing = (_process(stage, chosen, number) for number in range(len(chosen.seeds)))
     await asyncio.gather(*feeding, *processing)

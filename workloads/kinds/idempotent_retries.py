@@ -1,4 +1,4 @@
-"""Idempotent producers that lose patience early and try again for long: nothing may stand twice, nor in another order.
+"""Idempotent producers with a short request time-out and a long delivery time-out: nothing may stand twice, nor in another order.
 
 It is `produce-consume` with other workers: request time-outs of half a second make retries of batches that are already in the log.
 """
@@ -16,7 +16,7 @@ TOPIC: Final = "idempotent-retries"
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a scenario may say: partitions, records per second in all, producers, patience."""
+    """What a scenario may say: partitions, records per second in all, producers, time-outs."""
 
     partitions: Count = 3
     rate: Count = 120

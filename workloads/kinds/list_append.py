@@ -65,7 +65,7 @@ class Lists:
     async def read(self, wanted: list[TopicPartition]) -> bool:
         """Read these lists up to their high watermarks of now; False when that takes too long."""
         deadline = asyncio.get_running_loop().time() + READ_MS / 1000
-        ends = {told.partition: told.latest_offset for told in await self._admin.offsets(wanted, OFFSETS_MS)}
+        ends = {one.partition: one.latest_offset for one in await self._admin.offsets(wanted, OFFSETS_MS)}
         if any(end is None for end in ends.values()):
             return False
         while any(self._positions[partition] < (end or 0) for partition, end in ends.items()):
@@ -86,7 +86,7 @@ class Lists:
 
 
 async def run(stage: Stage, chosen: Plan) -> None:
-    """Read and append until told to stop."""
+    """Read and append until asked to stop."""
     await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
 
 

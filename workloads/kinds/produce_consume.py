@@ -99,7 +99,7 @@ def plan(options: Options, random: Random) -> Plan:
 
 
 async def run(stage: Stage, chosen: Plan) -> None:
-    """Produce and follow until told to stop; returns when every send's fate is written down."""
+    """Produce and follow until asked to stop; returns when every send's fate is written down."""
     followers = [_follow(stage, chosen, FIRST_READER + number) for number in range(chosen.readers)]
     readers = [asyncio.create_task(reader) for reader in (*followers, _observe_offsets(stage, chosen))]
     try:
@@ -218,7 +218,7 @@ def partitions(chosen: Plan) -> list[TopicPartition]:
 
 
 def written_throughout(chosen: Plan) -> list[TopicPartition]:
-    """Return the partitions that somebody who hears answers writes to as long as the run lasts.
+    """Return the partitions that somebody who gets answers writes to as long as the run lasts.
 
     Who sends with acks=0 does not notice that its leader went silent: such a partition need not make progress.
     """
@@ -255,19 +255,19 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 async def _known_ends(
     stage: Stage, admin: Admin, wanted: Sequence[TopicPartition], deadline: float
 ) -> dict[TopicPartition, Ends]:
-    """Return the ends of the partitions whose leaders tell, and once the latest is behind what was acknowledged.
+    """Return the ends of the partitions whose leaders answer, and once the latest is behind what was acknowledged.
 
     With acks=1 a leader answers before its followers have the records, and a member of the ISR may have fetched nothing
     for seconds: read at once, the last ones would be missing. What a fault took never comes: it is waited for half of
     the time at most; who judges sees then that it was not read.
     """
     loop = asyncio.get_running_loop()
-    settled_by = (loop.time() + deadline) / 2
+    early_until = (loop.time() + deadline) / 2
     ends: dict[TopicPartition, Ends] = {}
     missing = list(wanted)
     while True:
         ends |= await record_offsets(stage, admin, missing)
-        is_early = loop.time() < settled_by
+        is_early = loop.time() < early_until
         missing = [p for p in wanted if p not in ends or (is_early and ends[p].end <= stage.acknowledged.get(p, -1))]
         if not missing or loop.time() >= deadline:
             return ends

@@ -53,7 +53,7 @@ def partitions(chosen: Plan) -> list[TopicPartition]:
 
 
 async def run(stage: Stage, chosen: Plan) -> None:
-    """Send and poll until told to stop."""
+    """Send and poll until asked to stop."""
     await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
 
 

@@ -56,7 +56,7 @@ def record(offset: int, epoch: int, at_ns: int, record_type: str, place: Place |
     )  # fmt: skip
 
 
-def _settled(case: Case, random: Random) -> Iterator[tuple[Place, State]]:
+def _in_full_isr(case: Case, random: Random) -> Iterator[tuple[Place, State]]:
     """Yield partitions whose last state has a leader and everybody in the ISR."""
     for place in shuffled(case.places, random):
         state = case.state(place)
@@ -75,7 +75,7 @@ def _plotted(change: str, plot: Plot, fits: Callable[[Case], bool] = lambda case
     def inject(case: Case, random: Random) -> Iterator[Injected]:
         if not fits(case):
             return
-        for place, state in _settled(case, random):
+        for place, state in _in_full_isr(case, random):
             appended = Appended(case)
             since_ns = appended.at_ns
             for record_type, body in plot(case, place, state):
@@ -167,7 +167,7 @@ def _clean_of_unclean(case: Case, random: Random) -> Iterator[Injected]:
     # Without ELR the last replica standing may be elected, whatever became of it (R3).
     if not _elr(case):
         return
-    for place, state in _settled(case, random):
+    for place, state in _in_full_isr(case, random):
         appended = Appended(case)
         node, since_ns = _others(state)[0], appended.at_ns
         epoch = case.metadata[-1].metadata_offset + 1
@@ -211,7 +211,7 @@ def _quorum_epoch_back(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _leaderless(case: Case, random: Random) -> Iterator[Injected]:
-    """Leave a partition without leader to the end although its ISR lives and is whole; what the leader changed is not there."""
+    """Leave a partition without leader to the end although its ISR runs and holds everything; what the leader changed is not there."""
     downs = [event for event in case.of_run(NodeEvent) if event.event in ("killed", "stop", "exit", "fenced")]
     for place in shuffled(case.places, random):
         elected_ns = max((change.at_ns for change in case.elections(place)), default=0)
@@ -259,17 +259,17 @@ def _two_leaders(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _wrong_leader(case: Case, random: Random) -> Iterator[Injected]:
-    """Let all that a leader told of an epoch be told by another broker."""
+    """Let all that a leader recorded of an epoch be recorded by another broker."""
     for place in shuffled(case.places, random):
         state = case.state(place)
-        told = [
+        recorded = [
             seen for seen in case.rows(Watermark, place) if seen.source == "node" and seen.high_watermark is not None
         ]
-        epochs = sorted({seen.leader_epoch for seen in told if seen.leader_epoch is not None})
+        epochs = sorted({seen.leader_epoch for seen in recorded if seen.leader_epoch is not None})
         if not epochs or state is None:
             continue
         epoch = random.choice(epochs)
-        first = next(seen for seen in told if seen.leader_epoch == epoch)
+        first = next(seen for seen in recorded if seen.leader_epoch == epoch)
         other = next(node for node in state.replicas if f"node-{node}" != first.observer)
         draft = Draft(case)
         draft.edit(Watermark, place, lambda seen, epoch=epoch, other=other: (  # type: ignore[misc]
@@ -356,7 +356,7 @@ def _stale(case: Case, random: Random, api_key: int) -> Iterator[Injected]:
         )  # fmt: skip
         draft = Draft(case)
         draft.rows(Request).extend([asked, answer])
-        change = f"a request naming broker {node} by its former epoch {epochs[-2]} is carried out, {epochs[-1]} is registered"
+        change = f"a request naming broker {node} by its previous epoch {epochs[-2]} is carried out, {epochs[-1]} is registered"
         yield _injected(draft, None, change, known[-1][1], at_ns)
 
 
@@ -421,7 +421,7 @@ CLASSES: Final = (
     ),
     _class(
         "stale-request-accepted",
-        "a request of a broker's former life is carried out",
+        "a request with a stale broker epoch is carried out",
         _stale_request,
         "stale_epochs",
     ),

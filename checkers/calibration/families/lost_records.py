@@ -18,7 +18,7 @@ def lost(case: Case, send: Send, why: str) -> tuple[Draft, Injection]:
     draft.supplant(send)
     place = Place(send.topic, send.partition)
     injection = Injection(
-        change=f"a stranger's record stands where the record was, {why}",
+        change=f"a record of an unknown process stands where the record was, {why}",
         place=place,
         log_offset=send.log_offset,
         value=send.value,

@@ -32,8 +32,8 @@ def _excused_by_disks(case: Case, random: Random) -> Iterator[tuple[Place, Send]
 
     Neither the settings nor an operator allow an unclean election, so without a proof no rule is left for acks=all.
     """
-    told = any(row.api == "elect_leaders" for row in case.of_run(Admin))
-    if case.allows_unclean or told or not case.is_timely:
+    orders = any(row.api == "elect_leaders" for row in case.of_run(Admin))
+    if case.allows_unclean or orders or not case.is_timely:
         return
     for place in shuffled(case.places, random):
         log = case.log(place)
@@ -175,14 +175,14 @@ def _order(row: Callable[[Case, Place, Send], Admin | None], change: str) -> Inj
 def _start_at(draft: Draft, place: Place, start: int) -> None:
     draft.erase(place, range(start))
 
-    def told(poll: Poll) -> Poll:
+    def with_start(poll: Poll) -> Poll:
         if poll.phase != "final":
             return poll
         return replace(
             poll, log_start_offset=start, position=None if poll.position is None else max(poll.position, start)
         )
 
-    draft.edit(Poll, place, told)
+    draft.edit(Poll, place, with_start)
 
 
 def _deleted(case: Case, place: Place, offset: int, at_ns: int, outcome: str = "ok") -> Admin:
@@ -318,8 +318,8 @@ def _positions(where: Callable[[Case, Place, int, int], tuple[Place, int] | None
                     Loss(node=node, topic=taken.topic, partition=taken.partition, from_offset=0) for node in case.brokers()[:1]
                 ]  # fmt: skip
                 draft.rows(Fault).append(_fault(case, at_ns, *lost))
-                told = replace(injection, change=f"{injection.change}; {change}: {taken} at {at_ns / 1e9:.3f} s")
-                yield Injected(injection=told, changed=draft.changed())
+                extended = replace(injection, change=f"{injection.change}; {change}: {taken} at {at_ns / 1e9:.3f} s")
+                yield Injected(injection=extended, changed=draft.changed())
 
     return inject
 

@@ -19,13 +19,13 @@ UNSENT: Final = (1 << SEQUENCE_BITS) - 2
 
 def _followers(case: Case, random: Random) -> Iterator[tuple[Place, int, list[LogRecord]]]:
     """Yield members of final ISRs whose disks no fault touched, with what they hold below the high watermark."""
-    hurt = {lost.node for fault in case.of_run(Fault) for lost in fault.losses or ()}
+    with_losses = {lost.node for fault in case.of_run(Fault) for lost in fault.losses or ()}
     for place in shuffled(case.places, random):
         state, log = case.state(place), case.log(place)
         if state is None or not log.records:
             continue
         logs = case.replicas_logs(place)
-        for node in shuffled([node for node in state.isr if node in logs and node not in hurt], random)[:1]:
+        for node in shuffled([node for node in state.isr if node in logs and node not in with_losses], random)[:1]:
             own = [record for offset, record in sorted(logs[node].items()) if offset < log.end - MARGIN]
             kept = [record for record in own if record.log_offset in log.records and not record.is_control]
             if len(kept) > 2:

@@ -97,7 +97,7 @@ def _gone(case: Case, random: Random) -> Iterator[Injected]:
         for place, sends in by_place.items():
             offsets = _offsets(sends)
             draft.hide(place, offsets)
-            # Markers stand in their place: no hole tells of it.
+            # Markers stand in their place: no hole shows it.
             draft.edit(LogRecord, place, lambda row, offsets=offsets: (  # type: ignore[misc]
                 replace(row, value=None, is_control=True) if row.log_offset in offsets else row
             ))  # fmt: skip

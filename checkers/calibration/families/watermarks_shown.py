@@ -7,12 +7,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
+from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import LAG_NS, Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.results.rows import NodeEvent, Poll, Watermark
 
-SETTLED_NS: Final = 5 * LAG_NS  # a new leader may show a lower high watermark for a while, not for that long
+CATCH_UP_NS: Final = 5 * LAG_NS  # a new leader may show a lower high watermark for a while, not for that long
 
 
 def _injected(draft: Draft, place: Place, change: str, offset: int, times: tuple[int, int]) -> Injected:
@@ -26,7 +26,7 @@ def _of_nodes(case: Case, place: Place) -> list[Watermark]:
 
 
 def _within_epoch(case: Case, place: Place) -> list[tuple[Watermark, Watermark]]:
-    """Return neighbouring rows of one node and one leader epoch, in one life of the node."""
+    """Return neighbouring rows of one node and one leader epoch, with no start of the node between them."""
     starts = [(event.node, event.at_ns) for event in case.of_run(NodeEvent) if event.event == "start"]
     by_leader: dict[tuple[str, int | None], list[Watermark]] = {}
     for seen in _of_nodes(case, place):
@@ -75,11 +75,11 @@ def _node_across(case: Case, random: Random) -> Iterator[Injected]:
             seen for seen in rows if seen.leader_epoch == state.leader_epoch and seen.observer == f"node-{state.leader}"
         ]
         former = [seen for seen in rows if (seen.leader_epoch or 0) < state.leader_epoch]
-        if not own or not former or own[-1].at_ns - own[0].at_ns < SETTLED_NS:
+        if not own or not former or own[-1].at_ns - own[0].at_ns < CATCH_UP_NS:
             continue
         shown = max(former, key=lambda seen: seen.high_watermark or 0)
         high = shown.high_watermark or 0
-        if high < 2 or not case.holds(place, shown.at_ns) or not case.is_told(place, shown.at_ns):
+        if high < 2 or not case.holds(place, shown.at_ns) or not case.deposed_leaders_know(place, shown.at_ns):
             continue
         draft = Draft(case)
         for seen in [seen for seen in own if (seen.high_watermark or 0) >= high]:
@@ -94,25 +94,26 @@ def _capped(seen: Watermark, high: int) -> Watermark:
 
 
 def _consumer_within(case: Case, random: Random) -> Iterator[Injected]:
-    yield from _told_less(case, random, across=False)
+    yield from _shown_less(case, random, across=False)
 
 
 def _consumer_across(case: Case, random: Random) -> Iterator[Injected]:
-    yield from _told_less(case, random, across=True)
+    yield from _shown_less(case, random, across=True)
 
 
-def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected]:
-    """Let a consumer's poll tell a lower high watermark than its poll before."""
+def _shown_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected]:
+    """Let a consumer's poll show a lower high watermark than its poll before."""
     for place in shuffled(case.places, random):
         elections = [change.at_ns for change in case.elections(place)]
         pairs = [
             (one, two)
-            for one, two in _told(case, place, elections, across=across)
+            for one, two in _shown_pairs(case, place, elections, across=across)
             if any((one.complete_ns or 0) < at_ns < two.invoke_ns for at_ns in elections) is across
             if all(abs(at_ns - one.invoke_ns) > LAG_NS for at_ns in elections)
-            if all(not 0 <= two.invoke_ns - at_ns <= SETTLED_NS for at_ns in elections)
-            if case.holds(place, one.invoke_ns, two.invoke_ns) and case.is_told(place, two.invoke_ns - LAG_NS)
-            if case.is_told(place, one.invoke_ns - LAG_NS)
+            if all(not 0 <= two.invoke_ns - at_ns <= CATCH_UP_NS for at_ns in elections)
+            if case.holds(place, one.invoke_ns, two.invoke_ns)
+            and case.deposed_leaders_know(place, two.invoke_ns - LAG_NS)
+            if case.deposed_leaders_know(place, one.invoke_ns - LAG_NS)
         ]
         for one, two in shuffled(pairs, random)[:2]:
             lower = (one.high_watermark or 0) - 1
@@ -124,12 +125,12 @@ def _told_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected
             draft.edit(Watermark, place, lambda seen, at_ns=at_ns, observer=observer, lower=lower: (  # type: ignore[misc]
                 _capped(seen, lower) if (seen.source, seen.observer, seen.at_ns) == ("fetch", observer, at_ns) else seen
             ))  # fmt: skip
-            change = f"consumer {one.process} is told {one.high_watermark}, then {lower}"
+            change = f"consumer {one.process} is shown {one.high_watermark}, then {lower}"
             yield _injected(draft, place, change, lower, (one.complete_ns or 0, two.invoke_ns))
 
 
-def _told(case: Case, place: Place, elections: Sequence[int], *, across: bool) -> list[tuple[Poll, Poll]]:
-    """Return each poll of a consumer with the one that had told it the most, before it or before the last election."""
+def _shown_pairs(case: Case, place: Place, elections: Sequence[int], *, across: bool) -> list[tuple[Poll, Poll]]:
+    """Return each poll of a consumer with the one that had shown it the greatest high watermark, before it or before the last election."""
     by_process: dict[int, list[Poll]] = {}
     for poll in case.rows(Poll, place):
         if poll.outcome == "ok" and poll.high_watermark is not None and poll.phase == "tail":
@@ -161,8 +162,8 @@ def _latest_back(case: Case, random: Random) -> Iterator[Injected]:
             for own in asked.values()
             for one, two in pairwise(own)
             if one.at_ns < two.at_ns and (one.log_end_offset or 0) > 1
-            if case.holds(place, one.at_ns, two.at_ns) and case.is_told(place, two.at_ns - LAG_NS)
-            if case.is_told(place, one.at_ns - LAG_NS)
+            if case.holds(place, one.at_ns, two.at_ns) and case.deposed_leaders_know(place, two.at_ns - LAG_NS)
+            if case.deposed_leaders_know(place, one.at_ns - LAG_NS)
         ]
         for one, two in shuffled(pairs, random)[:2]:
             lower = (one.log_end_offset or 0) - 1
@@ -187,8 +188,7 @@ def _start_beyond(case: Case, random: Random) -> Iterator[Injected]:
             yield _injected(draft, place, change, high, (seen.at_ns, seen.at_ns))
 
 
-def _class(name: str, changes: str, inject: object, seen_by: Sequence[str] = ("watermarks",)) -> AnomalyClass:
-    assert callable(inject)
+def _class(name: str, changes: str, inject: Inject, seen_by: Sequence[str] = ("watermarks",)) -> AnomalyClass:
     return AnomalyClass(name=name, changes=changes, seen_by=tuple(seen_by), inject=inject)
 
 
@@ -204,12 +204,12 @@ CLASSES: Final = (
     ),
     _class(
         "high-watermark-back-at-consumer",
-        "a consumer is told a lower high watermark than before, with no election in between",
+        "a consumer is shown a lower high watermark than before, with no election in between",
         _consumer_within,
     ),
     _class(
         "high-watermark-back-at-consumer-across-epochs",
-        "a consumer is told a lower high watermark than before, long after a harmless election",
+        "a consumer is shown a lower high watermark than before, long after an election that lost nothing",
         _consumer_across,
     ),
     _class("latest-offset-back", "ListOffsets answers less than before", _latest_back),

@@ -16,9 +16,9 @@ import os
 import shutil
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, assert_never
 
 import msgspec
 
@@ -36,44 +36,91 @@ class Patch(msgspec.Struct, frozen=True, array_like=True):
     old: bytes
 
 
+class Changed(msgspec.Struct, frozen=True, array_like=True, tag="size"):
+    """A file changes for the first time since its last fsync, at which it had this size."""
+
+    inode: int
+    size: int
+
+
+class Overwritten(msgspec.Struct, frozen=True, array_like=True, tag="patch"):
+    """Bytes that were durable are overwritten or cut off."""
+
+    inode: int
+    number: int
+    position: int
+    old: bytes
+
+
+class Synced(msgspec.Struct, frozen=True, array_like=True, tag="synced"):
+    """What came up to this number is durable, and so is this size; there are later changes."""
+
+    inode: int
+    number: int
+    size: int
+
+
+class Clean(msgspec.Struct, frozen=True, array_like=True, tag="clean"):
+    """Everything of a file is durable, or nothing is known of it any more."""
+
+    inode: int
+
+
+class Renamed(msgspec.Struct, frozen=True, array_like=True, tag="name"):
+    """A name changes for the first time since its directory was synced; it meant this inode then, 0: none."""
+
+    directory: int
+    name: str
+    inode: int
+
+
+class NamesSynced(msgspec.Struct, frozen=True, array_like=True, tag="directory"):
+    """All names of a directory are durable."""
+
+    directory: int
+
+
+Entry = Changed | Overwritten | Synced | Clean | Renamed | NamesSynced
+
+
 class Unsynced:
-    """What is not durable, as the journal's entries tell one after the other."""
+    """What is not durable, as the journal's entries say one after the other."""
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}  # inode -> size at its last fsync
         self.patches: dict[int, list[Patch]] = {}
         self.names: dict[int, dict[str, int]] = {}  # directory's inode -> name -> inode then, 0: none
 
-    def apply(self, entry: Sequence[Any]) -> None:
+    def apply(self, entry: Entry) -> None:
         """Take one entry of the journal."""
         match entry:
-            case ["size", inode, size]:
+            case Changed(inode, size):
                 self.sizes[inode] = size
-            case ["patch", inode, number, position, old]:
+            case Overwritten(inode, number, position, old):
                 self.patches.setdefault(inode, []).append(Patch(number, position, old))
-            case ["synced", inode, number, size]:
+            case Synced(inode, number, size):
                 self.sizes[inode] = size
                 self.patches[inode] = [patch for patch in self.patches.get(inode, []) if patch.number > number]
-            case ["clean", inode]:
+            case Clean(inode):
                 self.sizes.pop(inode, None)
                 self.patches.pop(inode, None)
-            case ["name", directory, name, inode]:
+            case Renamed(directory, name, inode):
                 self.names.setdefault(directory, {}).setdefault(name, inode)
-            case ["directory", directory]:
+            case NamesSynced(directory):
                 self.names.pop(directory, None)
             case _:
-                raise ValueError(f"unknown entry {entry!r}")
+                assert_never(entry)
 
-    def entries(self) -> Iterator[list[Any]]:
+    def entries(self) -> Iterator[Entry]:
         """Yield entries that say the same."""
         for inode, size in self.sizes.items():
-            yield ["size", inode, size]
+            yield Changed(inode, size)
         for inode, patches in self.patches.items():
             for patch in patches:
-                yield ["patch", inode, patch.number, patch.position, patch.old]
+                yield Overwritten(inode, patch.number, patch.position, patch.old)
         for directory, names in self.names.items():
             for name, inode in names.items():
-                yield ["name", directory, name, inode]
+                yield Renamed(directory, name, inode)
 
     def referenced(self) -> set[int]:
         """Return the inodes that durable names mean."""
@@ -81,7 +128,7 @@ class Unsynced:
 
 
 class UndoJournal:
-    """The journal of a living node; also used from the thread that syncs."""
+    """The journal of a running node; also used from the thread that syncs."""
 
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory)
@@ -98,10 +145,10 @@ class UndoJournal:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         return os.open(self.directory / JOURNAL, flags, 0o644)
 
-    def _write(self, *entry: object) -> None:
-        """Write an entry down, then believe it."""
+    def _write(self, entry: Entry) -> None:
+        """Write an entry down, then apply it."""
         self._until_compaction -= os.write(self._descriptor, framed(entry))
-        self.state.apply(list(entry))
+        self.state.apply(entry)
         if self._until_compaction < 0:
             self._compact()
 
@@ -117,14 +164,14 @@ class UndoJournal:
     # --- contents --------------------------------------------------------------------------
 
     def will_write(self, descriptor: int, inode: int, size: int, position: int, length: int) -> None:
-        """Hear of a write before it happens; `size` is the file's now."""
+        """Note a write before it happens; `size` is the file's now."""
         durable = self._mark(inode, size)
         overlap_end = min(position + length, size, durable)
         if position < overlap_end:
             self._save(descriptor, inode, position, overlap_end)
 
     def will_truncate(self, descriptor: int, inode: int, size: int, new_size: int) -> None:
-        """Hear of a truncation (or extension) before it happens."""
+        """Note a truncation (or extension) before it happens."""
         durable = self._mark(inode, size)
         if new_size < min(size, durable):
             self._save(descriptor, inode, new_size, min(size, durable))
@@ -133,45 +180,45 @@ class UndoJournal:
 
     def _mark(self, inode: int, size: int) -> int:
         if inode not in self.state.sizes:
-            self._write("size", inode, size)
+            self._write(Changed(inode, size))
         return self.state.sizes[inode]
 
     def _save(self, descriptor: int, inode: int, start: int, end: int) -> None:
         self._number += 1
-        self._write("patch", inode, self._number, start, os.pread(descriptor, end - start, start))
+        self._write(Overwritten(inode, self._number, start, os.pread(descriptor, end - start, start)))
 
     def begin_sync(self, inode: int, size: int) -> int:
-        """Hear that an fsync begins; return what to hand to `end_sync`."""
+        """Note that an fsync begins; return what to hand to `end_sync`."""
         self._floors[inode] = size
         return self._number
 
     def end_sync(self, inode: int, number: int, size: int) -> None:
-        """Hear that it is over: what was written before it began is durable."""
+        """Note that it is over: what was written before it began is durable."""
         durable = self._floors.pop(inode)
         if inode not in self.state.sizes:
             return
         later = any(patch.number > number for patch in self.state.patches.get(inode, []))
         if durable == size and not later:
-            self._write("clean", inode)
+            self._write(Clean(inode))
         else:
-            self._write("synced", inode, number, durable)
+            self._write(Synced(inode, number, durable))
 
     def forget(self, inode: int) -> None:
         """Know nothing of a file: it is new, or gone for good."""
         if inode in self.state.sizes or inode in self.state.patches:
-            self._write("clean", inode)
+            self._write(Clean(inode))
 
     # --- names -----------------------------------------------------------------------------
 
     def will_name(self, path: str) -> None:
-        """Hear that a name will mean something else, or nothing, or come into being."""
+        """Note that a name will mean something else, or nothing, or come into being."""
         parent, name = os.path.split(path)
         directory = Path(parent).stat().st_ino
         if name not in self.state.names.get(directory, {}):
             with contextlib.suppress(FileNotFoundError):
-                self._write("name", directory, name, os.lstat(path).st_ino)
+                self._write(Renamed(directory, name, os.lstat(path).st_ino))
                 return
-            self._write("name", directory, name, 0)
+            self._write(Renamed(directory, name, 0))
 
     def keep(self, path: str) -> None:
         """Keep a file that is about to lose a name, if some durable name means it."""
@@ -196,14 +243,14 @@ class UndoJournal:
             self._gone(child.lstat().st_ino)
 
     def synced_directory(self, path: str) -> None:
-        """Hear that the names in a directory are durable."""
+        """Note that the names in a directory are durable."""
         self._names_done(Path(path).stat().st_ino)
 
     def _names_done(self, directory: int) -> None:
         names = self.state.names.get(directory)
         if not names:
             return
-        self._write("directory", directory)
+        self._write(NamesSynced(directory))
         still = self.state.referenced()
         for inode in sorted({inode for inode in names.values() if inode} - still):
             self._let_go(inode)
@@ -229,7 +276,7 @@ class UndoJournal:
             self._descriptor = -1
 
 
-def framed(entry: Sequence[object]) -> bytes:
+def framed(entry: Entry) -> bytes:
     """Return an entry as the journal holds it."""
     content = msgspec.msgpack.encode(entry)
     return LENGTH.pack(len(content)) + content
@@ -248,6 +295,6 @@ def load(directory: Path) -> Unsynced:
         position += LENGTH.size
         if position + length > len(content):
             break
-        state.apply(msgspec.msgpack.decode(content[position : position + length]))
+        state.apply(msgspec.msgpack.decode(content[position : position + length], type=Entry))
         position += length
     return state

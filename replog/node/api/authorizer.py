@@ -37,7 +37,7 @@ class Authorizer:
         self._ask = self._ask._replace(hook=may)
 
     def admits(self, request: ServerRequest[Q, R], served: ServedApi[Q, R]) -> bool:
-        """Tell whether anything of a request is to be carried out; what is not allowed is answered with its errors."""
+        """Return whether anything of a request is to be carried out; what is not allowed is answered with its errors."""
         if self.is_open:
             return True
         ask, asked, show = self._ask, request.body, served.shown
@@ -61,17 +61,17 @@ class Authorizer:
         return True
 
     def may_fetch(self, name: str, *, is_replica: bool) -> bool:
-        """Tell whether records of a topic may be fetched: by replicas, who act for the cluster, or by readers."""
+        """Return whether records of a topic may be fetched: by replicas, who act for the cluster, or by readers."""
         if is_replica:
             return self._ask.may(Operation.CLUSTER_ACTION, CLUSTER)
         return self._ask.may(Operation.READ, topic(name))
 
     def may_describe(self, name: str) -> bool:
-        """Tell whether a topic may be seen (KIP-966: "ACL: Describe Topic")."""
+        """Return whether a topic may be seen (KIP-966: "ACL: Describe Topic")."""
         return self._ask.may(Operation.DESCRIBE, topic(name))
 
     def may_create(self, name: str) -> bool:
-        """Tell whether a topic may be created by asking for it."""
+        """Return whether a topic may be created by asking for it."""
         return any(self._ask.may(Operation.CREATE, resource) for resource in (CLUSTER, topic(name)))
 
 

@@ -1,6 +1,6 @@
 """What clients ask about the cluster, answered from the broker's image: Metadata and descriptions.
 
-An answer is as old as the image; clients refresh when they are told NOT_LEADER_OR_FOLLOWER. The "controller" that clients
+An answer is as old as the image; clients refresh when they are answered NOT_LEADER_OR_FOLLOWER. The "controller" that clients
 see is the broker they ask: admin requests are forwarded from everywhere (KIP-590).
 """
 

@@ -64,8 +64,6 @@ class Fetch:
         "body",
         "broker_epoch",
         "deadline_ms",
-        "heeds_appends",
-        "heeds_watermarks",
         "is_full",
         "leader_only",
         "max_bytes",
@@ -76,6 +74,8 @@ class Fetch:
         "request",
         "session",
         "uses_topic_ids",
+        "waits_for_appends",
+        "waits_for_watermarks",
     )
 
     def __init__(self, api: "FetchApi", request: ServerRequest[FetchRequest, FetchResponse], now_ms: int) -> None:
@@ -96,10 +96,10 @@ class Fetch:
             api.selects_by_rack and self.replica_id < 0 and bool(self.rack) and self.rack != api.rack
         )
         # A consumer sees nothing new of a record before it is committed.
-        self.heeds_appends = self.replica_id >= 0
-        # KAFKA-9731: a follower hears of a raised high watermark with the next data, or when its wait is over; at
+        self.waits_for_appends = self.replica_id >= 0
+        # KAFKA-9731: a follower learns of a raised high watermark with the next data, or when its wait is over; at
         # once only where it may serve readers itself. Else every record would cost each follower two round trips.
-        self.heeds_watermarks = self.replica_id < 0 or bool(api.rack)
+        self.waits_for_watermarks = self.replica_id < 0 or bool(api.rack)
         limit = api.consumer_bytes_max if self.replica_id < 0 else api.replica_bytes_max
         # Slow readers of large answers share what is left; each still gets its first batch.
         self.max_bytes = min(body.max_bytes, limit, max(ANSWER_BYTES_MIN, UNSENT_BYTES_MAX - api.unsent_bytes()))
@@ -147,13 +147,13 @@ class Fetch:
         return True
 
     def is_satisfied(self, outcome: Outcome) -> bool:
-        """Tell whether there is no reason to wait longer."""
+        """Return whether there is no reason to wait longer."""
         if outcome.is_urgent or outcome.size_bytes >= self.min_bytes:
             return True
         return outcome.size_bytes > 0 and self._is_kept_back(outcome)
 
     def _is_kept_back(self, outcome: Outcome) -> bool:
-        """Tell whether there is enough although it does not all come: waiting would not bring it (as Kafka counts).
+        """Return whether there is enough although it does not all come: waiting would not bring it (as Kafka counts).
 
         Batches stay whole, so an answer ends before its limits; and a read ends with its segment.
         """
@@ -225,7 +225,7 @@ class Fetch:
             outcome.is_urgent = True
             return self._failure(partition, answer.error, outcome, answer)
         outcome.size_bytes += len(answer.records)
-        if (answer.is_news and self.heeds_watermarks) or answer.diverging is not None:
+        if (answer.is_news and self.waits_for_watermarks) or answer.diverging is not None:
             outcome.is_urgent = True
         says = answer.records or answer.diverging is not None
         if not says and not partition.is_news(answer.high_watermark, answer.log_start_offset):
@@ -389,7 +389,7 @@ class FetchApi:
         return replica
 
     def watch(self, partition: SessionPartition) -> None:
-        """Have a partition's session told of the next move: one that is settled, or of a fetch that waits."""
+        """Have a partition's session notified of the next change: one that is up to date, or of a fetch that waits."""
         if partition.hosted is not None:
             partition.hosted.watchers[partition] = None
 

@@ -2,7 +2,7 @@
 
 A request that surely was not carried out (no leader known, no connection, NOT_CONTROLLER) is sent again until the client's
 time is over. One that was lost under way is only if it changes nothing: creating a topic twice would report that it
-exists already. The client is told REQUEST_TIMED_OUT then, which says that nobody knows.
+exists already. The client is then answered REQUEST_TIMED_OUT: the outcome is unknown.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from replog.wire.error_codes import errors_in
 from replog.wire.exchange import Q, R
 
 RETRY_AFTER_MS: Final = 100
-PATIENCE_MS: Final = 30_000  # where the request has no timeout of its own
+DEFAULT_TIMEOUT_MS: Final = 30_000  # where the request has no timeout of its own
 
 
 class Forwarding:
@@ -48,8 +48,8 @@ class Forwarding:
         handlers.on(served, handle)
 
     async def _forward(self, served: ServedApi[Q, R], request: ServerRequest[Q, R], body: Q) -> None:
-        patience_ms = max(1, getattr(body, "timeout_ms", PATIENCE_MS))
-        deadline_ms = self.world.clock.now_ms() + patience_ms
+        own_timeout_ms = max(1, getattr(body, "timeout_ms", DEFAULT_TIMEOUT_MS))
+        deadline_ms = self.world.clock.now_ms() + own_timeout_ms
         request.reply(await self._answer(served, body, request.version, deadline_ms))
 
     async def _answer(self, served: ServedApi[Q, R], body: Q, version: int, deadline_ms: int) -> R:
@@ -58,10 +58,10 @@ class Forwarding:
             if left_ms <= 0:
                 return served.refused(body, Error.REQUEST_TIMED_OUT)
             try:
-                # A client's patience is not the connection's: heartbeats and others' requests are under way on it.
+                # A client's timeout is not the connection's: heartbeats and others' requests are under way on it.
                 async with asyncio.timeout(left_ms / 1000):
                     answer = await self.link.send(
-                        served.exchange, body, version=version, timeout_ms=max(left_ms, PATIENCE_MS)
+                        served.exchange, body, version=version, timeout_ms=max(left_ms, DEFAULT_TIMEOUT_MS)
                     )
             except TimeoutError:
                 return served.refused(body, Error.REQUEST_TIMED_OUT)

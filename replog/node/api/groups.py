@@ -61,7 +61,7 @@ class GroupApi:
         verifier: Verifier,
         permits_consumer_groups: Callable[[], bool],
     ) -> None:
-        """`permits_consumer_groups` tells whether the new group protocol is on (feature `group.version`)."""
+        """`permits_consumer_groups` says whether the new group protocol is on (feature `group.version`)."""
         self.runtime = runtime
         self.verifier = verifier
         self.permits_consumer_groups = permits_consumer_groups

@@ -36,7 +36,7 @@ class DirectoryApi:
                     result = alter.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
                     topics.setdefault(topic.name, []).append(result)
         results = [
-            alter.AlterReplicaLogDirTopicResult(topic_name=name, partitions=told) for name, told in topics.items()
+            alter.AlterReplicaLogDirTopicResult(topic_name=name, partitions=results) for name, results in topics.items()
         ]
         request.reply(alter.AlterReplicaLogDirsResponse(results=results))
 
@@ -59,13 +59,13 @@ class DirectoryApi:
                 topics.setdefault(name.topic, []).append(self._stored(name, stored))
         for name, copy in sorted(self.moves.copies.items()):
             if copy.path.rpartition("/")[0] == path and (wanted is None or name in wanted):
-                told = dl.DescribeLogDirsPartition(
+                future = dl.DescribeLogDirsPartition(
                     partition_index=name.partition,
                     partition_size=copy.log.size,
                     offset_lag=max(0, copy.source.log_end_offset - copy.log.log_end_offset),
                     is_future_key=True,
                 )
-                topics.setdefault(name.topic, []).append(told)
+                topics.setdefault(name.topic, []).append(future)
         space = self.directories.world.disk.space(path)
         return dl.DescribeLogDirsResult(
             log_dir=path,

@@ -183,7 +183,7 @@ class OffsetsApi:
     # GetReplicaLogInfo
 
     def log_info(self, request: ServerRequest[li.GetReplicaLogInfoRequest, li.GetReplicaLogInfoResponse]) -> None:
-        """Tell the controller how far our logs reach, for an unclean recovery (KIP-966 part 2, SPEC D8)."""
+        """Answer the controller how far our logs reach, for an unclean recovery (KIP-966 part 2, SPEC D8)."""
         body = request.body
         keys = [(topic.topic_id, index) for topic in body.topic_partitions for index in topic.partitions]
         topics: dict[object, li.TopicPartitionLogInfo] = {}

@@ -37,7 +37,7 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 12  # KIP-890: producing adds the partition to the transaction
 ATTRIBUTES_POSITION: Final = 22  # the low byte of a batch's attributes
 NO_LEADER: Final = LeaderIdAndEpoch()
-# What a producer is told that is fenced, out of step or in no transaction; the other errors are everyday or say all.
+# What a producer is answered that is fenced, out of step or in no transaction; the other errors are everyday or say all.
 OF_PRODUCERS: Final = (
     *(Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_ID_MAPPING),
     *(
@@ -88,7 +88,7 @@ class ProduceApi:
         """Ask, then append; requests of one transactional id keep their order meanwhile."""
         adds = request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
         async with self.verifier.turn(transactional_id):
-            left_ms = self.verifier.patience_ms if adds else 0
+            left_ms = self.verifier.timeout_ms if adds else 0
             while not request.is_answered:  # else the connection is gone
                 unverified = self._unverified(request.body, request.version)
                 outcomes = await self.verifier.ask(transactional_id, unverified, adds=adds)
@@ -130,11 +130,11 @@ class ProduceApi:
                 if error is not Error.NONE:
                     error = produce_error(error, request.version)
                     results.append(ProduceResult(topic, data.index, error))
-                    self._tell(request, replica.name, data, error)
+                    self._log_refusal(request, replica.name, data, error)
                     continue
                 guard = wanted.guard if wanted is not None else None
                 result = self._append(replica, topic, data, body.acks, now_ms, wall_ms, guard)
-                self._tell(request, replica.name, data, result.error)
+                self._log_refusal(request, replica.name, data, result.error)
                 if result.error is None:
                     waits.append((replica, len(results)))
                 results.append(result)
@@ -186,7 +186,7 @@ class ProduceApi:
             log_start_offset=partition.log.log_start_offset,
         )
 
-    def _tell(
+    def _log_refusal(
         self,
         request: ServerRequest[ProduceRequest, ProduceResponse],
         name: TopicPartition,

@@ -155,7 +155,7 @@ class TransactionApi:
         if not transactions:
             request.reply(apt.AddPartitionsToTxnResponse())
         for index, wanted in enumerate(transactions):
-            # What we have not heard of yet would be taken for deleted when its marker is due.
+            # What this broker's metadata does not have yet would be taken for deleted when its marker is due.
             unknown = None if wanted.verify_only else self._unknown(wanted)
             if unknown is not None:
                 done(index, unknown)

@@ -44,7 +44,7 @@ class MarkerSender:
         self.tasks = tasks
 
     def send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
-        """Begin; the coordinator's core hears when all are written."""
+        """Begin; the coordinator's core is notified when all are written."""
         self.tasks.start(self._send(coordinator, markers))
 
     async def _send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
@@ -181,7 +181,7 @@ class MarkerApi:
 
 
 def _is_repeated(marker: wtm.WritableTxnMarker, replica: Replica) -> bool:
-    """Tell whether it comes late, to end the transaction behind its own (KIP-1228).
+    """Return whether it comes late, to end the transaction behind its own (KIP-1228).
 
     In protocol version 2 a marker has a later epoch than what it ends; in the same epoch is what came after it.
     """

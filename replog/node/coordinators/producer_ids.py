@@ -44,7 +44,7 @@ class ProducerIds:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the next one has to be asked for."""
+        """Return whether the next one has to be asked for."""
         return self._next >= self._end
 
     def take(self) -> int | None:

@@ -1,6 +1,6 @@
 """Coordinators at work: each leads one partition of an internal topic, is loaded from it and writes to it.
 
-A core says what to write and what to answer; here the batch is appended with acks=all, and the core hears of it when
+A core says what to write and what to answer; here the batch is appended with acks=all, and the core is notified when
 the high watermark has passed it, in the order of the log. When leadership ends, everybody who waits is sent to look for
 the next coordinator, and the core is dropped: what becomes of its unfinished writes only the next leader knows.
 
@@ -285,9 +285,9 @@ class CoordinatorShard(Generic[AnyCore]):
     # --- loading -----------------------------------------------------------------------------
 
     async def load(self) -> bool:
-        """Read the log from its start to its end; tell whether this coordinator is still wanted."""
+        """Read the log from its start to its end; return whether this coordinator is still wanted."""
         partition = self.replica.partition
-        while partition.is_recovering and not self.is_ended:  # noqa: ASYNC110 - rare, and nothing tells its end
+        while partition.is_recovering and not self.is_ended:  # noqa: ASYNC110 - rare, and no event reports its end
             await asyncio.sleep(RECOVERY_POLL_MS / 1000)
         offset = partition.log.log_start_offset
         while not self.is_ended:
@@ -411,7 +411,7 @@ class CoordinatorRuntime(Generic[AnyCore]):
                 coordinator.perform(coordinator.core.on_topics_deleted(coordinator.deleted))
 
     def topics_deleted(self, names: dict[str, None]) -> None:
-        """Tell the coordinators that these topics are gone; those that are being loaded hear of it when they are."""
+        """Notify the coordinators that these topics are gone; those that are being loaded, once they are."""
         for _, coordinated in sorted(self.partitions.by_partition.items()):
             if coordinated.is_loaded:
                 coordinated.core.perform(coordinated.core.core.on_topics_deleted(names))
@@ -419,7 +419,7 @@ class CoordinatorRuntime(Generic[AnyCore]):
                 coordinated.core.deleted.update(names)
 
     def on_marker(self, replica: Replica, producer_id: int, *, committed: bool) -> None:
-        """Tell the coordinator of this partition that an end marker on it is committed."""
+        """Notify the coordinator of this partition that an end marker on it is committed."""
         coordinated = self.partitions.by_partition.get(replica.name.partition)
         if coordinated is not None and coordinated.is_loaded:  # else it finds the marker in the log
             coordinated.core.core.on_marker(producer_id, committed=committed)

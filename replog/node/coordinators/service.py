@@ -1,7 +1,6 @@
-"""A broker's part in coordinating groups and transactions: which requests go where, and who is told of elections."""
+"""A broker's part in coordinating groups and transactions: which requests go where, and who is notified of elections."""
 
 from collections.abc import Iterable
-from typing import Final
 from uuid import UUID
 
 from replog.broker.identity import BrokerIdentity
@@ -25,8 +24,6 @@ from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import TopicPartition
 
-MINUTE_MS: Final = 60_000
-
 
 class ImageTopics:
     """What cores want to know of topics, from the broker's image."""
@@ -35,7 +32,7 @@ class ImageTopics:
         self.replicas = replicas
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Tell whether there is such a partition."""
+        """Return whether there is such a partition."""
         topic = self.replicas.metadata.image.topics_by_name.get(partition.topic)
         return topic is not None and partition.partition in topic.partitions
 
@@ -83,7 +80,7 @@ class CoordinatorService:
             self.internal_topics,
             tasks,
             retry_ms=config.transactions.verification_backoff_ms,
-            patience_ms=config.transactions.verification_backoff_ms_max,
+            timeout_ms=config.transactions.verification_backoff_ms_max,
         )
         self.by_topic: dict[str, CoordinatorRuntime[GroupCoordinator] | CoordinatorRuntime[TransactionCoordinator]] = {
             OFFSETS_TOPIC: self.groups,
@@ -113,41 +110,22 @@ class CoordinatorService:
         self.links.close()
 
     def _new_group_core(self, partition: int, leader_epoch: int) -> GroupCoordinator:
-        config = self.config
-        settings = GroupSettings(
-            initial_rebalance_delay_ms=config.groups.initial_rebalance_delay_ms,
-            session_timeout_ms_min=config.groups.session_timeout_ms_min,
-            session_timeout_ms_max=config.groups.session_timeout_ms_max,
-            member_count_max=config.groups.member_count_max,
-            metadata_bytes_max=config.groups.offset_metadata_bytes_max,
-            offsets_retention_ms=config.groups.offsets_retention_minutes * MINUTE_MS,
-        )
+        config = self.config.groups
         return GroupCoordinator(
-            settings,
+            GroupSettings.of(config),
             self.topics,
             self.replicas.world.entropy.uuid,
-            expiry_interval_ms=config.groups.offsets_retention_check_interval_ms,
-            consumer_settings=ConsumerGroupSettings(
-                session_timeout_ms=config.groups.consumer_session_timeout_ms,
-                heartbeat_interval_ms=config.groups.consumer_heartbeat_interval_ms,
-                member_count_max=config.groups.consumer_member_count_max,
-                assignors=config.groups.consumer_assignors,
-            ),
+            expiry_interval_ms=config.offsets_retention_check_interval_ms,
+            consumer_settings=ConsumerGroupSettings.of(config),
         )
 
     @property
     def permits_consumer_groups(self) -> bool:
-        """Tell whether the cluster has finalized the new group protocol (KIP-848)."""
+        """Return whether the cluster has finalized the new group protocol (KIP-848)."""
         return self.replicas.metadata.image.features.get(GROUP_VERSION, 0) >= 1
 
     def _new_transaction_core(self, partition: int, leader_epoch: int) -> TransactionCoordinator:
-        config = self.config
-        settings = TransactionSettings(
-            timeout_ms_max=config.transactions.timeout_ms_max,
-            expiration_ms=config.transactions.id_expiration_ms,
-            scan_interval_ms=config.transactions.abort_scan_interval_ms,
-        )
-        return TransactionCoordinator(settings, self.producer_ids.take)
+        return TransactionCoordinator(TransactionSettings.of(self.config.transactions), self.producer_ids.take)
 
 
 def _no_markers(_: CoordinatorShard[GroupCoordinator], effect: SendMarkers) -> None:

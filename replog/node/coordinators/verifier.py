@@ -24,7 +24,7 @@ NOBODY_KNOWS: Final = (
     Error.NOT_COORDINATOR,
     Error.CONCURRENT_TRANSACTIONS,
     Error.NETWORK_EXCEPTION,
-    *(Error.UNKNOWN_TOPIC_OR_PARTITION, Error.OPERATION_NOT_ATTEMPTED),  # the coordinator has yet to hear of it
+    *(Error.UNKNOWN_TOPIC_OR_PARTITION, Error.OPERATION_NOT_ATTEMPTED),  # the coordinator does not know of it yet
 )
 
 
@@ -41,13 +41,13 @@ class Verifier:
     """Questions under way, one after the other for a transactional id."""
 
     def __init__(
-        self, links: BrokerLinks, topics: InternalTopics, tasks: Tasks, *, retry_ms: int, patience_ms: int
+        self, links: BrokerLinks, topics: InternalTopics, tasks: Tasks, *, retry_ms: int, timeout_ms: int
     ) -> None:
         self.links = links
         self.topics = topics
         self.tasks = tasks
         self.retry_ms = retry_ms
-        self.patience_ms = patience_ms
+        self.timeout_ms = timeout_ms
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     def start(self, work: Coroutine[object, object, None]) -> None:
@@ -55,7 +55,7 @@ class Verifier:
         self.tasks.start(work)
 
     def is_asking(self, transactional_id: str) -> bool:
-        """Tell whether requests of this id wait: later ones have to wait behind them."""
+        """Return whether requests of this id wait: later ones have to wait behind them."""
         return transactional_id in self._turns
 
     @asynccontextmanager

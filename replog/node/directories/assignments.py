@@ -1,8 +1,8 @@
-"""Telling the controller in which log directory each replica lies (AssignReplicasToDirs, KIP-858).
+"""Reporting to the controller in which log directory each replica lies (AssignReplicasToDirs, KIP-858).
 
-The committed metadata is compared with what is here, and what differs is told until it does not. So nothing has to be
-remembered, and no answer is trusted: a controller that forgot is told again. A broker with one directory has something to
-say only where that is another than it was, or replicas are of before directories were told.
+The committed metadata is compared with what is here, and what differs is reported until it does not. So nothing has to be
+remembered, and no answer is trusted: a controller that forgot gets the report again. A broker with one directory has something to
+say only where that is another than it was, or replicas are of before directories were reported.
 """
 
 import asyncio
@@ -41,38 +41,38 @@ class DirectoryAssignments:
         self.link = link
         self.tasks = tasks
         self.identity = identity
-        self._is_telling = False
+        self._is_reporting = False
         self._seen: tuple[int, int] = (-1, -1)
 
     def look(self) -> None:
-        """Tell what is not known, if anything can have changed since the last look."""
+        """Report what is not known, if anything can have changed since the last look."""
         now = (self.replicas.metadata.image.last_offset, len(self.replicas.offline))
-        if now == self._seen or not self._may_tell():
+        if now == self._seen or not self._may_report():
             return
         self._seen = now
-        if self._untold():
-            self._is_telling = True
+        if self._unreported():
+            self._is_reporting = True
             self.tasks.start(self._tell())
 
     def hosted(self, replica: Replica) -> None:
         """Look at one replica whose metadata changed: enough where there is one directory, nothing moves there."""
-        if not self._may_tell():
+        if not self._may_report():
             return
         stored = self.directories.find(replica.name)
         directory = UNASSIGNED if stored is None else self.directories.ids.get(stored.directory, UNASSIGNED)
-        if directory not in (UNASSIGNED, self._told(replica.key)):
-            self._is_telling = True
+        if directory not in (UNASSIGNED, self._reported(replica.key)):
+            self._is_reporting = True
             self.tasks.start(self._tell())
 
-    def _may_tell(self) -> bool:
+    def _may_report(self) -> bool:
         level = self.replicas.metadata.image.metadata_version
-        return not self._is_telling and self.identity.is_registered and level >= DIRECTORIES_LEVEL
+        return not self._is_reporting and self.identity.is_registered and level >= DIRECTORIES_LEVEL
 
     def moved(self) -> None:
         """Look again next time: a replica lies elsewhere now."""
         self._seen = (-1, -1)
 
-    def _untold(self) -> list[tuple[TopicIdPartition, UUID]]:
+    def _unreported(self) -> list[tuple[TopicIdPartition, UUID]]:
         """Return the replicas that lie elsewhere than the metadata says, and where."""
         here = [
             (replica.key, self.directories.ids[stored.directory])
@@ -82,17 +82,19 @@ class DirectoryAssignments:
         return [
             (key, directory)
             for key, directory in (*here, *self.replicas.offline.items())
-            if directory not in (UNASSIGNED, self._told(key))
+            if directory not in (UNASSIGNED, self._reported(key))
         ]
 
-    def _told(self, key: TopicIdPartition) -> UUID:
+    def _reported(self, key: TopicIdPartition) -> UUID:
         partition = self.replicas.metadata.image.partition(*key)
         return UNASSIGNED if partition is None else partition.directory_of(self.replicas.node_id)
 
     async def _tell(self) -> None:
-        while untold := self._untold():
+        while unreported := self._unreported():
             try:
-                answer = await self.link.send(m.EXCHANGE, self._request(untold[:PARTITIONS_MAX]), timeout_ms=TIMEOUT_MS)
+                answer = await self.link.send(
+                    m.EXCHANGE, self._request(unreported[:PARTITIONS_MAX]), timeout_ms=TIMEOUT_MS
+                )
             except NoController:
                 pass
             else:
@@ -101,11 +103,11 @@ class DirectoryAssignments:
                 elif answer.error_code is not Error.NONE:
                     self.replicas.world.journal.log("warning", f"directories of replicas: {answer.error_code.name}")
             await asyncio.sleep(PAUSE_MS / 1000)
-        self._is_telling = False
+        self._is_reporting = False
 
-    def _request(self, untold: list[tuple[TopicIdPartition, UUID]]) -> m.AssignReplicasToDirsRequest:
+    def _request(self, unreported: list[tuple[TopicIdPartition, UUID]]) -> m.AssignReplicasToDirsRequest:
         directories: dict[UUID, dict[UUID, list[m.AssignReplicasToDirsRequestPartitionData]]] = {}
-        for key, directory in untold:
+        for key, directory in unreported:
             partitions = directories.setdefault(directory, {}).setdefault(key.topic_id, [])
             partitions.append(m.AssignReplicasToDirsRequestPartitionData(partition_index=key.partition))
         return m.AssignReplicasToDirsRequest(

@@ -1,8 +1,8 @@
 """What follows from a log directory that fails while the broker runs (KIP-112, KIP-858).
 
-Its replicas are taken away: who waits for them and who asks for them is told KAFKA_STORAGE_ERROR, the controller hears of
+Its replicas are taken away: who waits for them and who asks for them is answered KAFKA_STORAGE_ERROR, the controller is notified of
 it with the next heartbeat, which is sent at once, and moves the leaderships. A broker that is left with no directory, or
-loses the one that its seat in the metadata quorum writes to, ends; so does one that loses any in ZooKeeper mode.
+loses the one that its part of the metadata quorum writes to, ends; so does one that loses any in ZooKeeper mode.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ class DirectoryFailures:
         directories: LogDirectories,
         *,
         metadata_path: str,
-        tell: Callable[[UUID], None],
+        report: Callable[[UUID], None],
         needs_all: bool,
     ) -> None:
         """`needs_all`: the broker cannot go on without any of its directories."""
         self.replicas = replicas
         self.directories = directories
         self.metadata_path = metadata_path
-        self.tell = tell
+        self.report = report
         self.needs_all = needs_all
 
     def on_failure(self, path: str, names: list[TopicPartition]) -> None:
@@ -48,7 +48,7 @@ class DirectoryFailures:
         directory_id = self.directories.ids.get(path, LOST)
         loop.call_soon(self._take_away, replicas, directory_id)
         if directory_id != LOST:
-            self.tell(directory_id)
+            self.report(directory_id)
 
     def _take_away(self, replicas: list[Replica], directory_id: UUID) -> None:
         for replica in replicas:

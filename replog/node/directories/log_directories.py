@@ -1,6 +1,6 @@
 """A broker's log directories: which logs lie where, opened with the right amount of distrust, kept durable.
 
-A directory that fails, at start or later, is offline for the rest of this life with all its logs: what the process holds
+A directory that fails, at start or later, is offline for the rest of this process with all its logs: what the process holds
 of them and what the disk holds may differ, and after an fsync that failed nobody can find out. The others go on. A
 partition whose log lies in an offline directory gets no new one: an empty log in the name of a full one is a loss.
 
@@ -75,13 +75,13 @@ class LogDirectories:
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._prepared: dict[TopicPartition, str] = {}
-        self._rivals: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
+        self._competing_logs: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
         self._gone: dict[str, dict[TopicPartition, None]] = {}  # by path: logs that its checkpoints may still name
 
     def open(self, on_failure: OnFailure | None = None) -> None:
         """Open all logs there are; to be called once, before anything else (SPEC 3.11.1, 3.11.2).
 
-        on_failure:  hears of each directory that fails later, and of the logs in it.
+        on_failure:  called for each directory that fails later, and of the logs in it.
         Raises `NoDirectory` when there is none left to work with.
         """
         for path in self.paths:
@@ -122,7 +122,7 @@ class LogDirectories:
         return [self.ids[path] for path in self.online if path in self.ids]
 
     def fail(self, path: str, problem: OSError) -> None:
-        """Take a directory offline, for this life; its logs are no logs any more."""
+        """Take a directory offline, for the rest of this process; its logs are no logs any more."""
         if path in self.offline:
             return
         self.offline[path] = str(problem)
@@ -178,7 +178,7 @@ class LogDirectories:
             if name is not None or (folder.endswith(suffix) and CUT in folder):
                 self.world.disk.remove_tree(f"{path}/{folder}")
             if name is not None and suffix == FUTURE_SUFFIX:
-                self.unfinished[name] = path  # a name that was cut does not tell whose move it was
+                self.unfinished[name] = path  # a name that was cut does not say whose move it was
 
     def _keep(self, name: TopicPartition, found: StoredLog) -> None:
         """Keep a log; of two of one name, which a move that was not finished leaves, the one that goes further.
@@ -193,20 +193,20 @@ class LogDirectories:
         first, second = (found, other) if goes_further(found.log, other.log) else (other, found)
         self.logs[name] = first
         if first.log.topic_id != second.log.topic_id and None not in (first.log.topic_id, second.log.topic_id):
-            self._rivals.setdefault(name, []).append(second)
+            self._competing_logs.setdefault(name, []).append(second)
         else:
             self._put_aside(name, second)
 
     def choose(self, name: TopicPartition, topic_id: UUID | None) -> None:
         """Of several topics' logs of one name keep that of this topic, and put the others aside."""
-        for rival in self._rivals.pop(name, []):
-            if rival.directory in self.offline:
+        for competing in self._competing_logs.pop(name, []):
+            if competing.directory in self.offline:
                 continue
-            other = rival
-            if rival.log.topic_id == topic_id and name in self.logs:
-                other, self.logs[name] = self.logs[name], rival
-            elif rival.log.topic_id == topic_id:
-                self.logs[name] = rival
+            other = competing
+            if competing.log.topic_id == topic_id and name in self.logs:
+                other, self.logs[name] = self.logs[name], competing
+            elif competing.log.topic_id == topic_id:
+                self.logs[name] = competing
                 continue
             try:
                 self._put_aside(name, other)

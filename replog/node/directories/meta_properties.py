@@ -1,7 +1,7 @@
 """`meta.properties`: whose a log directory is. Written by `format`, checked before a node opens anything.
 
 A directory of another cluster or node holds somebody else's data: a node that served it would lie, one that
-replicated into it would destroy it. The directory id tells a wiped and formatted disk from the one of before.
+replicated into it would destroy it. By the directory id a wiped and formatted disk differs from the one of before.
 """
 
 from collections.abc import Callable
@@ -48,10 +48,10 @@ def check(disk: Disk, config: NodeConfig) -> None:
             continue
         if properties is None:
             raise ForeignDirectory(f"{directory} is not formatted; run: python -m replog format --config ...")
-        refuse_strangers(config, directory, properties)
+        refuse_foreign_directories(config, directory, properties)
 
 
-def refuse_strangers(config: NodeConfig, directory: str, properties: dict[str, str]) -> None:
+def refuse_foreign_directories(config: NodeConfig, directory: str, properties: dict[str, str]) -> None:
     """Raise `ForeignDirectory` unless the properties are this node's."""
     if properties.get("version") != VERSION:
         raise ForeignDirectory(f"{directory}: version {properties.get('version')} of {FILE_NAME} is not known here")
@@ -66,7 +66,7 @@ def format_directories(
 ) -> list[str]:
     """Write the file where it is missing; return the directories that were formatted.
 
-    A directory of this very node is refused unless `ignore_formatted`; a stranger's always.
+    A directory of this very node is refused unless `ignore_formatted`; one of another node or cluster always.
     """
     missing = []
     for directory in directories_of(config):
@@ -74,7 +74,7 @@ def format_directories(
         if properties is None:
             missing.append(directory)
             continue
-        refuse_strangers(config, directory, properties)
+        refuse_foreign_directories(config, directory, properties)
         if not ignore_formatted:
             raise ForeignDirectory(f"{directory} is formatted already; --ignore-formatted leaves it as it is")
     for directory in missing:

@@ -4,8 +4,8 @@ One move at a time, a megabyte at a time, so that nobody else has to wait; where
 one go, and nothing can be appended in between. The folder of a copy says what was wanted: a broker that ended in the middle
 of a move begins it again. Where a replica is not here yet, what is asked for is where it will be created.
 
-The controller hears of it afterwards (`assignments.py`). Until then it believes the replica in its former directory;
-should the new one fail before, the replica's leadership is moved as soon as it is told.
+The controller is notified afterwards (`assignments.py`). Until then it believes the replica in its former directory;
+should the new one fail before, the replica's leadership is moved as soon as it is notified.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class DirectoryMoves:
         return Error.REPLICA_NOT_AVAILABLE  # as Kafka says; tools ask again
 
     def look(self) -> None:
-        """Begin again what the end of a former life interrupted."""
+        """Begin again what the end of an earlier process interrupted."""
         for name, path in list(self.directories.unfinished.items()):
             if self.replicas.find(name) is not None:
                 del self.directories.unfinished[name]

@@ -38,7 +38,7 @@ class OwnRequest(Generic[Q, R]):
 
     @property
     def is_answered(self) -> bool:
-        """Tell whether nobody waits any more."""
+        """Return whether nobody waits any more."""
         return self.answer.done()
 
     def reply(self, body: R) -> None:
@@ -69,9 +69,7 @@ class BrokerLinks:
             connection = await self._open(node)
             if connection is None:
                 return None
-            answer: asyncio.Future[R] = connection.send(
-                exchange.api, body, version=version, timeout_ms=REQUEST_TIMEOUT_MS
-            )
+            answer = connection.send(exchange, body, version=version, timeout_ms=REQUEST_TIMEOUT_MS)
             while not answer.done():
                 await asyncio.wait([answer], timeout=LOOK_MS / 1000)
                 if not answer.done() and self._is_gone(node, connection):

@@ -1,6 +1,6 @@
 """A broker's way to the active controller: one connection, to whoever leads the quorum now.
 
-The observer tells who leads. A request that cannot be delivered, or reaches a node that no longer leads, fails with
+The observer knows who leads. A request that cannot be delivered, or reaches a node that no longer leads, fails with
 `NoController`; whoever asked knows whether and when to ask again. Nothing is repeated here, because only the
 asker knows whether its question still holds (a heartbeat does, an AlterPartition may not).
 """
@@ -46,12 +46,12 @@ class ControllerLink:
         was_sent = False
         try:
             connection = await self._open()
-            answer = connection.send(exchange.api, body, version=version, timeout_ms=timeout_ms)
+            answer = connection.send(exchange, body, version=version, timeout_ms=timeout_ms)
             was_sent = True
-            told: R = await answer
+            response: R = await answer
             if strikes(self.world, "controller's answer is lost"):
                 raise ConnectionLost(f"{exchange}: the answer is lost")
-            return told
+            return response
         except (ConnectionLost, UnsupportedVersion) as problem:
             self.drop()
             raise NoController(str(problem), was_sent=was_sent) from None

@@ -1,8 +1,8 @@
 """A listener that speaks the protocol: frames in, requests to the handler in order, replies out in order.
 
 The handler is called with each request as it arrives and may answer at once, later, or in any order; replies leave in
-the order of the requests, connection by connection, as Kafka's clients rely on. What a stranger sends cannot
-hurt: bytes that are no request close the connection with a logged reason; memory is bounded by not reading. Reading
+the order of the requests, connection by connection, as Kafka's clients rely on. What an unknown client sends cannot
+harm it: bytes that are no request close the connection with a logged reason; memory is bounded by not reading. Reading
 stops while a connection has `pending_requests_max` requests unanswered, while its peer does not read
 replies, and while all connections together hold more than `queued_bytes_max` of unanswered or unfinished requests (then
 whoever began a frame first may finish it, so that somebody always advances).
@@ -19,7 +19,8 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
-from replog.config import Endpoint, NodeConfig
+from replog.config import Endpoint
+from replog.config.network import NetworkConfig
 from replog.errors import Error
 from replog.ports import Listener, World
 from replog.wire.apis import FEATURE_OF, Api
@@ -30,6 +31,7 @@ from replog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, S
 
 REQUEST_START_BYTES: Final = 8
 UNWRITTEN_BYTES_MAX: Final = 65536
+_NETWORK: Final = NetworkConfig(listeners="")
 LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
 
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -40,20 +42,20 @@ Answer = TypeVar("Answer", bound=msgspec.Struct, contravariant=True)
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one listener takes on."""
 
-    request_bytes_max: int = 104857600
-    queued_bytes_max: int = 16 * 1024 * 1024
+    request_bytes_max: int = _NETWORK.socket_request_bytes_max
+    queued_bytes_max: int = _NETWORK.queued_request_bytes_max
+    idle_ms_max: int = _NETWORK.connections_idle_ms_max
     pending_requests_max: int = 100
     reply_buffer_bytes_max: int = 1024 * 1024
-    idle_ms_max: int = 600000
     farewell_ms: int = 10000  # for the last answers of a connection that we close
 
     @staticmethod
-    def of(config: NodeConfig) -> "ServerLimits":
+    def of(config: NetworkConfig) -> "ServerLimits":
         """Take the limits from a node's configuration."""
         return ServerLimits(
-            request_bytes_max=config.network.socket_request_bytes_max,
-            queued_bytes_max=config.network.queued_request_bytes_max,
-            idle_ms_max=config.network.connections_idle_ms_max,
+            request_bytes_max=config.socket_request_bytes_max,
+            queued_bytes_max=config.queued_request_bytes_max,
+            idle_ms_max=config.connections_idle_ms_max,
         )
 
 
@@ -85,7 +87,7 @@ class AwaitedRequest(Caller, Protocol[Q, Answer]):
 
     @property
     def is_answered(self) -> bool:
-        """Tell whether nothing is owed any more."""
+        """Return whether nothing is owed any more."""
 
     def reply(self, body: Answer) -> None:
         """Answer; when nobody waits any more it does nothing."""
@@ -110,8 +112,8 @@ class ServerRequest(Generic[Q, R]):
     )
 
     def __init__(self, connection: "ServerConnection", api: Api, start: RequestStart, frame: memoryview) -> None:
-        self.body: Q
-        self.client_id, self.body = decode_rest(api, start.version, frame)
+        self.client_id, body = decode_rest(api, start.version, frame)
+        self.body = cast(Q, body)  # by its API, as the handler is found
         self.api = api
         self.version = start.version
         self.correlation_id = start.correlation_id
@@ -125,7 +127,7 @@ class ServerRequest(Generic[Q, R]):
 
     @property
     def is_answered(self) -> bool:
-        """Tell whether nothing is owed any more."""
+        """Return whether nothing is owed any more."""
         return self._progress is not Progress.PENDING
 
     def reply(self, body: R) -> None:
@@ -135,7 +137,7 @@ class ServerRequest(Generic[Q, R]):
         self._finish(encode_response(self.api, self.version, self.correlation_id, body))
 
     def reply_nothing(self) -> None:
-        """Answer nothing, as a produce with acks=0 wants it; unless something of it was refused: nobody would hear."""
+        """Answer nothing, as a produce with acks=0 wants it; unless something of it was refused: no client would notice."""
         if self.amend is not None:
             self.close(f"a part of {self.api.name} was refused")
         else:
@@ -251,7 +253,7 @@ class Server:
         self._choked.pop(connection.connection_id, None)
 
     def is_waiting(self, connection: "ServerConnection") -> bool:
-        """Tell whether a connection must not read because too much is held already."""
+        """Return whether a connection must not read because too much is held already."""
         return connection.connection_id in self._waiting
 
     def forget(self, connection: "ServerConnection") -> None:
@@ -363,7 +365,7 @@ class ServerConnection(asyncio.Protocol):
         self._adjust_reading()
 
     def _has_room(self) -> bool:
-        """Tell whether one more request may be taken; answers that only wait to be written make room."""
+        """Return whether one more request may be taken; answers that only wait to be written make room."""
         if self._may_take_requests():
             return True
         self._write_answers()

@@ -1,1 +1,1 @@
-"""A node's seat in the metadata quorum, and the metadata log on disk."""
+"""A node's part of the metadata quorum, and the metadata log on disk."""

@@ -1,7 +1,7 @@
 """A controller's registration with whoever is active: where it listens and which features it supports (KIP-919).
 
-The committed metadata is compared with what this process is; what differs is told until it does not, so that no answer has
-to be trusted and a controller that forgot is told again. The active controller tells itself without a connection.
+The committed metadata is compared with what this process is; what differs is registered until it does not, so that no answer has
+to be trusted and with a controller that forgot it registers again. The active controller registers itself without a connection.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ class ControllerRegistration:
         incarnation: UUID,
         endpoint: Endpoint,
         image: Callable[[], Image],
-        tell_ourselves: Callable[
+        register_here: Callable[
             [m.ControllerRegistrationRequest], "asyncio.Future[m.ControllerRegistrationResponse] | None"
         ],
     ) -> None:
-        """`tell_ourselves`: hand the request to this very node, if it is the active controller; None if it is not."""
+        """`register_here`: hand the request to this very node, if it is the active controller; None if it is not."""
         self.world = world
         self.tasks = tasks
         self.link = link
         self.node_id = node_id
         self.image = image
-        self.tell_ourselves = tell_ourselves
+        self.register_here = register_here
         self.request = m.ControllerRegistrationRequest(
             controller_id=node_id,
             incarnation_id=incarnation,
@@ -58,13 +58,13 @@ class ControllerRegistration:
                 for name, levels in sorted(SUPPORTED.items())
             ],
         )
-        self._is_telling = False
+        self._is_registering = False
         self._last_words = ""
 
     def look(self) -> None:
-        """Tell who we are if the metadata does not know: something was committed, or somebody else leads."""
-        if not self._is_telling and not self._is_known():
-            self._is_telling = True
+        """Register if the metadata does not know this node: something was committed, or somebody else leads."""
+        if not self._is_registering and not self._is_known():
+            self._is_registering = True
             self.tasks.start(self._tell())
 
     def _is_known(self) -> bool:
@@ -81,7 +81,7 @@ class ControllerRegistration:
                 self._complain(answer)
             if not self._is_known():
                 await asyncio.sleep(PAUSE_MS / 1000)
-        self._is_telling = False
+        self._is_registering = False
 
     def _complain(self, answer: m.ControllerRegistrationResponse) -> None:
         words = f"{answer.error_code.name} {answer.error_message or ''}".rstrip()
@@ -90,7 +90,7 @@ class ControllerRegistration:
             self.world.journal.log("warning", f"registration of this controller: {words}")
 
     async def _ask(self) -> m.ControllerRegistrationResponse | None:
-        own = self.tell_ourselves(self.request)
+        own = self.register_here(self.request)
         if own is not None:
             return await own
         try:

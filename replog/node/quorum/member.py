@@ -1,7 +1,7 @@
-"""A node's seat in the metadata quorum: the core (`replog.quorum`) carried out on a disk, a network and a clock.
+"""A node's part of the metadata quorum: the core (`replog.quorum`) carried out on a disk, a network and a clock.
 
 Controllers vote, brokers observe; the code is the same. Effects are performed strictly in order. What concerns the state
-machine (committed records, leadership) is told to the `QuorumListener` afterwards, in order too, when every effect of the
+machine (committed records, leadership) goes to the `QuorumListener` afterwards, in order too, when every effect of the
 event is done: so a listener may append from within a call. Syncing the log runs beside; the only effects that wait for it
 are those that would take files away under it.
 """
@@ -65,7 +65,7 @@ ChangeQ = TypeVar(
 )
 
 BATCH_BYTES_MAX: Final = 1 << 20
-NOTICE_BYTES: Final = 1 << 20  # of committed records told in one turn of the event loop
+NOTICE_BYTES: Final = 1 << 20  # of committed records that go to the listener in one turn of the event loop
 
 
 class NotLeading(Exception):
@@ -149,7 +149,7 @@ class QuorumNode:
             cluster_id=config.cluster_id,
             voters=voter_set(ReplicaKey(voter.node_id) for voter in config.voters),
             endpoints={voter.node_id: voter.endpoint for voter in config.voters},
-            settings=settings_of(config),
+            settings=Settings.of(config.quorum),
             log=self._log.outline(),
             stored=self._log.stored_state(),
             draw=world.entropy.random("quorum elections").randrange,
@@ -170,19 +170,19 @@ class QuorumNode:
         self._armed_ms: int | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._left: asyncio.Event | None = None
-        self._telling = False
+        self._notifying = False
         self._closed = False
         self._applied_offset = log.log_start_offset
         self._acting_epoch: QuorumEpoch | None = None
         self.bytes_since_snapshot = 0
 
-    # --- life
+    # --- start and stop
 
     def start(self) -> None:
-        """Take part. State of before comes first: a snapshot is told before this returns."""
+        """Take part. State of before comes first: a snapshot goes to the listener before this returns."""
         latest = self._core.log.latest_snapshot
         if latest is not None:
-            self._tell_snapshot(latest)
+            self._notify_snapshot(latest)
         self._take(events.Started(now_ms=self._now_ms))
 
     async def stop(self) -> None:
@@ -220,7 +220,7 @@ class QuorumNode:
 
     @property
     def is_leading(self) -> bool:
-        """Whether this node leads and its state machine was told so."""
+        """Whether this node leads and its state machine was notified of it."""
         return self._acting_epoch is not None and self._core.is_leading and self._core.epoch == self._acting_epoch
 
     @property
@@ -230,7 +230,7 @@ class QuorumNode:
 
     @property
     def applied_offset(self) -> int:
-        """First offset that the listener has not been told."""
+        """First offset that has not gone to the listener."""
         return self._applied_offset
 
     @property
@@ -259,7 +259,7 @@ class QuorumNode:
     def append(self, records: Sequence[bytes], *, atomic: bool = True) -> int:
         """Append records and return the first one's offset; `NotLeading` when that is not for us.
 
-        They are in the log, not yet committed: `on_committed` tells. With `atomic` they are one batch, committed
+        They are in the log, not yet committed: `on_committed` follows. With `atomic` they are one batch, committed
         together or not at all; without, large amounts become several.
         """
         assert records, "nothing to append"
@@ -271,7 +271,7 @@ class QuorumNode:
         return base_offset
 
     def take_snapshot(self, values: Iterable[bytes]) -> None:
-        """Write the state machine's state, as of what it has been told, and let older log go in time."""
+        """Write the state machine's state, as of the last notification, and let older log go in time."""
         offset = self._applied_offset
         latest = self._core.log.latest_snapshot
         if latest is not None and latest.offset >= offset:
@@ -417,43 +417,43 @@ class QuorumNode:
     # --- the listener
 
     def _tell(self) -> None:
-        """Tell the listener, in order; much at once is told in several turns."""
-        if self._telling:
+        """Notify the listener, in order; many notifications take several turns."""
+        if self._notifying:
             return
-        self._telling = True
+        self._notifying = True
         try:
             budget_bytes = 1 if strikes(self._world, "metadata is told bit by bit") else NOTICE_BYTES
             while self._notices and not self._closed:
                 notice = self._notices[0]
                 if isinstance(notice, events.Committed):
-                    budget_bytes = self._tell_committed(notice.high_watermark, budget_bytes)
+                    budget_bytes = self._notify_committed(notice.high_watermark, budget_bytes)
                     if self._applied_offset < notice.high_watermark:
                         asyncio.get_running_loop().call_soon(self._tell)
                         return
                 self._notices.popleft()
-                self._tell_notice(notice)
+                self._notify_notice(notice)
         finally:
-            self._telling = False
+            self._notifying = False
 
-    def _tell_committed(self, high_watermark: int, budget_bytes: int) -> int:
+    def _notify_committed(self, high_watermark: int, budget_bytes: int) -> int:
         while self._applied_offset < high_watermark and budget_bytes > 0:
             for batch in self._log.committed(self._applied_offset, high_watermark):
-                self._tell_batch(batch)
+                self._notify_batch(batch)
                 budget_bytes -= batch.size_bytes
         return budget_bytes
 
-    def _tell_batch(self, batch: CommittedBatch) -> None:
+    def _notify_batch(self, batch: CommittedBatch) -> None:
         self._applied_offset = batch.next_offset
         self.bytes_since_snapshot += batch.size_bytes
         if batch.records:
             self._listener.on_committed(batch.base_offset, batch.epoch, batch.records)
 
-    def _tell_notice(self, notice: Notice) -> None:
+    def _notify_notice(self, notice: Notice) -> None:
         match notice:
             case events.Committed():
                 pass
             case events.InstallSnapshot():
-                self._tell_snapshot(notice.snapshot)
+                self._notify_snapshot(notice.snapshot)
             case events.Leading():
                 if self._core.is_leading and self._core.epoch == notice.epoch:
                     self._acting_epoch = notice.epoch
@@ -465,21 +465,10 @@ class QuorumNode:
             case events.LeaderChanged():
                 self._listener.on_leader_changed(notice.leader_id, notice.epoch)
 
-    def _tell_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+    def _notify_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         self._applied_offset = snapshot.offset
         self.bytes_since_snapshot = 0
         self._listener.on_snapshot(Snapshot(self._log, snapshot))
-
-
-def settings_of(config: NodeConfig) -> Settings:
-    """Return the quorum's time limits by Kafka's names."""
-    return Settings(
-        election_timeout_ms=config.quorum.election_timeout_ms,
-        fetch_timeout_ms=config.quorum.fetch_timeout_ms,
-        election_backoff_max_ms=config.quorum.election_backoff_ms_max,
-        request_timeout_ms=config.quorum.request_timeout_ms,
-        retry_backoff_ms=config.quorum.retry_backoff_ms,
-    )
 
 
 def _chunks(records: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:

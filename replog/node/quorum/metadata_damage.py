@@ -1,4 +1,4 @@
-"""Telling damage of the metadata log from what a crash leaves behind.
+"""Distinguishing damage of the metadata log from what a crash leaves behind.
 
 A crash tears what was not synced yet: that end is cut off and fetched again. What was synced counts towards majorities, so a
 voter that lost some of it may not go on as if it had never had it: a record that was answered could be outvoted. Where

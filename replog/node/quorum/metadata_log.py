@@ -2,7 +2,7 @@
 
 `__cluster_metadata-0` in the metadata log directory holds the log's segments, snapshots named
 `<end offset>-<epoch>.checkpoint` (SPEC 1.1.7) and the quorum-state file. A snapshot is made of record batches like the
-log's, with a header and a footer record around it (KIP-630), so that a cut-off one can be told from a whole one.
+log's, with a header and a footer record around it (KIP-630), so that a cut-off one differs from a whole one.
 """
 
 import base64
@@ -82,7 +82,7 @@ def metadata_directory(config: NodeConfig) -> str:
 
 
 def open_metadata_log(world: World, config: NodeConfig) -> Log:
-    """Open the metadata log, or create an empty one; what the last life may have torn is cut off.
+    """Open the metadata log, or create an empty one; what the last process may have torn is cut off.
 
     Raises `DamagedMetadata`, before anything is changed, when more is missing than a crash can take.
 
@@ -263,7 +263,7 @@ class MetadataLog:
             yield _committed(content, header)
 
     def note_synced(self) -> None:
-        """Write down how far the log is durable, for the next life to hold it against."""
+        """Write down how far the log is durable, for the next process to compare it with."""
         self._synced_end.raise_to(min(self.log.flushed_offset, self.log.log_end_offset))
 
     # truncating

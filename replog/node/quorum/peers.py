@@ -18,6 +18,7 @@ from replog.quorum.translate import PRE_VOTE_VERSION, answer_from_wire, to_wire
 from replog.types import NodeId
 from replog.wire.apis import Api
 from replog.wire.codec import MalformedMessage
+from replog.wire.exchange import exchange_of
 
 
 class QuorumPeers:
@@ -85,7 +86,7 @@ class QuorumPeers:
             if strikes(self._world, "quorum request is lost"):
                 loop.call_soon(self._fail, effect.request_id, Failure.LOST)
                 return
-            future = connection.send(api, body, timeout_ms=self._request_timeout_ms)
+            future = connection.send(exchange_of(api), body, timeout_ms=self._request_timeout_ms)
         except UnsupportedVersion:
             loop.call_soon(self._fail, effect.request_id, Failure.UNSUPPORTED_VERSION)
             return

@@ -20,8 +20,7 @@ from replog.node.replication.flushing import Flushing
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId
-from replog.wire.apis import Api
-from replog.wire.messages import list_offsets
+from replog.wire.messages import fetch, list_offsets
 from replog.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -62,15 +61,15 @@ class SourceLoop:
         self.source = FetchSource(fetching.limits.backoff_ms)
         self._changed = asyncio.Event()
         self._connection: Connection | None = None
-        self._life = NO_BROKER_EPOCH  # the source's, when the connection was made
+        self._source_epoch = NO_BROKER_EPOCH  # the source's, when the connection was made
         self._is_running = False
         self._stopped = False
 
     def follow(self, replica: Replica) -> None:
         """Begin, or begin again in a new leader epoch."""
         assert replica.partition.state is not None
-        if self._life != self._life_now():
-            self._disconnect()  # a source that lost power said nothing: what was asked of its former life stays unanswered
+        if self._source_epoch != self._source_epoch_now():
+            self._disconnect()  # a source that lost power said nothing: what was asked of its earlier incarnation stays unanswered
         self.source.follow(replica.name, replica.key.topic_id, replica.partition.state.leader_epoch)
         self._changed.set()
         if not self._is_running:
@@ -123,13 +122,13 @@ class SourceLoop:
         endpoint = self.replicas.metadata.endpoint_of(self.source_id)
         if endpoint is None:
             raise ConnectionLost(f"broker {self.source_id} is not registered")
-        self._life = self._life_now()
+        self._source_epoch = self._source_epoch_now()
         connection = Connection(self.world, endpoint, f"broker-{self.replicas.node_id}-fetcher")
         await connection.open(timeout_ms=GRACE_MS)
         self._connection = connection
         return connection
 
-    def _life_now(self) -> BrokerEpoch:
+    def _source_epoch_now(self) -> BrokerEpoch:
         return self.replicas.metadata.image.broker_epoch(self.source_id)
 
     def _disconnect(self) -> None:
@@ -148,7 +147,7 @@ class SourceLoop:
             return
         epoch = source.session.epoch
         timeout_ms = self.limits.wait_ms_max + GRACE_MS
-        response: FetchResponse = await connection.send(Api.FETCH, self._request(question), timeout_ms=timeout_ms)
+        response = await connection.send(fetch.EXCHANGE, self._request(question), timeout_ms=timeout_ms)
         await linger(self.world, "fetched records are applied late")
         source.session.answered(epoch, response.error_code, response.session_id)
         if response.error_code is not Error.NONE:
@@ -170,8 +169,8 @@ class SourceLoop:
             session_epoch=session.epoch,
             topics=[FetchTopic(topic_id=topic_id, partitions=wanted) for topic_id, wanted in topics.items()],
             forgotten_topics_data=_forgotten(question.forgotten),
-            # KIP-903: the epoch of this very life, so that a fetch of a former one is recognised.
-            replica_state=ReplicaState(replica_id=self.replicas.node_id, replica_epoch=self.fetching.told_epoch),
+            # KIP-903: the epoch of this very incarnation, so that a fetch of an earlier one is recognised.
+            replica_state=ReplicaState(replica_id=self.replicas.node_id, replica_epoch=self.fetching.sent_epoch),
         )
 
     def _replica(self, state: FetchState) -> Replica | None:
@@ -283,7 +282,7 @@ class SourceLoop:
                 )
             ],
         )
-        response = await connection.send(Api.LIST_OFFSETS, body, timeout_ms=GRACE_MS)
+        response = await connection.send(list_offsets.EXCHANGE, body, timeout_ms=GRACE_MS)
         answers = [partition for topic in response.topics for partition in topic.partitions]
         if len(answers) != 1 or answers[0].error_code is not Error.NONE:
             return None
@@ -301,15 +300,15 @@ class ReplicaFetching:
         tasks: Tasks,
         identity: BrokerIdentity,
         *,
-        tells_epoch: bool,
+        carries_epoch: bool,
     ) -> None:
-        """`tells_epoch`: KIP-903 needs metadata that name everybody's broker epoch; where they don't, fetches don't."""
+        """`carries_epoch`: KIP-903 needs metadata that name everybody's broker epoch; where they don't, fetches don't."""
         self.replicas = replicas
         self.flushing = flushing
         self.tasks = tasks
         self.limits = limits
         self.identity = identity
-        self.tells_epoch = tells_epoch
+        self.carries_epoch = carries_epoch
         self._loops: dict[NodeId, SourceLoop] = {}
         self._followed: dict[Replica, SourceLoop] = {}
 
@@ -336,12 +335,12 @@ class ReplicaFetching:
             loop.forget(replica)
 
     @property
-    def told_epoch(self) -> BrokerEpoch:
+    def sent_epoch(self) -> BrokerEpoch:
         """What fetches say of our broker epoch."""
-        return self.identity.broker_epoch if self.tells_epoch else NO_BROKER_EPOCH
+        return self.identity.broker_epoch if self.carries_epoch else NO_BROKER_EPOCH
 
     def moved(self, replica: Replica) -> None:
-        """Tell the leader, if we follow one, with the next fetch where our log begins now."""
+        """Report to the leader, if we follow one, with the next fetch where our log begins now."""
         loop = self._followed.get(replica)
         if loop is not None:
             loop.source.changed(replica.name)

@@ -1,7 +1,7 @@
 """The replicas that a broker hosts, and everyone who waits for one of them to move.
 
 Cores say what follows from an event; here it is carried out: waiting requests are looked at again, proposals go to
-the controller, fetchers start and stop, the journal hears of it. Moves are collected and acted upon once per turn of
+the controller, fetchers start and stop, the journal gets an event. Moves are collected and acted upon once per turn of
 the event loop, so that a request that touches many partitions wakes a waiting fetch once.
 
 Single-threaded and without tasks: a request that can be answered at once never leaves its callback.
@@ -28,11 +28,11 @@ class WaitingFetch(Protocol):
     """A fetch that waits for data, time or bad news."""
 
     deadline_ms: int
-    heeds_appends: bool  # whether a longer log alone may be worth an answer
-    heeds_watermarks: bool  # the same of a raised high watermark
+    waits_for_appends: bool  # whether a longer log alone may be worth an answer
+    waits_for_watermarks: bool  # the same of a raised high watermark
 
     def look_again(self, *, is_final: bool) -> bool:
-        """Answer if there is enough now, or anyhow when final; tell whether it was answered."""
+        """Answer if there is enough now, or anyhow when final; return whether it was answered."""
 
 
 class Replica:
@@ -47,7 +47,7 @@ class Replica:
         self.is_hosted = True
         self.produces = ProduceQueue()
         self.flushes = ProduceQueue()  # acks=1, where a topic's records have to be durable
-        self.watchers: dict[SessionPartition, None] = {}  # fetch sessions to be told of the next move
+        self.watchers: dict[SessionPartition, None] = {}  # fetch sessions to be notified of the next change
 
 
 class Replication(Protocol):
@@ -60,7 +60,7 @@ class Replication(Protocol):
         """Stop fetching."""
 
     def moved(self, replica: Replica) -> None:
-        """Tell the leader, if we follow one, with the next fetch where our log begins now."""
+        """Report to the leader, if we follow one, with the next fetch where our log begins now."""
 
 
 class Proposals(Protocol):
@@ -110,7 +110,7 @@ class Replicas:
         self.node_id = metadata.node_id
         self.by_topic: dict[str, dict[int, Replica]] = {}
         self.by_topic_id: dict[UUID, dict[int, Replica]] = {}
-        # Assigned to this broker, but in a log directory that failed: which one, as the controller is to be told.
+        # Assigned to this broker, but in a log directory that failed: which one, for the report to the controller.
         self.offline: dict[TopicIdPartition, UUID] = {}
         self._grown: dict[Replica, None] = {}  # logs that grew, or of which the role changed
         self._advanced: dict[Replica, None] = {}  # high watermarks that moved
@@ -161,7 +161,7 @@ class Replicas:
         self.by_topic_id.setdefault(replica.key.topic_id, {})[replica.key.partition] = replica
 
     def remove(self, replica: Replica) -> None:
-        """Host it no more; all who wait are told."""
+        """Host it no more; all who wait are answered."""
         self.perform(replica, replica.partition.resign())
         for index, outer in ((replica.name.topic, self.by_topic), (replica.key.topic_id, self.by_topic_id)):
             inner = outer[index]  # type: ignore[index]
@@ -187,7 +187,7 @@ class Replicas:
             self.flushing.grew(replica)
 
     def log_start_moved(self, replica: Replica) -> None:
-        """Note that old records went: followers tell their leader, leaders their followers."""
+        """Note that old records went: followers report it to their leader, leaders to their followers."""
         self._advanced[replica] = None
         self._wake_soon()
         self.replication.moved(replica)
@@ -316,8 +316,10 @@ class Replicas:
                 watcher.mark()
                 fetch: WaitingFetch | None = watcher.session.waiting
                 if fetch is None:
-                    del replica.watchers[watcher]  # told once is enough until its reader comes, if it ever does
-                elif (fetch.heeds_appends and replica in grown) or (fetch.heeds_watermarks and replica in advanced):
+                    del replica.watchers[watcher]  # one notification is enough until its reader comes, if it ever does
+                elif (fetch.waits_for_appends and replica in grown) or (
+                    fetch.waits_for_watermarks and replica in advanced
+                ):
                     fetches[fetch] = None
         for fetch in fetches:
             fetch.look_again(is_final=False)

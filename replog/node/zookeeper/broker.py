@@ -1,11 +1,11 @@
-"""A broker of ZooKeeper mode: registered by an ephemeral znode, told by a controller what it hosts (KIP-380; SPEC 3.12).
+"""A broker of ZooKeeper mode: registered by an ephemeral znode, directed by a controller (KIP-380; SPEC 3.12).
 
 Logs, partitions, fetchers, coordinators and everything clients see are those of KRaft mode (`DataPlane`). What differs is how
-a broker lives: a session instead of heartbeats, control requests instead of a metadata log. Every broker also stands for
+a broker stays registered: a session instead of heartbeats, control requests instead of a metadata log. Every broker also stands for
 election as controller (`ControllerSeat`).
 
 Control requests are carried out one after another in the order they came. Clients are answered once the controller has said
-what the cluster looks like: before that, this broker would tell them the past.
+what the cluster looks like: before that, this broker would answer with the past.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ ControlRequest = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetad
 ControlQ = TypeVar("ControlQ", li.LeaderAndIsrRequest, sr.StopReplicaRequest, um.UpdateMetadataRequest)
 CONTROLLER_APIS: Final = frozenset({Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN, Api.ALLOCATE_PRODUCER_IDS})
 PEERS: Final = ("broker-", "controller-")  # how nodes call themselves
-LOST_SESSIONS_OF_OTHERS: Final = 2  # so many session time-outs may a former life's registration outlive it
+LOST_SESSIONS_OF_OTHERS: Final = 2  # so many session time-outs may an earlier process's registration outlive it
 
 
 class ZooKeeperUnusable(BrokerFailed):
@@ -84,7 +84,7 @@ class ZooKeeperBroker:
         plane = self.plane = DataPlane(world, config, mode_of(config), self, may=may, handler=self._handle)
         self.identity = plane.identity
         self.zookeeper = open_zookeeper(world, config, self)
-        self.seat = ControllerSeat(world, config, self.zookeeper, plane.tasks)
+        self.controller_role = ControllerSeat(world, config, self.zookeeper, plane.tasks)
         self.hosting = AssignedHosting(
             config,
             plane.replicas,
@@ -107,7 +107,7 @@ class ZooKeeperBroker:
         self._is_registered = asyncio.Event()
         self._is_stopping = False
 
-    # --- life ----------------------------------------------------------------------------
+    # --- start and stop ------------------------------------------------------------------
 
     async def start(self) -> None:
         """Reach ZooKeeper, open the logs, register; what is hosted comes with the first control requests.
@@ -124,14 +124,14 @@ class ZooKeeperBroker:
         self.is_serving = True
         self.plane.start_periodic_work(look_at_directories=self.plane.moves.look, after_checkpoint=_nothing)
         self.plane.tasks.start(self._carry_out_control_requests())
-        self.plane.tasks.start(self.seat.run())
+        self.plane.tasks.start(self.controller_role.run())
         await self._be_registered()
         self.plane.tasks.start(self._keep_registered())
 
     def _open_directories(self) -> None:
         """Open the logs; from now on the broker ends with the first directory that fails.
 
-        Heartbeats, which tell a controller of KRaft mode which replicas are lost, there are none (nor have we Kafka's
+        Heartbeats, which report to a controller of KRaft mode which replicas are lost, there are none (nor have we Kafka's
         `/log_dir_event_notification`): only a session that ends moves leaderships. And whoever hosted without a directory
         what lies in it would begin with an empty log that counts as in sync. `NoDirectory` says which one failed.
         """
@@ -144,7 +144,7 @@ class ZooKeeperBroker:
         """Hand leaderships over, stop serving, close the logs in order, end the session last (SPEC 3.11.4)."""
         self._is_stopping = True
         await self._take_leave()
-        self.seat.close()
+        self.controller_role.close()
         self.plane.stop()
         self.plane.close_logs()
         await self.zookeeper.close()
@@ -153,7 +153,7 @@ class ZooKeeperBroker:
     async def _take_leave(self) -> None:
         """Ask the controller to be relieved; by whatever epoch is registered when it is asked (KIP-380)."""
         deadline_ms = self.world.clock.now_ms() + self.config.controller.controlled_shutdown_timeout_ms
-        version = self.seat.protocol.of(Api.CONTROLLED_SHUTDOWN)
+        version = self.controller_role.protocol.of(Api.CONTROLLED_SHUTDOWN)
         while (left_ms := deadline_ms - self.world.clock.now_ms()) > 0:
             body = cs.ControlledShutdownRequest(broker_id=self.config.node_id, broker_epoch=self.identity.broker_epoch)
             with contextlib.suppress(NoController):
@@ -212,15 +212,15 @@ class ZooKeeperBroker:
         self._session.set()
         self._configs_changed = True
         self._control_came.set()
-        self.seat.look_again()
-        self.seat.brokers_changed()
+        self.controller_role.look_again()
+        self.controller_role.brokers_changed()
 
     def on_watch(self, path: str, what: Watched) -> None:
         """Look at what changed."""
         if path == paths.CONTROLLER:
-            self.seat.look_again()
+            self.controller_role.look_again()
         elif path == paths.BROKER_IDS:
-            self.seat.brokers_changed()
+            self.controller_role.brokers_changed()
         elif path == paths.CONFIG_CHANGES:
             self._configs_changed = True
             self._control_came.set()
@@ -247,14 +247,14 @@ class ZooKeeperBroker:
             wall_ms=self.world.clock.wall_ms(),
         )
         session_id = self.zookeeper.session_id
-        patience_ms = LOST_SESSIONS_OF_OTHERS * self.config.zookeeper.session_timeout_ms
-        deadline_ms = self.world.clock.now_ms() + patience_ms
+        timeout_ms = LOST_SESSIONS_OF_OTHERS * self.config.zookeeper.session_timeout_ms
+        deadline_ms = self.world.clock.now_ms() + timeout_ms
         while (epoch := await self._try_to_register(znode)) is None:
             if self.world.clock.now_ms() > deadline_ms:
                 self.world.journal.probe("duplicate_registration_refused")
                 raise ZooKeeperUnusable(
                     f"broker id {self.config.node_id} is registered by another living broker "
-                    f"({paths.broker(self.config.node_id)} is still there after {patience_ms} ms)"
+                    f"({paths.broker(self.config.node_id)} is still there after {timeout_ms} ms)"
                 )
             await asyncio.sleep(RETRY_MS / 1000)
         if session_id == self.zookeeper.session_id:
@@ -285,14 +285,14 @@ class ZooKeeperBroker:
             previous_broker_epoch=previous if previous >= 0 else self.plane.directories.previous_broker_epoch,
             incarnation=str(self.identity.incarnation),
         )
-        self.seat.may_stand = not self._is_stopping
-        self.seat.look_again()
+        self.controller_role.may_stand = not self._is_stopping
+        self.controller_role.look_again()
 
     # --- what the data plane asks ----------------------------------------------------------
 
     def leader(self) -> tuple[NodeId, Endpoint | None]:
         """Return who the controller is, and where."""
-        return self.seat.controller_id, self.seat.endpoint
+        return self.controller_role.controller_id, self.controller_role.endpoint
 
     def on_directory_lost(self, directory_id: UUID) -> None:
         """Never: the broker ends with the first directory that fails."""
@@ -304,7 +304,7 @@ class ZooKeeperBroker:
     # --- configuration -------------------------------------------------------------------
 
     async def _read_configs(self) -> None:
-        """Take all dynamic configurations there are, and be told of the next change."""
+        """Take all dynamic configurations there are, and watch for the next change."""
         self._configs_changed = False
         try:
             await self.zookeeper.children(paths.CONFIG_CHANGES, watch=True)
@@ -343,11 +343,11 @@ class ZooKeeperBroker:
             self._configured |= dict.fromkeys(topics)
         known = self.control.known_epochs
         if body.controller_epoch > known.controller_epoch or body.broker_epoch > known.broker_epoch:
-            self.control.topic_ids.clear()  # we may have missed what was told before: deletions
+            self.control.topic_ids.clear()  # requests may have been missed: deletions
         await self._learn_ids(topics_without_id(body))
 
     async def _learn_ids(self, topics: list[str]) -> None:
-        """Read the ids of topics that a request of an old version does not tell."""
+        """Read the ids of topics that a request of an old version does not name."""
         known = self.control.topic_ids
         missing = [topic for topic in topics if topic not in known]
         while missing:
@@ -366,13 +366,13 @@ class ZooKeeperBroker:
 
     def _handle(self, request: AnyRequest) -> None:
         control = self._control_handlers.by_api.get(request.api)
-        decided = self.seat.decides(request)
+        decided = self.controller_role.decides(request)
         if control is not None:
             if self.plane.authorizer.admits(request, control.served):
                 control.handle(request)
         elif decided is not None and self._is_for_controller(request):
             if self.plane.authorizer.admits(request, decided):
-                self.seat.handle(request)
+                self.controller_role.handle(request)
         elif not self.control.has_metadata and not (request.client_id or "").startswith(PEERS):
             self._early.append(request)
         else:
@@ -384,12 +384,12 @@ class ZooKeeperBroker:
         self._control_came.set()
 
     def _is_for_controller(self, request: AnyRequest) -> bool:
-        """Tell who decides here: the controller itself; others pass on what clients ask, never what brokers do."""
+        """Return who decides here: the controller itself; others pass on what clients ask, never what brokers do."""
         from_peer = (request.client_id or "").startswith(PEERS)
-        return self.seat.is_active or from_peer or request.api in CONTROLLER_APIS
+        return self.controller_role.is_active or from_peer or request.api in CONTROLLER_APIS
 
     async def _carry_out_control_requests(self) -> None:
-        """Do what controllers say, from the first registration on: before it nobody can tell for which life that is."""
+        """Do what controllers say, from the first registration on: before it the registration that they are meant for is unknown."""
         await self._is_registered.wait()
         while True:
             self._control_came.clear()
@@ -453,7 +453,7 @@ def mode_of(config: NodeConfig) -> Mode:
     return Mode(
         apis=ZOOKEEPER_BROKER_APIS,
         alter_partition_version=protocol.of(Api.ALTER_PARTITION),
-        fetches_tell_epoch=False,
+        fetches_carry_epoch=False,
         needs_all_directories=True,
     )
 

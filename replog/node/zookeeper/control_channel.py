@@ -1,4 +1,4 @@
-"""The way to one life of one broker: its control requests in order, each until it is answered (KIP-380)."""
+"""The channel to one registration of one broker: its control requests in order, each until it is answered (KIP-380)."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from replog.metadata.state import Broker
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.wire.apis import api_of
+from replog.wire.exchange import exchange_of
 from replog.zookeeper.control_queue import ControlQueue, ControlRequest
 from replog.zookeeper.controller import ControlAnswered
 
@@ -58,7 +59,7 @@ class ControlChannel:
             try:
                 connection = await self._connect()
                 answer = await connection.send(
-                    api_of(request.body), request.body, version=request.version, timeout_ms=TIMEOUT_MS
+                    exchange_of(api_of(request.body)), request.body, version=request.version, timeout_ms=TIMEOUT_MS
                 )
             except (ConnectionLost, UnsupportedVersion) as problem:
                 self.world.journal.log("debug", f"control request to {self.queue.node}: {problem}")

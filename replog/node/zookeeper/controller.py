@@ -1,7 +1,7 @@
-"""A broker's seat as candidate for controller: the campaign, the reign, and its end (KIP-380; SPEC 3.12).
+"""A broker as candidate for controller: the campaign, the term, and its end (KIP-380; SPEC 3.12).
 
-One task does it all in order: read, decide, write, tell. A write is fenced by the version that the election gave
-`/controller_epoch`; if it fails for whatever reason the reign is over, because what is in ZooKeeper is no longer what this
+One task does it all in order: read, decide, write, send. A write is fenced by the version that the election gave
+`/controller_epoch`; if it fails for whatever reason the term is over, because what is in ZooKeeper is no longer what this
 controller believes. Whoever is elected next, perhaps the same node, reads everything anew.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from replog.config import Endpoint, NodeConfig
-from replog.controller.events import Probe, Reply, Request, Tell
+from replog.controller.events import Emit, Probe, Reply, Request
+from replog.controller.policy import Settings
 from replog.controller.served_api import AnyServedApi
 from replog.errors import Error
 from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
-from replog.node.controller import settings_of
 from replog.node.net.server import AnyRequest
 from replog.node.tasks import Tasks
 from replog.node.zookeeper.control_channel import ControlChannel
@@ -83,7 +83,7 @@ class ControllerSeat:
         self._waiting: dict[int, AnyRequest] = {}
         self._next_token = 0
         self._changed = asyncio.Event()
-        self._is_doubtful = False  # whether the present reign is still ours
+        self._is_doubtful = False  # whether the present term is still ours
         self._brokers_changed = False
 
     # --- what others call --------------------------------------------------------------------
@@ -126,7 +126,7 @@ class ControllerSeat:
     def close(self) -> None:
         """Decide nothing any more."""
         self.may_stand = False
-        self._end_reign()
+        self._end_term()
 
     def _put(self, event: Event, request: AnyRequest | None) -> None:
         if self.core is not None:
@@ -136,7 +136,7 @@ class ControllerSeat:
     # --- campaign ----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Stand for election again and again; reign when elected."""
+        """Stand for election again and again; serve a term when elected."""
         while True:
             try:
                 await self._campaign()
@@ -146,7 +146,7 @@ class ControllerSeat:
                 self.controller_id, self.endpoint = NO_NODE, None
                 await asyncio.sleep(RETRY_MS / 1000)
             finally:
-                self._end_reign()
+                self._end_term()
 
     async def _campaign(self) -> None:
         self._changed.clear()
@@ -156,12 +156,12 @@ class ControllerSeat:
             self.controller_id, self.endpoint = NO_NODE, None
             if self.may_stand:
                 if (fence := await self._elected()) is not None:
-                    await self._reign(*fence)
+                    await self._serve(*fence)
             elif await self.zookeeper.exists(paths.CONTROLLER, watch=True) is None:
                 await self._changed.wait()  # whoever leaves has to know whom to ask
             return
         if stat.ephemeral_owner == self.zookeeper.session_id:
-            # A reign of ours that ended with a write of unknown outcome: somebody has to begin anew.
+            # A term of ours that ended with a write of unknown outcome: somebody has to begin anew.
             with contextlib.suppress(NoNode):
                 await self.zookeeper.transaction([Delete(path=paths.CONTROLLER, version=stat.version)])
             return
@@ -181,7 +181,7 @@ class ControllerSeat:
         self.controller_id, self.endpoint = node, Endpoint(registered.znode.host, registered.znode.port)
 
     async def _elected(self) -> tuple[int, int] | None:
-        """Try to become the controller; return the reign's epoch and the version that fences its writes."""
+        """Try to become the controller; return the term's epoch and the version that fences its writes."""
         epoch, version = await self._controller_epoch()
         me = ControllerZnode(brokerid=self.config.node_id, timestamp=str(self.world.clock.wall_ms()))
         raised = SetData(path=paths.CONTROLLER_EPOCH, data=str(epoch + 1).encode(), version=version)
@@ -208,16 +208,16 @@ class ControllerSeat:
             data, stat = await self.zookeeper.get(paths.CONTROLLER_EPOCH)
         return znodes.controller_epoch(data), stat.version
 
-    # --- reign -------------------------------------------------------------------------------
+    # --- term --------------------------------------------------------------------------------
 
-    async def _reign(self, epoch: int, fence_version: int) -> None:
+    async def _serve(self, epoch: int, fence_version: int) -> None:
         self._fence = Check(path=paths.CONTROLLER_EPOCH, version=fence_version)
         self._brokers_changed = False
-        await self._still_mine()  # and be told when it is not
+        await self._still_mine()  # and be notified when it is not
         loaded = await self._load()
         self._events.clear()
         self.core = ZooKeeperController(
-            settings_of(self.config),
+            Settings.of(self.config),
             node_id=self.config.node_id,
             epoch=epoch,
             protocol=self.protocol,
@@ -249,7 +249,7 @@ class ControllerSeat:
         event, request = self._events.popleft()
         if isinstance(event, BrokersChanged):
             event = BrokersChanged(await self._registered())
-            # A broker that starts believes the first controller it hears, and who is started may need no write, which
+            # A broker that starts believes the first controller that reaches it, and who is started may need no write, which
             # would be fenced. Who saw it registered sees who was elected before that.
             await self._still_mine()
         version = 0 if request is None else request.version
@@ -278,7 +278,7 @@ class ControllerSeat:
                     self._channels[effect.node].put(effect.request)
                 case Reply():
                     self._reply(effect)
-                case Tell():
+                case Emit():
                     self.world.journal.event(effect.event, **effect.fields)
                 case Probe():
                     self.world.journal.probe(effect.name)
@@ -314,7 +314,7 @@ class ControllerSeat:
             body = old_alter_partition(body, request.version)
         request.reply(body)
 
-    def _end_reign(self) -> None:
+    def _end_term(self) -> None:
         if self.core is not None:
             self.world.journal.event("controller_resigned", node=self.config.node_id, epoch=self.core.epoch)
             self.controller_id, self.endpoint = NO_NODE, None
@@ -330,7 +330,7 @@ class ControllerSeat:
             if id(request) in undecided:
                 self._refuse(request)
             else:
-                request.close("the controller's reign ended; whether this was done nobody knows")
+                request.close("the controller's term ended; whether this was done nobody knows")
 
     # --- reading -----------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ class AssignedHosting(Hosting):
         change = self.metadata.take_change()
         if change is None:
             return
-        # One that is there again was given its true id, or is told of again: what groups read of it counts.
+        # One that is there again was given its true id, or is named again: what groups read of it counts.
         gone = [name for name in change.deleted.values() if name not in self.metadata.image.topics_by_name]
         if gone:
             self.on_deleted(gone)
@@ -52,7 +52,7 @@ class AssignedHosting(Hosting):
     def keep_only(self, kept: KeepOnly) -> None:
         """Put logs aside that no partition claims, and with them their checkpoints.
 
-        What was hosted in a former life of this process in ZooKeeper, and was moved away meanwhile, is hosted no more.
+        What was hosted in an earlier registration of this process, and was moved away meanwhile, is hosted no more.
         """
         wanted = dict.fromkeys(kept.names)
         moved = [replica.name for replica in self.replicas if replica.name not in wanted]

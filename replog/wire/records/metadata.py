@@ -33,7 +33,7 @@ class BrokerFeature(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    LAYOUT: ClassVar = Layout(key=0, kind="metadata", versions="0-4", flexible="0+")
+    LAYOUT: ClassVar = Layout(key=0, kind="metadata", versions="0-4", flexible="0+", levels=((17, 3), (8, 2), (7, 1)))
     broker_id: Annotated[int, Wire("int32", "0+")] = 0
     is_migrating_zk_broker: Annotated[bool, Wire("bool", "2+")] = False
     incarnation_id: Annotated[UUID, Wire("uuid", "0+")] = ZERO_UUID
@@ -60,7 +60,7 @@ class TopicRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    LAYOUT: ClassVar = Layout(key=3, kind="metadata", versions="0-2", flexible="0+")
+    LAYOUT: ClassVar = Layout(key=3, kind="metadata", versions="0-2", flexible="0+", levels=((23, 2), (17, 1), (0, 0)))
     partition_id: Annotated[int, Wire("int32", "0+")] = -1
     topic_id: Annotated[UUID, Wire("uuid", "0+")] = ZERO_UUID
     replicas: Annotated[list[int], Wire("[]int32", "0+")] = []
@@ -87,7 +87,7 @@ class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    LAYOUT: ClassVar = Layout(key=5, kind="metadata", versions="0-2", flexible="0+")
+    LAYOUT: ClassVar = Layout(key=5, kind="metadata", versions="0-2", flexible="0+", levels=((23, 2), (17, 1), (0, 0)))
     partition_id: Annotated[int, Wire("int32", "0+")] = -1
     topic_id: Annotated[UUID, Wire("uuid", "0+")] = ZERO_UUID
     isr: Annotated[list[int] | None, Wire("[]int32", "0+", nullable="0+", tag=0, tagged="0+")] = None
@@ -168,7 +168,7 @@ class ProducerIdsRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    LAYOUT: ClassVar = Layout(key=17, kind="metadata", versions="0-3", flexible="0+")
+    LAYOUT: ClassVar = Layout(key=17, kind="metadata", versions="0-3", flexible="0+", levels=((17, 2), (7, 1)))
     broker_id: Annotated[int, Wire("int32", "0+")] = 0
     broker_epoch: Annotated[int, Wire("int64", "0+")] = 0
     fenced: Annotated[int, Wire("int8", "0+", tag=0, tagged="0+")] = 0

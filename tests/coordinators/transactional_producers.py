@@ -9,6 +9,7 @@ from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.types import NodeId
 from replog.wire.apis import Api, api_of
+from replog.wire.exchange import exchange_of
 from replog.wire.messages.end_txn import EndTxnRequest
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest
 from replog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -29,7 +30,7 @@ class Lost(Exception):
     """The transaction's outcome is not known to its producer, or it is over."""
 
 
-class Teller:
+class LedgerProducer:
     """One producer of one transactional id."""
 
     def __init__(self, client: Client, name: str, transactional_id: str) -> None:
@@ -75,21 +76,21 @@ class Teller:
         )
         while True:
             try:
-                told = await self.client.produce(
+                result = await self.client.produce(
                     TOPIC, partition, batch, acks=-1, timeout_ms=1000, transactional_id=self.transactional_id
                 )
             except NO_ANSWER:
                 await self._rest()
                 continue
-            if told.error_code is Error.NONE:
+            if result.error_code is Error.NONE:
                 return
-            if told.error_code not in TRY_AGAIN:
+            if result.error_code not in TRY_AGAIN:
                 await self._give_up()
-                raise Lost(told.error_code.name)
+                raise Lost(result.error_code.name)
             await self._rest()
 
     async def _give_up(self) -> None:
-        """Abort; whatever the answer, a new life follows."""
+        """Abort; whatever the answer, a new producer epoch follows."""
         body = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -113,7 +114,7 @@ class Teller:
     async def _ask_coordinator(self, body: Any) -> Any:
         while True:
             try:
-                answer = await self.client.ask(api_of(body), body, node=await self._coordinator())
+                answer = await self.client.ask(exchange_of(api_of(body)), body, node=await self._coordinator())
             except NO_ANSWER:
                 await self._rest()
                 continue
@@ -124,7 +125,7 @@ class Teller:
     async def _coordinator(self) -> NodeId:
         body = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
         while True:
-            answer = await self.client.ask(Api.FIND_COORDINATOR, body)
+            answer = await self.client.ask(exchange_of(Api.FIND_COORDINATOR), body)
             place = answer.coordinators[0]
             if place.error_code is Error.NONE:
                 return NodeId(place.node_id)
@@ -157,11 +158,11 @@ async def read_committed(clients: Any, seconds: int = 20) -> tuple[Counter[str],
     return values, hanging
 
 
-def contradictions(tellers: list[Teller], values: Counter[str]) -> list[str]:
-    """Return every transaction that is not all or nothing, or not what its producer was told."""
+def contradictions(producers: list[LedgerProducer], values: Counter[str]) -> list[str]:
+    """Return every transaction that is not all or nothing, or not what its producer was answered."""
     wrong: list[str] = []
-    for teller in tellers:
-        for transaction, outcome in teller.outcomes.items():
+    for producer in producers:
+        for transaction, outcome in producer.outcomes.items():
             seen = [values[f"{transaction}.{partition}"] for partition in range(PARTITIONS)]
             allowed = {"committed": [[1] * PARTITIONS], "aborted": [[0] * PARTITIONS]}
             if seen not in allowed.get(outcome, [[0] * PARTITIONS, [1] * PARTITIONS]):

@@ -1,6 +1,6 @@
 """A register whose writes stand in a log: their order is known, so there is nothing to search for (etcd's idea).
 
-Offsets settle which writes happened, those of unknown outcome too, and in which order. Each read then has its place behind the
+Offsets say which writes happened, those of unknown outcome too, and in which order. Each read then has its place behind the
 write that it saw. The history is linearizable iff nobody began after somebody had completed who comes later in that order: one
 sort and one running minimum, however many clients there were.
 """
@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 INITIAL: Final = -1
 
 
-def is_settled(operations: Sequence[Operation]) -> bool:
+def is_ordered_by_offsets(operations: Sequence[Operation]) -> bool:
     """Tell whether offsets say of every write whether and where it happened; only plain writes and reads."""
     writes = [operation for operation in operations if operation.steps[0][0] == "write"]
     if not writes or any(operation.steps[0][0] not in ("write", "read") for operation in operations):
@@ -26,14 +26,14 @@ def is_settled(operations: Sequence[Operation]) -> bool:
     perhaps = [operation for operation in writes if operation.outcome != "fail"]
     # A write that was answered and is not in the log is for the search to judge; and a value that was written twice, or is
     # what a register holds at first, does not say which version a read saw.
-    told = all("offset" in o.extra and (o.outcome != "ok" or o.extra["offset"] is not None) for o in perhaps)
+    is_known = all("offset" in o.extra and (o.outcome != "ok" or o.extra["offset"] is not None) for o in perhaps)
     values = [(o.steps[0][1], repr(o.steps[0][2])) for o in perhaps]
     is_plain = not any(isinstance(o.steps[0][2], list | dict | None) for o in perhaps)
-    return told and is_plain and len({*values}) == len(values)
+    return is_known and is_plain and len({*values}) == len(values)
 
 
 def check(operations: Sequence[Operation]) -> Linearization:
-    """Judge every key by itself. An offset of None settles that the write is not in the log."""
+    """Judge every key by itself. An offset of None says that the write is not in the log."""
     for key, own in by_key(operations).items():
         culprit = _culprit(own)
         if culprit is not None:

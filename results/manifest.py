@@ -1,0 +1,69 @@
+"""manifest.json: what a run was made with, and what it recorded. It is written last: a run without it was cut off."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+KRAFT: Final = "kraft"
+Setting = bool | int | float | str | Sequence[str] | None
+
+
+def integer(settings: Mapping[str, Setting], name: str, otherwise: int) -> int:
+    """Return a setting that is an integer, also where it was given as text; `otherwise` where it is not given."""
+    value = settings.get(name)
+    return int(value) if isinstance(value, int | float | str) else otherwise
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What only the harness knows of a run; what it does not say is None.
+
+    place:       where its nodes ran, where there is a choice.
+    settings:    what every node was started with, by Kafka's names; None: unknown, and the strictest reading holds.
+    failure:     why the run ended early, in words; `failure_kind` is the name of the exception.
+    least_load:  acknowledgements that the phase `faults` must have of each acks level.
+    """
+
+    seed: int | None = None
+    scenario: str | None = None
+    cluster: str | None = None
+    mode: str | None = None
+    place: str | None = None
+    mutants: tuple[str, ...] = ()
+    commit: str | None = None
+    lock_sha256: str | None = None
+    settings: dict[str, Setting] | None = None
+    interrupted: bool = False
+    failure: str | None = None
+    failure_kind: str | None = None
+    least_load: int | None = None
+
+
+class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A table's rows and files, and the sha256 over names and bytes of the files."""
+
+    rows: int
+    files: int
+    sha256: str
+
+
+class Manifest(Made, frozen=True, kw_only=True):
+    """What the harness knows, and what the recorder adds; a table that is not named is not part of the recording."""
+
+    schema_version: int
+    run_id: str
+    python: str | None = None
+    platform: str | None = None
+    tables: dict[str, TableFacts]
+    recording_hash: str | None = None
+
+    @property
+    def made(self) -> Made:
+        """What the harness knew, for a recording that is made of this one."""
+        return Made(**{name: getattr(self, name) for name in Made.__struct_fields__})
+
+
+class Version(msgspec.Struct, frozen=True):
+    """What a manifest of any version says of itself."""
+
+    schema_version: int | str | None = None
