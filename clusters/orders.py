@@ -93,5 +93,5 @@ def elections(partitions: Iterable[TopicPartition], kind: str) -> list[Order]:
 def admin_row(seen: OrderSeen) -> dict[str, str | int | None]:
     """Return an order as a row of `admin`."""
     order: dict[str, str | int | None] = msgspec.to_builtins(seen.order)
-    told: dict[str, str | int | None] = msgspec.to_builtins(seen)
-    return {name: value for name, value in told.items() if name != "order"} | order
+    columns: dict[str, str | int | None] = msgspec.to_builtins(seen)
+    return {name: value for name, value in columns.items() if name != "order"} | order

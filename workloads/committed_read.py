@@ -57,19 +57,19 @@ async def _close(
     invoke_ns = stage.now_ns()
     stable = {offsets.partition: offsets for offsets in await admin.offsets(open_, OFFSETS_MS, stable=True)}
     for offsets in await admin.offsets(open_, OFFSETS_MS):
-        stable_told = stable[offsets.partition]
-        last_stable_offset = stable_told.latest_offset
+        stable_offsets = stable[offsets.partition]
+        last_stable_offset = stable_offsets.latest_offset
         if offsets.latest_offset is None or offsets.log_start_offset is None or last_stable_offset is None:
             continue
         # Both were told in one leader epoch, or they are of none.
-        leader_epoch = offsets.leader_epoch if offsets.leader_epoch == stable_told.leader_epoch else None
+        leader_epoch = offsets.leader_epoch if offsets.leader_epoch == stable_offsets.leader_epoch else None
         stage.sink.row(
             "watermarks",
             observer="final-read-offsets",
             source="list_offsets",
             topic=offsets.partition.topic,
             partition=offsets.partition.partition,
-            answered_by=offsets.answered_by if offsets.answered_by == stable_told.answered_by else None,
+            answered_by=offsets.answered_by if offsets.answered_by == stable_offsets.answered_by else None,
             leader_epoch=leader_epoch,
             high_watermark=offsets.latest_offset,
             last_stable_offset=last_stable_offset,

@@ -178,8 +178,8 @@ class Evidence:
     def _of_send(self, column: str, row: int) -> int | None:
         if row == UNKNOWN or column not in self._rows.table("sends").column_names:
             return None
-        told = int(self._rows.columns("sends")[column][row])
-        return None if told == UNKNOWN else told
+        value = int(self._rows.columns("sends")[column][row])
+        return None if value == UNKNOWN else value
 
     def _written_in(self, value: int | None, offset: int) -> int | None:
         """Return the leader epoch of the log that the record was written to, as a reader or a replica's log has it at that offset."""

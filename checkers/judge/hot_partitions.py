@@ -397,17 +397,17 @@ def _cross_in_offsets(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
 
 
 def _cross_in_replicas(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
-    logged = {node for told in sieved for node in told.logged}
-    held = [(place, told.held) for place, told in enumerate(sieved) if told.held is not None]
+    logged = {node for summary in sieved for node in summary.logged}
+    held = [(place, summary.held) for place, summary in enumerate(sieved) if summary.held is not None]
     for (one, before), (other, after) in pairwise(held):
         if after[0] != before[1] + 1:
             suspect[one : other + 1] = [True] * (other + 1 - one)
     last: dict[
         int, tuple[int, int]
     ] = {}  # per replica: the epoch that its range before ended with, and which range that was
-    for place, told in enumerate(sieved):
-        suspect[place] |= bool(told.logged) and {*told.logged} != logged
-        for node, (first_epoch, last_epoch) in told.epochs.items():
+    for place, summary in enumerate(sieved):
+        suspect[place] |= bool(summary.logged) and {*summary.logged} != logged
+        for node, (first_epoch, last_epoch) in summary.epochs.items():
             if node in last and first_epoch < last[node][0]:
                 suspect[place] = suspect[last[node][1]] = True
             last[node] = (last_epoch, place)

@@ -71,22 +71,28 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
 
 def _lacked(lists: ListSteps) -> Iterator[_Lacked]:
     """Yield the elements that some read lacks although its transaction ended after they were appended."""
-    told = lists.transactions
-    reads = np.flatnonzero(lists.is_read & (told.outcome[lists.txn] == OK))
+    transactions = lists.transactions
+    reads = np.flatnonzero(lists.is_read & (transactions.outcome[lists.txn] == OK))
     elements = {
         row: frozenset(lists.elements[lists.first[row] : lists.first[row] + lists.length[row]].tolist())
         for row in reads.tolist()
     }
-    for append in np.flatnonzero(~lists.is_read & (told.outcome[lists.txn] != FAIL)).tolist():
+    for append in np.flatnonzero(~lists.is_read & (transactions.outcome[lists.txn] != FAIL)).tolist():
         key, element, writer = int(lists.key[append]), int(lists.value[append]), lists.txn[append]
-        own = reads[(lists.key[reads] == key) & (told.completed[lists.txn[reads]] > told.invoked[writer])]
+        own = reads[
+            (lists.key[reads] == key) & (transactions.completed[lists.txn[reads]] > transactions.invoked[writer])
+        ]
         lacking = [row for row in own.tolist() if element not in elements[row] and lists.txn[row] != writer]
         if not lacking:
             continue
-        known = [int(told.completed[lists.txn[row]]) for row in own.tolist() if element in elements[row]]
-        known_ns = min([int(told.completed[writer]), *known])
-        wrongly = [int(told.completed[lists.txn[row]]) for row in lacking if told.invoked[lists.txn[row]] > known_ns]
-        last_ns = max(int(told.completed[lists.txn[row]]) for row in lacking)
+        known = [int(transactions.completed[lists.txn[row]]) for row in own.tolist() if element in elements[row]]
+        known_ns = min([int(transactions.completed[writer]), *known])
+        wrongly = [
+            int(transactions.completed[lists.txn[row]])
+            for row in lacking
+            if transactions.invoked[lists.txn[row]] > known_ns
+        ]
+        last_ns = max(int(transactions.completed[lists.txn[row]]) for row in lacking)
         yield _Lacked(key, element, min(wrongly, default=None), min(last_ns, OPEN_END))
 
 

@@ -96,8 +96,8 @@ class Positions:
         return newest
 
     def _commit(self, row: int) -> Row:
-        told = {name: int(self._commits[name][row]) for name in ("process", "invoke_ns", "complete_ns")}
-        return {name: None if value == UNKNOWN else value for name, value in told.items()}
+        columns = {name: int(self._commits[name][row]) for name in ("process", "invoke_ns", "complete_ns")}
+        return {name: None if value == UNKNOWN else value for name, value in columns.items()}
 
     def _of_generation(self, anomaly: Anomaly) -> Judgement | None:
         """Look for the first commit of a later generation: whoever forgot that generation forgot it, too."""

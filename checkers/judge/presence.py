@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.guarantees import Elected, How, JoinedIsr, SettingsChanged, ShutDownUncleanly
-from tribunal.checkers.judge.lives import DOWN, NEVER
+from tribunal.checkers.judge.incarnations import DOWN, NEVER
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
 from tribunal.results.manifest import integer
 from tribunal.results.metadata import NO_LEADER
@@ -147,7 +147,7 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     """Return when the committed ISR was too small and the leader knew it for certain.
 
     A change is committed up to the lag of observation before it was observed. A leader knows a change that began its own leader epoch; any
-    other one that its ISR shrank by half a lag later if nothing was hurt then, and when it has heard from a controller since.
+    other one that its ISR shrank by half a lag later if nothing was hurt then, and when a controller has answered it since.
     """
     if "min.insync.replicas" not in settings or not history:
         return []
@@ -162,12 +162,12 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
         if not _is_small(entry) or (place + 1 < len(history) and _same(history[place + 1], entry)):
             continue  # all is well, or goes on like this
         until_ns = ends[place] - OBSERVATION_LAG_NS
-        leader, epoch = _reign(entry)
+        leader, epoch = _term(entry)
         began = first == 0 or history[first - 1].state.leader_epoch != epoch
         known = Span(history[first].at_ns + OBSERVATION_LAG_NS // 2, until_ns)
-        heard_ns = -1 if began else _heard_ns(of_run("requests"), leader, history[first].at_ns)
+        known_ns = -1 if began else _known_ns(of_run("requests"), leader, history[first].at_ns)
         times: list[tuple[Span, int | None]] = [(quiet, None) for quiet in _without(known, faults)]
-        times += [(Span(heard_ns, until_ns), leader)] if heard_ns < until_ns else []
+        times += [(Span(known_ns, until_ns), leader)] if known_ns < until_ns else []
         found += [
             TooSmall(since_ns=time.since_ns, until_ns=time.until_ns, by=by, of_epoch=epoch, is_only=len(leaders) == 1)
             for time, by in times
@@ -175,8 +175,8 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     return found
 
 
-def _heard_ns(requests: pa.Table, leader: int, since_ns: int) -> int:
-    """Return when a leader surely had heard of what was committed before: it asked once more after a controller had answered its heartbeat."""
+def _known_ns(requests: pa.Table, leader: int, since_ns: int) -> int:
+    """Return when a leader surely knew what was committed before: it asked once more after a controller had answered its heartbeat."""
     rows = requests.filter(pc.equal(requests["api_key"], HEARTBEAT)).sort_by("at_ns").to_pylist()
     answered = [
         row["at_ns"] for row in rows
@@ -195,13 +195,13 @@ def _is_small(entry: Entry) -> bool:
     return entry.state.leader != NO_LEADER and len(dict.fromkeys(entry.state.isr)) < least
 
 
-def _reign(entry: Entry) -> tuple[int, int]:
+def _term(entry: Entry) -> tuple[int, int]:
     return entry.state.leader, entry.state.leader_epoch
 
 
 def _same(entry: Entry, other: Entry) -> bool:
     """Whether an entry's ISR is too small, under the same leader in the same leader epoch as another one's."""
-    return _is_small(entry) and _reign(entry) == _reign(other)
+    return _is_small(entry) and _term(entry) == _term(other)
 
 
 def _without(span: Span, others: Sequence[Span]) -> Iterator[Span]:

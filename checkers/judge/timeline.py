@@ -33,7 +33,7 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
     WasRead,
 )
-from tribunal.checkers.judge.lives import DOWN, NEVER, Lives
+from tribunal.checkers.judge.incarnations import DOWN, NEVER, Incarnations
 from tribunal.checkers.judge.orders import Order, TopicOrders, orders, settings_of_topic
 from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
@@ -188,12 +188,16 @@ class Timeline:
     """One partition's history; answers what was promised to its records."""
 
     def __init__(
-        self, entries: list[Entry], settings: Settings, place: tuple[str, int] | None = None, lives: Lives | None = None
+        self,
+        entries: list[Entry],
+        settings: Settings,
+        place: tuple[str, int] | None = None,
+        incarnations: Incarnations | None = None,
     ) -> None:
         self.entries = entries
         self.settings = settings
         self._place = place
-        self._lives = lives if lives is not None else Lives()
+        self._incarnations = incarnations if incarnations is not None else Incarnations()
         self._times = [entry.at_ns for entry in entries]
         # A topic that is deleted and made anew begins with leader epoch 0 again: how often it was is the upper half.
         self._epochs = [_whole_epoch(entry) for entry in entries]
@@ -203,7 +207,7 @@ class Timeline:
 
     def restarted_between(self, node: int, since_ns: int, until_ns: int) -> bool:
         """Whether another life of the node began in between, as far as that is recorded."""
-        return self._lives.ended_ns(node, since_ns) != self._lives.ended_ns(node, until_ns)
+        return self._incarnations.ended_ns(node, since_ns) != self._incarnations.ended_ns(node, until_ns)
 
     @property
     def can_lead(self) -> tuple[int, ...]:
@@ -363,7 +367,7 @@ class Timeline:
                 continue
             if record.acks == -1 and any(isinstance(fact, Elected) and fact.how is How.CLEAN for fact in entry.facts):
                 continue
-            if self._lives.ended_ns(before.leader, entry.at_ns) + OBSERVATION_LAG_NS < record.invoke_ns:
+            if self._incarnations.ended_ns(before.leader, entry.at_ns) + OBSERVATION_LAG_NS < record.invoke_ns:
                 continue
             if not self._knows_its_successor(before.leader, place, position, record.invoke_ns):
                 yield place
@@ -498,7 +502,7 @@ class History:
         self._types: list[str] = self._metadata["record_type"].cast(pa.string()).to_pylist()
         self._given = settings
         self._nodes = typed(nodes.sort_by("at_ns"), NodeEvent)
-        self._lives = Lives(self._nodes)
+        self._incarnations = Incarnations(self._nodes)
         self._timelines: dict[tuple[str, int], Timeline] = {}
         # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
         self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
@@ -522,7 +526,7 @@ class History:
             losses,
             self.registrations,
             self._election_orders(topic, partition),
-            self._lives,
+            self._incarnations,
         )
         records = [record for position in positions if (record := self._committed(position)) is not None]
         for index, committed in enumerate(records):
@@ -678,11 +682,11 @@ class _Builder:
         losses: list[Loss],
         registrations: list[Registration],
         orders: list[Order],
-        lives: Lives,
+        incarnations: Incarnations,
     ) -> None:
         self._place = place
         self._topic = place[0]
-        self._lives = lives
+        self._incarnations = incarnations
         self._given = given
         self._of_cluster: dict[str, str] = {}
         self._of_topic: dict[str, str] = {}
@@ -729,7 +733,7 @@ class _Builder:
     def timeline(self) -> Timeline:
         """Return what was built."""
         self._add_live_cuts(until_ns=1 << 62)
-        return Timeline(self._entries, self._settings(), self._place, self._lives)
+        return Timeline(self._entries, self._settings(), self._place, self._incarnations)
 
     def _append(self, at_ns: int, facts: tuple[Fact, ...], loss: Loss | None = None, *, changed: bool = False) -> None:
         if self._state is None:

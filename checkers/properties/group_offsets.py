@@ -53,14 +53,14 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     commits = rows.columns("commits")
     if commits["kind"].size == 0:
         return Found(nothing())
-    told = effective(commits, context)
+    effects = effective(commits, context)
     found = []
     for group in np.unique(commits["group"]).tolist():
         own = np.flatnonzero(commits["group"] == group)
         fetches = own[(commits["kind"][own] != COMMIT) & (commits["outcome"][own] == OK)]
-        writes = own[(commits["kind"][own] == COMMIT) & (told[1][own] != ABORTED)]
-        prove(commits, told, writes, fetches)
-        register = _Register(commits, told, writes)
+        writes = own[(commits["kind"][own] == COMMIT) & (effects[1][own] != ABORTED)]
+        prove(commits, effects, writes, fetches)
+        register = _Register(commits, effects, writes)
         found += [(*register.wrong(fetch), fetch) for fetch in fetches.tolist()]
     tables = [_row(commits, kind, newest, fetch) for kind, newest, fetch in found if kind]
     return Found(pa.concat_tables(tables) if tables else nothing(), {"offset fetches of groups": len(found)})
@@ -79,9 +79,9 @@ def effective(commits: Columns, context: Context) -> tuple[Array, Array]:
     return done, outcome
 
 
-def prove(commits: Columns, told: tuple[Array, Array], writes: Array, fetches: Array) -> None:
+def prove(commits: Columns, effects: tuple[Array, Array], writes: Array, fetches: Array) -> None:
     """A commit of unknown outcome has taken effect once a fetch returned what nobody else committed."""
-    done, outcome = told
+    done, outcome = effects
     offset = commits["committed_offset"]
     _, first, counts = np.unique(offset[writes], return_index=True, return_counts=True)
     alone = writes[first[counts == 1]]
@@ -104,8 +104,8 @@ def _spans(context: Context) -> list[tuple[int, int, int, int]]:
 class _Register:
     """One group's commits to the partition: which of them a fetch may return. Linear but for one sort."""
 
-    def __init__(self, commits: Columns, told: tuple[Array, Array], writes: Array) -> None:
-        done, outcome = told
+    def __init__(self, commits: Columns, effects: tuple[Array, Array], writes: Array) -> None:
+        done, outcome = effects
         self._commits = commits
         self._invoke, self._done = commits["invoke_ns"][writes], done[writes]
         offset = commits["committed_offset"][writes]

@@ -81,8 +81,8 @@ def _acknowledged(rows: PartitionRows, times: Sequence[TooSmall]) -> pa.Table:
 
 def _moved(rows: PartitionRows, times: Sequence[TooSmall]) -> pa.Table:
     seen = rows.columns("watermarks")
-    told = (seen["source"] == NODE) & (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
-    own = np.flatnonzero(told)
+    known = (seen["source"] == NODE) & (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+    own = np.flatnonzero(known)
     order = own[
         np.lexsort((seen["high_watermark"][own], seen["at_ns"][own], seen["leader_epoch"][own], seen["observer"][own]))
     ]

@@ -85,11 +85,11 @@ def log_start(rows: PartitionRows) -> int:
 def shown_high_watermark(rows: PartitionRows, ending: Ending) -> int:
     """Return the greatest high watermark that was shown when nothing could be lost by right any more; 0 for none."""
     seen, polls = rows.columns("watermarks"), rows.columns("polls")
-    told = (seen["source"] == NODE) & (seen["leader_epoch"] != UNKNOWN) & (seen["leader_epoch"] >= ending.since_epoch)
-    settled_ns = ending.since_ns + OBSERVATION_LAG_NS
-    final = (polls["phase"] == FINAL) & (polls["outcome"] == OK) & (polls["invoke_ns"] > settled_ns)
+    known = (seen["source"] == NODE) & (seen["leader_epoch"] != UNKNOWN) & (seen["leader_epoch"] >= ending.since_epoch)
+    known_ns = ending.since_ns + OBSERVATION_LAG_NS
+    final = (polls["phase"] == FINAL) & (polls["outcome"] == OK) & (polls["invoke_ns"] > known_ns)
     return max(
-        int(seen["high_watermark"][told].max(initial=0)), int(polls["high_watermark"][final].max(initial=0))
+        int(seen["high_watermark"][known].max(initial=0)), int(polls["high_watermark"][final].max(initial=0))
     )  # fmt: skip
 
 

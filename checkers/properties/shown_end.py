@@ -2,7 +2,7 @@
 
 The end is that of complete final reads, or else of the logs of those that can lead. Every stretch behind it is judged by the last that
 showed it: only an election after that can have taken it by right. Shown by leaders themselves, by Fetch answers whose leader
-epoch is known, and by ListOffsets. What else a consumer was told may be older than its poll: clients fetch ahead.
+epoch is known, and by ListOffsets. What else a consumer was shown may be older than its poll: clients fetch ahead.
 """
 
 from typing import Final
@@ -47,10 +47,10 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     if end is None:
         return Found(nothing())
     seen, polls = rows.columns("watermarks"), rows.columns("polls")
-    asked, told = seen["source"] == LIST_OFFSETS, seen["leader_epoch"] != UNKNOWN
+    asked, known = seen["source"] == LIST_OFFSETS, seen["leader_epoch"] != UNKNOWN
     answered = polls["leader_epoch"] != UNKNOWN
     columns = [
-        np.concatenate([seen[name][told & ~asked], polls[other][answered]])
+        np.concatenate([seen[name][known & ~asked], polls[other][answered]])
         for name, other in (
             ("leader_epoch", "leader_epoch"),
             ("at_ns", "invoke_ns"),
@@ -115,7 +115,7 @@ WITH readers AS (
   UNION ALL
   SELECT l.run_id, l.topic, l.partition, l.log_end FROM logged l
   ANTI JOIN read_ends r ON l.run_id = r.run_id AND l.topic = r.topic AND l.partition = r.partition
-), told AS (
+), shown AS (
   SELECT run_id, topic, partition, leader_epoch, at_ns, high_watermark, 'answer' AS sort FROM watermarks
   WHERE source <> 'list_offsets' AND leader_epoch IS NOT NULL
   UNION ALL
@@ -126,7 +126,7 @@ WITH readers AS (
   WHERE source = 'list_offsets'
 ), behind AS (
   SELECT DISTINCT t.run_id, t.topic, t.partition, t.leader_epoch, t.at_ns, t.high_watermark, t.sort, e.log_end
-  FROM told t JOIN ends e ON t.run_id = e.run_id AND t.topic = e.topic AND t.partition = e.partition
+  FROM shown t JOIN ends e ON t.run_id = e.run_id AND t.topic = e.topic AND t.partition = e.partition
   WHERE t.high_watermark > e.log_end
 ), stretches AS (
   SELECT *, COALESCE(MAX(high_watermark) OVER (PARTITION BY run_id, topic, partition, sort

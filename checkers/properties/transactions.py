@@ -85,9 +85,9 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     contradictions: dict[int, Contradiction] = {}
     details: dict[int, Detail] = {}
     if lists.txn.size:
-        told = list_append.check(lists)
-        excused = permitted_orders(lists, told, history)
-        kept, first = (told, Findings()) if excused is None else (excused.kept, excused.permitted)
+        checked = list_append.check(lists)
+        excused = permitted_orders(lists, checked, history)
+        kept, first = (checked, Findings()) if excused is None else (excused.kept, excused.permitted)
         for part in (kept, first):
             own, more = _anomalies(part, txns, {"G0": "list-G0"})
             before = sum(table.num_rows for table in found)

@@ -183,13 +183,13 @@ def _of_presence(timeline: Timeline, recording: Recording) -> Iterator[tuple[str
         yield "forgotten", {"position": position, "node": node}
     left = leaderless(history, settings, recording.table)
     if left is not None:
-        told = {"since_ns": left.since_ns, "until_ns": left.until_ns}
-        yield "leaderless", {"node": left.node, "leader_epoch": left.leader_epoch, **told}
+        span = {"since_ns": left.since_ns, "until_ns": left.until_ns}
+        yield "leaderless", {"node": left.node, "leader_epoch": left.leader_epoch, **span}
     for time in below_min_isr(history, settings, recording.table):
         needs = int(history[-1].settings.high_watermark_needs_min_isr)
-        told = {"since_ns": time.since_ns, "until_ns": time.until_ns}
+        span = {"since_ns": time.since_ns, "until_ns": time.until_ns}
         said = {"said_by": time.by, "of_epoch": time.of_epoch, "is_only": int(time.is_only)}
-        yield "below_min_isr", {**told, **said, "needs_min_isr": needs}
+        yield "below_min_isr", {**span, **said, "needs_min_isr": needs}
 
 
 def _entry(entry: Entry) -> Row:

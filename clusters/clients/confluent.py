@@ -386,10 +386,10 @@ class ConfluentConsumer:
 
 
 def _headers(message: Message) -> Sequence[tuple[str, bytes | None]]:
-    told = message.headers()
-    if not told:
+    headers = message.headers()
+    if not headers:
         return ()
-    pairs = told.items() if isinstance(told, dict) else told
+    pairs = headers.items() if isinstance(headers, dict) else headers
     return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
 
 

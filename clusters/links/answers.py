@@ -191,28 +191,28 @@ class Listener:
     def _on_produced(self, node: int, asked: Asked, body: ProduceResponse) -> None:
         for topic in body.responses:
             name = self._answers.name(topic.name, topic.topic_id)
-            for told in topic.partition_responses:
-                partition = TopicPartition(name, told.index)
-                if told.error_code is Error.NONE and told.base_offset >= 0 and partition in asked.batches:
+            for answer in topic.partition_responses:
+                partition = TopicPartition(name, answer.index)
+                if answer.error_code is Error.NONE and answer.base_offset >= 0 and partition in asked.batches:
                     count, producer_id, producer_epoch = asked.batches[partition]
-                    end_offset = told.base_offset + count
-                    appended = Appended(told.base_offset, end_offset, node, producer_id, producer_epoch)
+                    end_offset = answer.base_offset + count
+                    appended = Appended(answer.base_offset, end_offset, node, producer_id, producer_epoch)
                     self._answers.note_appended(asked.client_id, partition, appended)
 
     def _on_fetched(self, node: int, asked: Asked, body: FetchResponse) -> None:
         for topic in body.responses:
             name = self._answers.name(topic.topic, topic.topic_id)
-            for told in topic.partitions:
-                partition = TopicPartition(name, told.partition_index)
-                if told.error_code is Error.NONE and told.high_watermark >= 0 and partition in asked.fetches:
+            for answer in topic.partitions:
+                partition = TopicPartition(name, answer.partition_index)
+                if answer.error_code is Error.NONE and answer.high_watermark >= 0 and partition in asked.fetches:
                     offset, leader_epoch = asked.fetches[partition]
                     fetched = Fetched(
                         offset=offset,
                         node=node,
                         leader_epoch=_known(leader_epoch),
-                        high_watermark=told.high_watermark,
-                        last_stable_offset=_known(told.last_stable_offset),
-                        log_start_offset=_known(told.log_start_offset),
+                        high_watermark=answer.high_watermark,
+                        last_stable_offset=_known(answer.last_stable_offset),
+                        log_start_offset=_known(answer.log_start_offset),
                     )
                     self._answers.note_fetched(asked.client_id, partition, fetched)
 

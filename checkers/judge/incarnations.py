@@ -1,4 +1,4 @@
-"""When each node's processes ran: who was down cannot have answered, and a new process does not lead in an epoch of its former life."""
+"""When each node's processes ran: who was down cannot have answered, and a new process does not lead in an epoch of its previous incarnation."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ DOWN: Final = frozenset({"stop", "killed", "exit"})
 NEVER: Final = 1 << 62
 
 
-class Lives:
+class Incarnations:
     """The starts and ends of processes, as `nodes` has them."""
 
     def __init__(self, nodes: Iterable[NodeEvent] = ()) -> None:
@@ -25,7 +25,7 @@ class Lives:
 
     @staticmethod
     def _counts(row: NodeEvent, epochs: dict[int, int | None]) -> bool:
-        """Whether an event begins or ends a life: of registrations one with another broker epoch than before."""
+        """Whether an event begins or ends an incarnation: of registrations one with another broker epoch than before."""
         if row.event == "registered":
             former, epoch = epochs.get(row.node), row.broker_epoch
             epochs[row.node] = epoch
@@ -33,7 +33,7 @@ class Lives:
         return row.event == "start" or row.event in DOWN
 
     def ended_ns(self, node: int, at_ns: int) -> int:
-        """Return when the life ended that the node had at that moment, or had had last: NEVER where nothing recorded ended it."""
+        """Return when the incarnation ended that the node had at that moment, or had had last: NEVER where nothing recorded ended it."""
         times, is_end = self._times.get(node, []), self._is_end.get(node, [])
         end = bisect_right(times, at_ns)
         if end == 0 or not is_end[end - 1]:
