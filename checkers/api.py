@@ -74,6 +74,7 @@ STEPS: Final = pa.schema(
         ("outcome", pa.int8()),
         ("begin_ns", pa.int64()),
         ("end_ns", pa.int64()),
+        ("timeout_ms", pa.int64()),
         ("kind", pa.int8()),
         ("log_offset", pa.int64()),
         ("value", pa.int64()),

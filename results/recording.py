@@ -152,6 +152,7 @@ _TABLES: Final = (
         end_ns=TIME,
         outcome=WORD,
         operations=pa.list_(OPERATION),
+        timeout_ms=COUNT,
     ),
     _table(
         "commits",

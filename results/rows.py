@@ -114,6 +114,7 @@ class Transaction(Row, frozen=True, kw_only=True):
     producer_epoch: int | None = None
     end_ns: int | None = None
     operations: tuple[Step, ...] | None = None
+    timeout_ms: int | None = None
 
 
 class Commit(Row, frozen=True, kw_only=True):

@@ -114,6 +114,7 @@ CHANGES: Final[Mapping[int, Mapping[str, Change]]] = {
         "watermarks": Change(added=frozenset({"answered_by"})),
         "logs": Change(added=frozenset({"content"})),
         "metadata": Change(added=frozenset({"stamped_ns", "topic_id"}), rewritten=_with_topic_ids),
+        "txns": Change(added=frozenset({"timeout_ms"})),
         "admin": Change(
             added=frozenset({"topic", "topic_id", "partition", "log_offset", "setting", "value", "group"}),
             dropped={"arguments": TEXT, "answer": TEXT},

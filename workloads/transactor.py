@@ -24,6 +24,7 @@ class Transactor:
         self.process = process
         self.transactional_id = transactional_id
         self.worker_class = worker_class
+        self._timeout_ms = transaction_timeout_ms
         self.producer = stage.clients.transactional_producer(
             transactional_id, transaction_timeout_ms, f"worker-{process}"
         )
@@ -97,6 +98,7 @@ class Transactor:
             end_ns=self.stage.now_ns() if ended.answered and ended.outcome != "info" else None,
             outcome=ended.outcome,
             operations=self._operations,
+            timeout_ms=self._timeout_ms,
         )
 
     def _completed(self, value: int, delivery: Delivery) -> None:

@@ -1,17 +1,20 @@
-"""Since when brokers could lead, when faults were in effect, and since when a leader surely knew that its ISR was too small.
+"""Since when brokers could lead, since when a leader surely knew that its ISR was too small, and whom an ELR forgot.
 
 All from what the harness observed. A broker can lead while it is registered, neither fenced nor in controlled shutdown, with its
 log directories online, and its process runs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from tribunal.checkers.guarantees import Elected, How, JoinedIsr, SettingsChanged, ShutDownUncleanly
 from tribunal.checkers.judge.lives import DOWN, NEVER
-from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings
+from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
 from tribunal.results.metadata import NO_LEADER
 
 LED_WITHIN_NS: Final = (
@@ -23,6 +26,7 @@ ENSEMBLE_LED_WITHIN_NS: Final = (
 SETTLING_NS: Final = 2_000_000_000  # after a heal, until everybody has heard everything
 SESSION_MS: Final = ("broker.session.timeout.ms", 9_000)
 ENSEMBLE_SESSION_MS: Final = ("zookeeper.session.timeout.ms", 18_000)
+HEARTBEAT: Final = 63
 OfRun = Callable[[str], pa.Table]
 
 
@@ -45,13 +49,14 @@ class Leaderless(msgspec.Struct, frozen=True, kw_only=True):
 class TooSmall(msgspec.Struct, frozen=True, kw_only=True):
     """A time in which the committed ISR was below min ISR, and the leader surely knew.
 
-    of_epoch:  it holds for what was said in this leader epoch, at any time before `until_ns`; None: for what anybody said in that time.
+    by:        it holds for what this node said, the only leader it ever had or not, in leader epoch `of_epoch`; None: for what anybody said.
     """
 
     since_ns: int
     until_ns: int
-    leader: int
-    of_epoch: int | None
+    by: int | None
+    of_epoch: int
+    is_only: bool
 
 
 def able(metadata: pa.Table, nodes: pa.Table) -> dict[int, list[Span]]:
@@ -141,12 +146,13 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     """Return when the committed ISR was too small and the leader knew it for certain.
 
     A change is committed up to the lag of observation before it was observed. A leader knows a change that began its own leader epoch; any
-    other one that its ISR shrank by, some time later if nothing was hurt then.
+    other one that its ISR shrank by half a lag later if nothing was hurt then, and when it has heard from a controller since.
     """
     if "min.insync.replicas" not in settings or not history:
         return []
     ends = [*(entry.at_ns for entry in history[1:]), _observed_ns(of_run("metadata"))]
     faults = [Span(one.since_ns, one.until_ns + SETTLING_NS) for one in in_effect(of_run("faults"))]
+    leaders = {entry.state.leader for entry in history} - {NO_LEADER}
     found: list[TooSmall] = []
     first = 0
     for place, entry in enumerate(history):
@@ -157,14 +163,26 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
         until_ns = ends[place] - OBSERVATION_LAG_NS
         leader, epoch = _reign(entry)
         began = first == 0 or history[first - 1].state.leader_epoch != epoch
-        if began:
-            found.append(TooSmall(since_ns=-1, until_ns=until_ns, leader=leader, of_epoch=epoch))
         known = Span(history[first].at_ns + OBSERVATION_LAG_NS // 2, until_ns)
+        heard_ns = -1 if began else _heard_ns(of_run("requests"), leader, history[first].at_ns)
+        times: list[tuple[Span, int | None]] = [(quiet, None) for quiet in _without(known, faults)]
+        times += [(Span(heard_ns, until_ns), leader)] if heard_ns < until_ns else []
         found += [
-            TooSmall(since_ns=quiet.since_ns, until_ns=quiet.until_ns, leader=leader, of_epoch=None)
-            for quiet in _without(known, faults)
+            TooSmall(since_ns=time.since_ns, until_ns=time.until_ns, by=by, of_epoch=epoch, is_only=len(leaders) == 1)
+            for time, by in times
         ]
     return found
+
+
+def _heard_ns(requests: pa.Table, leader: int, since_ns: int) -> int:
+    """Return when a leader surely had heard of what was committed before: it asked once more after a controller had answered its heartbeat."""
+    rows = requests.filter(pc.equal(requests["api_key"], HEARTBEAT)).sort_by("at_ns").to_pylist()
+    answered = [
+        row["at_ns"] for row in rows
+        if row["direction"] == "response" and row["to"] == leader and row["fate"] == "delivered" and row["at_ns"] > since_ns
+    ]  # fmt: skip
+    asked = [row["at_ns"] for row in rows if row["direction"] == "request" and row["from"] == leader]
+    return next((at_ns for at_ns in asked if answered and at_ns > answered[0]), NEVER)
 
 
 def _observed_ns(metadata: pa.Table) -> int:
@@ -194,3 +212,47 @@ def _without(span: Span, others: Sequence[Span]) -> Iterator[Span]:
         since_ns = max(since_ns, other.until_ns)
     if since_ns < span.until_ns:
         yield Span(since_ns, span.until_ns)
+
+
+def forgotten(timeline: Timeline) -> Iterator[tuple[int, int]]:
+    """Yield the entries, by position, with a node that leaves ISR and ELR although the ELR should have kept it (SPEC 2.5.2).
+
+    Below min ISR a member that leaves the ISR goes over to the ELR, and stays there until it is back, has registered after an unclean shutdown,
+    or is no replica any more. An election that was not clean empties the ELR, and so does a change of min ISR. Whoever began another
+    life meanwhile may have been unclean, if nobody recorded how the former one ended.
+    """
+    unclean: dict[int, None] = {}
+    joined_ns: dict[int, int] = {}
+    for position, (before, entry) in enumerate(pairwise(timeline.entries), start=1):
+        for fact in (*(before.facts if position == 1 else ()), *entry.facts):
+            match fact:
+                case ShutDownUncleanly(node=node):
+                    unclean[node] = None
+                case JoinedIsr(node=node):
+                    unclean.pop(node, None)
+                    joined_ns[node] = entry.at_ns
+                case Elected(leader=node, how=how) if how is not How.CLEAN:
+                    unclean.pop(node, None)
+                case _:
+                    pass  # says nothing of who may be in the ELR
+        if not _keeps(before, entry, timeline.entries[position + 1 : position + 2]):
+            continue
+        # The change that an unclean registration makes stands before it, in the same batch.
+        following = [fact for one in timeline.entries[position + 1 : position + 2] for fact in one.facts]
+        registering = [fact.node for fact in following if isinstance(fact, ShutDownUncleanly)]
+        kept = (*entry.state.isr, *entry.state.elr, *registering)
+        for node in dict.fromkeys((*before.state.isr, *before.state.elr)):
+            since_ns = joined_ns.get(node, timeline.entries[0].at_ns)
+            restarted = timeline.restarted_between(node, since_ns, entry.at_ns + OBSERVATION_LAG_NS)
+            if node not in kept and node not in unclean and not restarted:
+                yield position, node
+
+
+def _keeps(before: Entry, entry: Entry, after: Sequence[Entry]) -> bool:
+    """Whether a change has to leave everybody who was in the ISR or the ELR in one of the two."""
+    facts = [fact for one in (before, entry, *after) for fact in one.facts]
+    ordered = any(isinstance(fact, SettingsChanged) for fact in facts)
+    elected = any(isinstance(fact, Elected) and fact.how is not How.CLEAN for fact in entry.facts)
+    is_small = len(dict.fromkeys(entry.state.isr)) < entry.settings.effective_min_isr
+    same = before.state.replicas == entry.state.replicas and before.settings.elr and entry.settings.elr
+    return entry.changed and is_small and same and not ordered and not elected

@@ -200,6 +200,10 @@ class Timeline:
         self._loss_ends = sorted({entry.end_offset for entry in entries if entry.end_offset is not None})
         self._memory: dict[tuple[object, ...], Judgement] = {}
 
+    def restarted_between(self, node: int, since_ns: int, until_ns: int) -> bool:
+        """Whether another life of the node began in between, as far as that is recorded."""
+        return self._lives.ended_ns(node, since_ns) != self._lives.ended_ns(node, until_ns)
+
     @property
     def can_lead(self) -> tuple[int, ...]:
         """Replicas that may lead in the end: the final ISR and ELR."""

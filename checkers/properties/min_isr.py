@@ -2,7 +2,8 @@
 
 Only what surely happened while the leader knew of its ISR counts: a change is committed a little before it is observed, and a leader hears of one
 that others made later still. What a leader says in a leader epoch that began with too small an ISR, it says knowingly. Otherwise
-it knows half a lag of observation later, if no fault was in effect then nor had been for two seconds. In ZooKeeper mode the high
+it knows half a lag of observation later, if no fault was in effect then nor had been for two seconds, and when it sends a heartbeat
+after a controller has answered one. In ZooKeeper mode the high
 watermark may move below min ISR (KIP-966's rule is not in force there).
 """
 
@@ -60,10 +61,13 @@ def _acknowledged(rows: PartitionRows, times: Sequence[TooSmall]) -> pa.Table:
     invoked, done = sends["invoke_ns"][candidates], sends["complete_ns"][candidates]
     wrong = np.zeros(candidates.size, bool)
     for time in times:
-        if time.of_epoch is None:
-            wrong |= (invoked >= time.since_ns) & (done <= time.until_ns)
-        else:
-            wrong |= (sends["leader_epoch"][candidates] == time.of_epoch) & (done <= time.until_ns)
+        inside = (invoked >= time.since_ns) & (done <= time.until_ns)
+        if time.by is not None:
+            own = sends["answered_by"][candidates] == time.by
+            own |= (sends["answered_by"][candidates] == UNKNOWN) & time.is_only
+            # What began with too small an ISR began at a time that nobody knows: only the epoch tells.
+            inside &= own if time.since_ns >= 0 else sends["leader_epoch"][candidates] == time.of_epoch
+        wrong |= inside
     chosen = candidates[wrong]
     return anomalies(
         "acknowledged_below_min_isr",
@@ -87,12 +91,8 @@ def _moved(rows: PartitionRows, times: Sequence[TooSmall]) -> pa.Table:
     step &= seen["high_watermark"][after] > seen["high_watermark"][before]
     wrong = np.zeros(after.size, bool)
     for time in times:
-        inside = seen["at_ns"][after] <= time.until_ns
-        if time.of_epoch is None:
-            inside &= seen["at_ns"][before] >= time.since_ns
-        else:
-            inside &= seen["leader_epoch"][after] == time.of_epoch
-        wrong |= inside
+        inside = (seen["at_ns"][after] <= time.until_ns) & (seen["at_ns"][before] >= time.since_ns)
+        wrong |= inside & (seen["leader_epoch"][after] == time.of_epoch if time.by is not None else True)
     chosen = step & wrong
     return anomalies(
         "high_watermark_moved_below_min_isr",
@@ -118,13 +118,15 @@ SELECT DISTINCT s.run_id, s.topic, s.partition, 'acknowledged_below_min_isr' AS 
        s.invoke_ns, s.complete_ns AS at_ns, CAST(NULL AS INT) AS leader_epoch, CAST(NULL AS BIGINT) AS other_offset
 FROM sends s JOIN below_min_isr b ON s.run_id = b.run_id AND s.topic = b.topic AND s.partition = b.partition
 WHERE s.acks = -1 AND s.outcome = 'ok' AND COALESCE(s.complete_ns, -1) <= b.until_ns
-  AND ((b.of_epoch IS NULL AND s.invoke_ns >= b.since_ns) OR s.leader_epoch = b.of_epoch)
+  AND s.invoke_ns >= b.since_ns
+  AND (b.said_by IS NULL OR (b.since_ns < 0 AND s.leader_epoch = b.of_epoch)
+    OR (b.since_ns >= 0 AND (s.answered_by = b.said_by OR (s.answered_by IS NULL AND b.is_only = 1))))
 UNION ALL
 SELECT DISTINCT w.run_id, w.topic, w.partition, 'high_watermark_moved_below_min_isr', w.high_watermark, CAST(NULL AS BIGINT),
        CAST(NULL AS INT), w.was_ns, w.at_ns, w.leader_epoch, w.was_at
 FROM steps w JOIN below_min_isr b ON w.run_id = b.run_id AND w.topic = b.topic AND w.partition = b.partition
 WHERE b.needs_min_isr = 1 AND w.high_watermark > w.was_at AND w.at_ns <= b.until_ns
-  AND ((b.of_epoch IS NULL AND w.was_ns >= b.since_ns) OR w.leader_epoch = b.of_epoch)
+  AND w.was_ns >= b.since_ns AND (b.said_by IS NULL OR w.leader_epoch = b.of_epoch)
 """
 
 

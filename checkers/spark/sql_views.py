@@ -8,12 +8,13 @@ concluded from them, and tests of that code check what they hold.
     endings             topic, partition, leader, since_epoch, since_ns  how a partition's committed history ends
     hurt_disks          topic, partition, node, from_offset       members that provably lack records, and are not whole again
     committed           value                                     sent in a committed transaction
-    txn_steps           txn, step, process, outcome, begin_ns, end_ns, kind, topic, partition, log_offset, value
+    txn_steps           txn, step, process, outcome, begin_ns, end_ns, timeout_ms, kind, topic, partition, log_offset, value
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
     transaction_timeouts  timeout_ns                              of runs with transactions
     complete_runs                                                 runs that came to their end
     leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
-    below_min_isr       topic, partition, since_ns, until_ns, of_epoch, needs_min_isr  when leaders knew of too small an ISR
+    below_min_isr       topic, partition, since_ns, until_ns, said_by, of_epoch, is_only, needs_min_isr  when leaders knew of too small an ISR
+    forgotten           topic, partition, position, node          who left ISR and ELR although the ELR should have kept it
     entries, entry_facts, members                                 a partition's committed history, step by step
     metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' lives, requests between nodes
     faults              fault_index, kind, resolved_target, injected_ns, healed_ns
@@ -29,7 +30,7 @@ import pyarrow.compute as pc
 from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncleanly
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.partition import history_of, settings_of
-from tribunal.checkers.judge.presence import below_min_isr, leaderless
+from tribunal.checkers.judge.presence import below_min_isr, forgotten, leaderless
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
@@ -55,12 +56,15 @@ SCHEMAS: Final = {
             ("leader_epoch", pa.int32()),
         ]
     ),
+    "forgotten": pa.schema([*PLACE, ("position", pa.int32()), ("node", pa.int32())]),
     "below_min_isr": pa.schema(
         [
             *PLACE,
             ("since_ns", pa.int64()),
             ("until_ns", pa.int64()),
+            ("said_by", pa.int32()),
             ("of_epoch", pa.int32()),
+            ("is_only", pa.int32()),
             ("needs_min_isr", pa.int32()),
         ]
     ),
@@ -174,6 +178,8 @@ def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
 
 def _of_presence(timeline: Timeline, recording: Recording) -> Iterator[tuple[str, Row]]:
     history, settings = timeline.entries, settings_of(recording)
+    for position, node in forgotten(timeline):
+        yield "forgotten", {"position": position, "node": node}
     left = leaderless(history, settings, recording.table)
     if left is not None:
         told = {"since_ns": left.since_ns, "until_ns": left.until_ns}
@@ -181,7 +187,8 @@ def _of_presence(timeline: Timeline, recording: Recording) -> Iterator[tuple[str
     for time in below_min_isr(history, settings, recording.table):
         needs = int(history[-1].settings.high_watermark_needs_min_isr)
         told = {"since_ns": time.since_ns, "until_ns": time.until_ns}
-        yield "below_min_isr", {**told, "of_epoch": time.of_epoch, "needs_min_isr": needs}
+        said = {"said_by": time.by, "of_epoch": time.of_epoch, "is_only": int(time.is_only)}
+        yield "below_min_isr", {**told, **said, "needs_min_isr": needs}
 
 
 def _entry(entry: Entry) -> Row:

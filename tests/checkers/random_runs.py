@@ -88,6 +88,7 @@ def _transactions(run: Run, random: Random, log: dict[int, int | None], ends: di
             end_ns=None if outcome == "info" and random.random() < 0.5 else begin_ns + 5 * MS,
             outcome=outcome,
             operations=steps,
+            timeout_ms=(None, 500, 40_000)[txn % 3],
         )
         if random.random() < 0.5:
             _commit(run, random.randrange(5), begin_ns + MS, process=7)

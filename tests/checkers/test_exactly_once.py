@@ -181,6 +181,30 @@ def test_no_transaction_hangs(run: Transactions, outcome: str, stable: int, at: 
 
 
 @pytest.mark.parametrize(
+    ("timeout_ms", "stable", "kind"),
+    [
+        pytest.param(5_000, 0, "hanging", id="beyond its own time-out"),
+        pytest.param(60_000, 0, "open", id="within it"),
+        pytest.param(None, 0, "open", id="within that of brokers"),
+        pytest.param(5_000, 1, "open", id="another one, within its own"),
+    ],
+)
+def test_a_transaction_hangs_that_outlives_its_own_time_out(
+    tmp_path: Path, timeout_ms: int | None, stable: int, kind: str
+) -> None:
+    run = Transactions(tmp_path)
+    place = {"topic": "t", "partition": 0, "kind": "send"}
+    for sequence, own_ms in enumerate([timeout_ms, 60_000]):
+        value = run.send(sequence, 100 + sequence, txn_id=f"x{sequence}")
+        steps = [place | {"log_offset": sequence, "value": value}]
+        ends = {"begin_ns": 99 * MS, "end_ns": None, "outcome": "info", "timeout_ms": own_ms}
+        run.recorder.row("txns", process=7, txn_id=f"x{sequence}", operations=steps, **ends)
+    run.watermark(2, 20_000, epoch=0, last_stable_offset=stable)
+
+    assert [one for one, *_ in found(run.finish(), "hanging_transactions")] == [kind]
+
+
+@pytest.mark.parametrize(
     ("fetched", "expected"),
     [
         pytest.param(5, [], id="the newest"),

@@ -105,8 +105,8 @@ def test_a_clean_election_moves_nothing(tmp_path: Path) -> None:
     run = Run(tmp_path, **{"unclean.leader.election.enable": True})
     run.change(50, isr=[1, 2])
     value = run.send(0, 100, offset=5)
-    run.change(200, isr=[2], leader=2)
-    run.change(300, isr=[2, 1, 3])
+    run.change(200, isr=[2], leader=2, eligible_leader_replicas=[1])
+    run.change(300, isr=[2, 1, 3], eligible_leader_replicas=[])
     run.final_read({0: value})
 
     assert kinds(run) == [("moved", "violation")]

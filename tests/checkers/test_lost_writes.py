@@ -376,7 +376,7 @@ def test_what_a_client_hands_out_late_it_may_have_fetched_before(
         position, at, end = before
         run.poll(90, "tail", position, 0, at, high_watermark=end)
     run.read({1: values[1]}, 400)
-    run.change(500, isr=[2], leader=2)
+    run.change(500, isr=[2], leader=2, eligible_leader_replicas=[3])
     run.final_read({0: values[0]}, epoch=4)
 
     assert found(run.finish()) == [("lost", severity, rule, 1)]
