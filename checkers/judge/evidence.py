@@ -329,6 +329,7 @@ def _read_there(offset: int, at_ns: int, leader_epoch: int, replaced_epoch: int)
         acks=None,
         invoke_ns=at_ns,
         leader_epoch=leader_epoch,
+        exposed_ns=at_ns,  # what was read lay below the high watermark
         read_ns=at_ns,
         replaced_epoch=replaced_epoch,
     )
