@@ -34,6 +34,8 @@ def together(*faults: Aimed) -> Aimed:
         parts = [_Part(one, cluster, leave) for one in faults]
         effects = [await part.entered for part in parts]
         whole = Effect(effects[0].node, Proof(holds=True, facts={}))
+        for effect in effects:
+            take_losses(whole, effect)
         yield whole
         leave.set()
         await asyncio.gather(*(part.task for part in parts))
@@ -47,7 +49,12 @@ def take(whole: Effect, name: str, part: Effect) -> None:
     """Let a fault that is over count as a part of another."""
     whole.add_proof(name, part.proof)
     whole.add_heal(name, part.heal or Proof(holds=False, facts={"missing": "a heal"}))
-    whole.losses += part.losses
+    take_losses(whole, part)
+
+
+def take_losses(whole: Effect, part: Effect) -> None:
+    """Let what a part has lost count at once: whatever becomes of its heal, that is gone."""
+    whole.losses += [loss for loss in part.losses if loss not in whole.losses]
 
 
 def one_of(random: Random, *faults: Aimed) -> Aimed:
