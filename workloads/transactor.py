@@ -51,11 +51,13 @@ class Transactor:
         self._operations: list[Step] = []
         self._open: dict[int, OpenSend] = {}  # sends without a known fate, by value
         self._in_transaction = False
+        self._identities: dict[tuple[int, int], None] = {}  # that its records were acknowledged under
 
     async def begin(self) -> bool:
         """Begin a transaction; False when it cannot be done now."""
         began = await self.producer.begin(BEGIN_MS)
         self._begin_ns, self._operations, self._in_transaction = self.stage.now_ns(), [], began
+        self._identities = {}
         return began
 
     def send(self, partition: TopicPartition, key: str, kind: str = "send") -> int:
@@ -100,6 +102,8 @@ class Transactor:
 
     def _write(self, ended: Ended, identity: tuple[int, int] | None) -> None:
         self._in_transaction = False
+        if identity is None and len(self._identities) == 1:  # its client does not tell, but its answers do
+            (identity,) = self._identities
         producer_id, producer_epoch = identity or (None, None)
         self.stage.errors[ended.error or "none"] += 1
         self.stage.sink.row(
@@ -119,6 +123,8 @@ class Transactor:
         sent = self._open.pop(value, None)
         if sent is None:
             return
+        if delivery.producer is not None:
+            self._identities[delivery.producer] = None
         step = sent.step
         step["log_offset"] = delivery.log_offset
         self.stage.tally[-1, delivery.outcome] += 1

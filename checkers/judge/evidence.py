@@ -51,8 +51,9 @@ class Evidence:
         self._first_polls = _first_polls(rows)
         self._answers = _answers(rows)
         self.absent_ns = _absent_ns(rows)
+        self._can_lead = can_lead
         final = _final(rows, can_lead)
-        self._final_offsets, self._final_epochs = _final_epochs(*final)
+        self._final_offsets, self._final_epochs, self._final_values = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
         self._log_start = int(starts.max(initial=0))
         self._orders = orders
@@ -201,16 +202,54 @@ class Evidence:
         """Return the last leader epoch that showed something at the offset, older than what stands there in the end.
 
         What a high watermark has passed has the guarantee of acks=all: where nothing stands there, it was lost later than that.
+        Where that cannot be said, nothing is known: markers and aborted records are seen in logs only, compaction leaves holes.
         """
-        if offset == UNKNOWN:
+        if offset == UNKNOWN or self._orders.is_compacted or not self._shows_all:
             return None
         at_ns, high_watermark, epochs = self._exposures
         chosen = (high_watermark > offset) & (at_ns >= since_ns) & (epochs != UNKNOWN)
-        place = int(np.searchsorted(self._final_offsets, offset))
-        if place < self._final_offsets.size and self._final_offsets[place] == offset:
-            chosen &= epochs < self._final_epochs[place]
+        offsets, standing = self._standing
+        place = int(np.searchsorted(offsets, offset))
+        if place < offsets.size and offsets[place] == offset:
+            chosen &= epochs < standing[place]
         shown = epochs[chosen]
         return int(shown.max()) if shown.size else None
+
+    @cached_property
+    def _standing(self) -> tuple[Array, Array]:
+        """Offsets, ascending, and leader epochs of all that stands in the end, markers too: by the logs of those that can lead, or by final reads."""
+        logs = self._rows.columns("logs")
+        own = np.flatnonzero(is_among(logs["node"], np.asarray(sorted(self._can_lead), np.int64)))
+        if own.size == 0:
+            return self._final_offsets, self._final_epochs
+        offsets, first = np.unique(logs["log_offset"][own], return_index=True)
+        return offsets, logs["leader_epoch"][own][first]
+
+    @cached_property
+    def _shows_all(self) -> bool:
+        """Whether nothing may stand in the end that neither reads nor logs show."""
+        in_transactions = bool((self._rows.columns("sends")["txn_id"] != UNKNOWN).any())
+        return not in_transactions or self._rows.columns("logs")["node"].size > 0
+
+    def stands(self, value: int, offset: int) -> bool:
+        """Whether the final log holds a value at an offset."""
+        place = int(np.searchsorted(self._final_offsets, offset))
+        is_there = place < self._final_offsets.size and self._final_offsets[place] == offset
+        return bool(is_there and self._final_values[place] == value)
+
+    def acknowledged_there(self, value: int, offset: int) -> Anomaly:
+        """Return a record that was sent to an offset, as what is missing there."""
+        send = self._send(value)
+        sent = {name: self._of_send(name, send) for name in ("acks", "invoke_ns", "complete_ns")}
+        is_known = send != UNKNOWN and int(self._rows.columns("sends")["outcome"][send]) == OK
+        return Anomaly(
+            kind="moved" if is_known else "offset_conflict",
+            log_offset=offset,
+            value=value,
+            acks=(-1 if sent["acks"] is None else sent["acks"]) if is_known else None,
+            invoke_ns=sent["invoke_ns"],
+            at_ns=sent["complete_ns"],
+        )
 
     def _seen_epoch(self, value: int | None, offset: int | None) -> int | None:
         epochs = [self._answers[poll] for poll in self._polls_of(value, offset) if poll in self._answers]
@@ -290,6 +329,7 @@ def _read_there(offset: int, at_ns: int, leader_epoch: int, replaced_epoch: int)
         acks=None,
         invoke_ns=at_ns,
         leader_epoch=leader_epoch,
+        exposed_ns=at_ns,  # what was read lay below the high watermark
         read_ns=at_ns,
         replaced_epoch=replaced_epoch,
     )
@@ -376,10 +416,10 @@ def _exposures(rows: PartitionRows) -> tuple[Array, Array, Array]:
     return seen["at_ns"][order], seen["high_watermark"][order], seen["leader_epoch"][order]
 
 
-def _final_epochs(source: Columns, chosen: Array) -> tuple[Array, Array]:
-    """Return offsets, ascending, and leader epochs of the final log, by final reads or else by the logs."""
+def _final_epochs(source: Columns, chosen: Array) -> tuple[Array, Array, Array]:
+    """Return offsets, ascending, leader epochs and values of the final log, by final reads or else by the logs."""
     offsets, first = np.unique(source["log_offset"][chosen], return_index=True)
-    return offsets, source["leader_epoch"][chosen][first]
+    return offsets, source["leader_epoch"][chosen][first], source["value"][chosen][first]
 
 
 def _final(rows: PartitionRows, can_lead: Sequence[int]) -> tuple[Columns, Array]:

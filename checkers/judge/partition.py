@@ -208,10 +208,12 @@ class PartitionJudge:
 
     def of_contradiction(self, found: Contradiction) -> Judgement:
         """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
-        missing = [Anomaly(kind="offset_conflict", log_offset=found.log_offset, value=value) for value in found.values]
-        judgements = [self._judge(one) for one in missing]
+        evidence = self._looked_up()
+        gone = [value for value in found.values if not evidence.stands(value, found.log_offset)]
+        judgements = [self._judge(evidence.acknowledged_there(value, found.log_offset)) for value in gone]
         kept = [judgement for judgement in judgements if judgement.promise.must_survive]
-        return kept[0] if len(kept) > 1 else next(one for one in judgements if one not in kept)
+        may_stay = len(gone) == len(found.values)  # nothing of it stands there: one may have been the last
+        return kept[0] if len(kept) > may_stay else next(one for one in judgements if one not in kept)
 
     def of_value(self, value: int, absent_ns: int) -> Judgement | None:
         """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""

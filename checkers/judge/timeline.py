@@ -655,12 +655,12 @@ class History:
 
 
 def _hashed(text: str) -> int:
-    """Return Java's `hashCode` of a string without its sign, by which coordinators are chosen."""
+    """Return the absolute value of Java's `hashCode` of a string, by which coordinators are chosen (Kafka's `Utils.abs`: 0 for the least)."""
     units = text.encode("utf-16-be")
     hashed = 0
     for index in range(0, len(units), 2):
         hashed = (31 * hashed + int.from_bytes(units[index : index + 2])) & 0xFFFFFFFF
-    return hashed & 0x7FFFFFFF
+    return min(hashed, (1 << 32) - hashed) & 0x7FFFFFFF
 
 
 def _filled(times: list[int | None]) -> list[int]:

@@ -18,6 +18,13 @@ def random_run(run_dir: Path, seed: int | Random) -> Path:
         run.change(150, leader=2, isr=[2, 3])
     if random.random() < 0.4:
         _control_plane(run, random)
+    if log and random.random() < 0.2:
+        content = random.choice(["a1: other key", "b2: other timestamp"])
+        place = {"topic": "t", "partition": 0, "log_offset": 0, "value": log[0], "content": content}
+        run.recorder.row("reads", process=95, poll_index=0, phase="tail", **place)
+        run.recorder.row("logs", node=1, **place | {"log_offset": 500, "leader_epoch": 9})
+    if random.random() < 0.5:
+        run.change(600, **random.choice([{"isr": [1]}, {"isr": [2], "leader": -1}]))
     if random.random() < 0.5:
         run.metadata("NoOpRecord", random.choice([1_000, 9_000]))
     _consumers(run, random, log)

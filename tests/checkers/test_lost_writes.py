@@ -735,3 +735,28 @@ def test_nobody_is_accused_by_a_history_that_was_not_recorded(run: Run, topic: s
     run.recorder.row("polls", **final, **told, invoke_ns=900_000_000, complete_ns=900_000_000, outcome="ok")
 
     assert [(kind, told) for kind, told, *_ in found(run.finish())] == [("lost", severity)]
+
+
+@pytest.mark.parametrize(
+    ("logged", "severity"),
+    [
+        pytest.param(True, "permitted", id="a marker that was written there anew"),
+        pytest.param(False, "violation", id="nothing"),
+    ],
+)
+def test_a_watermark_may_have_passed_a_marker_in_a_records_place(tmp_path: Path, logged: bool, severity: str) -> None:
+    """Final reads do not show markers: what the logs hold there is what the later leader showed."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100, txn_id="x")
+    place = {"topic": "t", "partition": 0, "kind": "send"}
+    told = {"process": 7, "txn_id": "x", "begin_ns": 99_000_000, "end_ns": 110_000_000, "outcome": "committed"}
+    run.recorder.row("txns", **told, operations=[place | {"log_offset": 0, "value": value}])
+    run.node(1, "killed", 500)
+    run.change(1000, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
+    run.watermark(1, 1500, epoch=1, observer="node-3")
+    marker = {"node": 3, "topic": "t", "partition": 0, "leader_epoch": 1, "is_control": True}
+    run.recorder.row("logs", **marker, log_offset=0 if logged else 5)
+    run.final_read({}, at=9000)
+
+    assert [one for kind, one, *_ in found(run.finish()) if kind == "lost"] == [severity]

@@ -69,7 +69,8 @@ def test_a_record_is_of_the_time_at_which_the_harness_saw_it_beside_the_controll
     """A topic that is deleted and created again is another one: its records carry another id."""
     first, second = UUID(int=1), UUID(int=2)
     clock = iter(range(1_000, 9_000, 1_000))
-    view = MetadataView(ClusterState(), now_ns=lambda: next(clock), wall_start_ms=50_000.0)
+    gathered = CommittedRecords(ClusterState())
+    view = MetadataView(gathered, now_ns=lambda: next(clock), wall_start_ms=50_000.0)
     records = [
         TopicRecord(name="t", topic_id=first),
         RemoveTopicRecord(topic_id=first),
@@ -82,7 +83,7 @@ def test_a_record_is_of_the_time_at_which_the_harness_saw_it_beside_the_controll
             timestamp_ms=wall_ms, base_offset=offset, leader_epoch=1,
         )  # fmt: skip
         view.apply_committed(committed, offset + 1)
-    entries = view.drain()
+    entries = gathered.drain()
 
     assert [entry.at_ns for entry in entries] == [1_000, 2_000, 3_000]
     assert [entry.stamped_ns for entry in entries] == [1_000_000, -1_000_000_000, 2_000_000]

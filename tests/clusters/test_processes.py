@@ -34,6 +34,7 @@ from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.run_context import RunContext
 from tribunal.harness.catalog import faults
 from tribunal.workloads.api import Reader, Stage, Worker, WorkerPlan
+from tribunal.workloads.transactor import Transactor
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,6 +161,11 @@ async def whole_records(folder):
             while len(rows.of("reads")) < 50:
                 await reader.poll(100, 200)
         await reader.close()
+        transactor = Transactor(stage, 3, "t-3", "transactional", 10_000)
+        assert await transactor.begin()
+        transactor.send(TopicPartition("t", 0), "in a transaction")
+        assert (await transactor.end(commit=True)).outcome == "committed"
+        await transactor.close()
         await cluster.shut_down()
         return rows, stage.sent, list(cluster.final_logs()), leaders
 
@@ -168,16 +174,20 @@ def test_librdkafkas_records_come_back_whole_and_who_answered_is_read_off_its_co
     rows, sent, logs, leaders = asyncio.run(whole_records(tmp_path))
 
     assert {row["content"] for row in rows.of("reads")} == {None}
-    assert {sent.difference(entry.value, entry) for entry in logs} == {None}
-    assert len(logs) == 150
+    records = [entry for entry in logs if not entry.is_control]
+    assert {sent.difference(entry.value, entry) for entry in records} == {None}
+    assert len(records) == 3 * 51
     changed = rows.of("reads")[0]["value"]
     assert "key" in sent.difference(changed + 1, next(entry for entry in logs if entry.value == changed))
-    (identity,) = {(row["producer_id"], row["producer_epoch"]) for row in rows.of("sends")}
+    (identity,) = {(row["producer_id"], row["producer_epoch"]) for row in rows.of("sends") if row["process"] == 1}
     assert identity[0] >= 0
     assert identity[1] == 0
     assert {(row["partition"], row["answered_by"]) for row in rows.of("sends")} == {
         (number, node) for number, (node, _) in leaders.items()
     }
+    (transaction,) = rows.of("txns")
+    assert transaction["producer_id"] not in (None, identity[0])
+    assert transaction["producer_epoch"] is not None
     for table in ("polls", "watermarks"):
         seen = {(row["partition"], (row["answered_by"], row["leader_epoch"])) for row in rows.of(table)}
         assert seen == set(leaders.items())

@@ -5,14 +5,14 @@ import contextlib
 
 import pytest
 
-from tests.simulated.cluster_program import Trial, settled
+from tests.simulated.cluster_program import Trial, wait_until_in_sync
 from tribunal.clusters.api import ClusterError, Order, Proof, Refused, TopicPartition
 from tribunal.clusters.capabilities import ClockSkew
 from tribunal.clusters.orders import Orders, admin_row, elections
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.api import Effect
-from tribunal.nemesis.combine import take
-from tribunal.nemesis.faults import change_min_isr, wipe
+from tribunal.nemesis.combine import aimed, take, together
+from tribunal.nemesis.faults import change_min_isr, kill, wipe
 from tribunal.results.recording import AdminApi
 
 P0 = TopicPartition("produce-consume", 0)
@@ -92,7 +92,7 @@ def test_each_episode_s_losses_are_intervals_of_its_own_time_on_internal_topics_
             async with wipe.inject(cluster, 1, wipe.Options()) as effect:
                 times.append(cluster.now_ns())
             take(whole, f"episode_{index}", effect)
-            await settled(cluster)
+            await wait_until_in_sync(cluster)
             await asyncio.sleep(1)
         await producer.close()
 
@@ -187,3 +187,20 @@ def test_a_record_that_a_log_has_with_another_type_of_timestamp_is_described():
     contents = {row["content"].partition(" ")[2] for row in trial.rows.of("reads")}
     assert contents
     assert all(content.endswith("timestamp type LogAppendTime") for content in contents)
+
+
+def test_a_part_s_losses_count_once_and_before_it_is_healed():
+    """A disk is wiped while another node is killed: what it lost is known while it still lies there empty."""
+    seen = {}
+
+    async def scenario(cluster):
+        both = together(aimed(wipe.FAULT, 1, wipe.Options()), aimed(kill.FAULT, 2, kill.Options()))
+        async with both(cluster) as whole:
+            seen["before"] = list(whole.losses)
+        seen["after"] = whole.losses
+
+    Trial(19).run(scenario)
+
+    assert seen["before"]
+    assert {loss.node for loss in seen["before"]} == {1}  # and nothing of the node that was only killed
+    assert seen["after"] == seen["before"]
