@@ -69,7 +69,12 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
     if not lost:
         return None
     dropped: dict[int, list[int]] = {}
-    passed = [(one.key, one.element) for one in lacked if _is_passed_over(lists, one, lost)]
+    passed = [
+        (one.key, one.element)
+        for one in lacked
+        if _is_passed_over(lists, one, lost)
+        or (one.wrongly and history.written_anew(lists.names[one.key], one.element))
+    ]
     for key, element in dict.fromkeys([*lost, *passed]):
         dropped.setdefault(key, []).append(element)
     kept, permitted = _split(found, list_append.check(lists.without(dropped)))
