@@ -191,7 +191,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     kinds:    the anomalies it can find, each with its sentence and what it means.
     kernel:   looks at one partition's rows.
     kernel_in_pieces:  does the same for a partition too large to be held at once, of which `sends` come in pieces, with the columns
-              acks, outcome, invoke_ns and complete_ns.
+              of `hot_partitions.IN_PIECES`, after a piece with its small tables if it looks at any.
     timeline_kernel:   looks at one partition's committed history.
     run_kernel:        looks at a whole run.
     fold:     if something can only be said of all partitions together: the kernel's summaries, partition by partition, become

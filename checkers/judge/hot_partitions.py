@@ -34,10 +34,13 @@ BIG: Final = ("sends", "reads", "logs")
 BIG_BYTES: Final = 400_000  # where rows differ by little a byte holds twenty; smaller ones are not even asked
 COLUMNS: Final = {
     "sends": ("process", "value", "acks", "txn_id", "invoke_ns", "complete_ns", "outcome", "log_offset"),
-    "reads": ("process", "log_offset", "value", "phase"),
-    "logs": ("node", "log_offset", "leader_epoch", "value", "is_control"),
+    "reads": ("process", "log_offset", "value", "phase", "content"),
+    "logs": ("node", "log_offset", "leader_epoch", "value", "is_control", "content"),
 }
-SIEVED: Final = frozenset({"lost_writes", "log_order", "replicas"})
+IN_PIECES: Final = (
+    "acks", "outcome", "invoke_ns", "complete_ns", "value", "log_offset", "leader_epoch", "answered_by",
+)  # fmt: skip
+SIEVED: Final = frozenset({"lost_writes", "log_order", "replicas", "whole_records"})
 HOLES: Final = frozenset({"gap", "replicas_lack"})
 NEVER: Final = np.iinfo(np.int64).max
 
@@ -191,6 +194,7 @@ def sieve(own: Range, rows: PartitionRows, can_lead: Sequence[int]) -> Sieved:
     told.strange = told.strange[:LISTED]
     told.clean &= _is_kept(sends, placed, final, own) and _is_as_sent(own, reads, sends, sent, final)
     told.clean &= _logs_agree(own, rows.columns("logs"), final, can_lead)
+    told.clean &= all(rows.table(name)["content"].null_count == rows.table(name).num_rows for name in ("reads", "logs"))
     told.clean &= _replicas_agree(told, rows.columns("logs"), can_lead)
     _order(told, sends, final, sent, offsets)
     _ends(told, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)

@@ -7,6 +7,7 @@ capped witnesses with counts, figures, damages.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -42,6 +43,7 @@ from tribunal.checkers.judge.tables import (
 )
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording, partition_order
 from tribunal.results.validation import all_different, contradiction, value_sent_twice
@@ -154,15 +156,18 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
         and (big or not {"sends", "reads", "logs"} & {*one.tables})
     }  # fmt: skip
     needed = dict.fromkeys(table for one in chosen.values() for table in one.tables)
+    if not complete_readers(PartitionRows({"polls": polls}).columns("polls")).size:
+        needed["logs"] = None  # without a final read the log ends where the replicas' logs do
     judge = PartitionJudge(
         recording, name, PartitionRows({table: _sound(recording, table, name) for table in needed})
     )  # fmt: skip
     for own, one in chosen.items():
         yield from _attempt(own, judge.place, partial(judge.judged, one))
     for own, one in in_pieces.items():
-        columns = ["acks", "outcome", "invoke_ns", "complete_ns"]
-        groups = ranges.groups("sends", paths)
-        pieces = (PartitionRows({"sends": rows}) for rows in ranges.read_groups("sends", groups, columns))
+        small = {table: _sound(recording, table, name) for table in one.tables if table not in ranges.BIG}
+        read = ranges.read_groups("sends", ranges.groups("sends", paths), ranges.IN_PIECES)
+        sent = (PartitionRows({"sends": rows}) for rows in read)
+        pieces = chain([PartitionRows(small)] if small else [], sent)
         yield from _attempt(own, judge.place, partial(_of_pieces, judge, one, pieces))
     yield Figures(judge.place, "lost_writes", ranges.without_offset(recording, name))
 
