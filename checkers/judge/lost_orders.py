@@ -59,9 +59,7 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
     lost: dict[tuple[int, int], Judgement] = {}
     lacked = list(_lacked(lists))
     for one in lacked:
-        name = lists.names[one.key]
-        assert isinstance(name, str), "a recording's lists are partitions"
-        judgement = history.lost_value(name, one.element, one.last_ns)
+        judgement = history.lost_value(_partition(lists, one.key), one.element, one.last_ns)
         if judgement is None or judgement.promise.must_survive or judgement.at_ns is None:
             continue
         if one.wrongly_ns is None or one.wrongly_ns + OBSERVATION_LAG_NS >= judgement.at_ns:
@@ -73,7 +71,7 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
         (one.key, one.element)
         for one in lacked
         if _is_passed_over(lists, one, lost)
-        or (one.wrongly and history.written_anew(lists.names[one.key], one.element))
+        or (one.wrongly and history.written_anew(_partition(lists, one.key), one.element))
     ]
     for key, element in dict.fromkeys([*lost, *passed]):
         dropped.setdefault(key, []).append(element)
@@ -81,6 +79,12 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
     first = min(lost.values(), key=lambda one: one.at_ns or 0)
     named = replace(first, promise=Promise(rule=Excuse.ORDER_LOST, violations=()), by=first.promise.rule)
     return Orders(kept, permitted, named)
+
+
+def _partition(lists: ListSteps, key: int) -> str:
+    name = lists.names[key]
+    assert isinstance(name, str), "a recording's lists are partitions"
+    return name
 
 
 def _lacked(lists: ListSteps) -> Iterator[_Lacked]:
