@@ -146,7 +146,8 @@ class Evidence:
     def former_records(self, offset: int, timeline: Timeline) -> Iterator[Record]:
         """Yield what groups had read at or beyond an offset before what stands there in the end was written.
 
-        Either a consumer received a record of an older leader epoch at or behind it, or a position beyond it was committed in an older epoch.
+        Either a consumer received a record of an older leader epoch at or behind it, or it asked from beyond, or committed a position beyond, in an
+        older epoch.
         """
         place = int(np.searchsorted(self._final_offsets, offset))
         stands = place < self._final_offsets.size and self._final_offsets[place] == offset
@@ -161,7 +162,10 @@ class Evidence:
             if at_ns is not None:
                 yield _read_there(offset, at_ns, int(reads["leader_epoch"][row]), epoch)
         beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL)
-        for at_ns in np.unique(commits["invoke_ns"][beyond]).tolist():
+        polls = self._rows.columns("polls")
+        asked = (polls["position"] > offset) & (polls["phase"] == TAIL)
+        times = np.concatenate([commits["invoke_ns"][beyond], polls["invoke_ns"][asked]])
+        for at_ns in np.unique(times).tolist():
             known = timeline.leader_epoch_at(at_ns)
             if known is not None and known < epoch:
                 yield _read_there(offset, at_ns, known, epoch)
@@ -236,6 +240,10 @@ class Evidence:
         place = int(np.searchsorted(self._final_offsets, offset))
         is_there = place < self._final_offsets.size and self._final_offsets[place] == offset
         return bool(is_there and self._final_values[place] == value)
+
+    def offset_of(self, value: int) -> int | None:
+        """Return where a record was acknowledged."""
+        return self._of_send("log_offset", self._send(value))
 
     def acknowledged_there(self, value: int, offset: int) -> Anomaly:
         """Return a record that was sent to an offset, as what is missing there."""

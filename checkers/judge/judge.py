@@ -239,6 +239,7 @@ def second_look(tables: Tables) -> list[WorkItem]:
 def _judged_run(chosen: Property, run: PartitionRows, history: History, recording: Recording) -> list[TableRow]:
     assert chosen.run_kernel is not None
     judges = _Judges(recording)
+    history.written_anew = lambda key, value: judges.of(key).of_place(value)
     history.lost_value = lambda key, value, absent_ns: judges.of(key).of_value(value, absent_ns)
     found = chosen.run_kernel(run, history)
     judgements = dict(found.judgements)

@@ -1,7 +1,8 @@
 """Orders of lists that losses undo (R10): is anything still out of order without the elements that were permitted to be lost.
 
 An element is a record. One that a later read lacks was lost in between, or it was overtaken; it is dropped, with every edge that rests
-on it, if its record was permitted to be lost between its append and that read. A circle without such edges stays a violation.
+on it, if its record was permitted to be lost between its append and that read. Dropped as well is what was written anew in its place, if only
+readers lack it that hold the lost element. A circle without such edges stays a violation.
 """
 
 from collections.abc import Iterator
@@ -37,12 +38,18 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class _Lacked(msgspec.Struct, frozen=True):
-    """An element that reads lack which ended after it was appended: when the first surely had to have it, and when the last ended."""
+    """An element that reads lack which ended after it was appended: when the first surely had to have it, and when the last ended.
+
+    wrongly:   the reads that surely had to have it.
+    begun_ns:  when its transaction began.
+    """
 
     key: int
     element: int
     wrongly_ns: int | None
     last_ns: int
+    wrongly: tuple[int, ...]
+    begun_ns: int
 
 
 def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Orders | None:
@@ -50,10 +57,9 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
     if not any(map(is_of_order, found.counts)):
         return None
     lost: dict[tuple[int, int], Judgement] = {}
-    for one in _lacked(lists):
-        name = lists.names[one.key]
-        assert isinstance(name, str), "a recording's lists are partitions"
-        judgement = history.lost_value(name, one.element, one.last_ns)
+    lacked = list(_lacked(lists))
+    for one in lacked:
+        judgement = history.lost_value(_partition(lists, one.key), one.element, one.last_ns)
         if judgement is None or judgement.promise.must_survive or judgement.at_ns is None:
             continue
         if one.wrongly_ns is None or one.wrongly_ns + OBSERVATION_LAG_NS >= judgement.at_ns:
@@ -61,12 +67,24 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
     if not lost:
         return None
     dropped: dict[int, list[int]] = {}
-    for key, element in lost:
+    passed = [
+        (one.key, one.element)
+        for one in lacked
+        if _is_passed_over(lists, one, lost)
+        or (one.wrongly and history.written_anew(_partition(lists, one.key), one.element))
+    ]
+    for key, element in dict.fromkeys([*lost, *passed]):
         dropped.setdefault(key, []).append(element)
     kept, permitted = _split(found, list_append.check(lists.without(dropped)))
     first = min(lost.values(), key=lambda one: one.at_ns or 0)
     named = replace(first, promise=Promise(rule=Excuse.ORDER_LOST, violations=()), by=first.promise.rule)
     return Orders(kept, permitted, named)
+
+
+def _partition(lists: ListSteps, key: int) -> str:
+    name = lists.names[key]
+    assert isinstance(name, str), "a recording's lists are partitions"
+    return name
 
 
 def _lacked(lists: ListSteps) -> Iterator[_Lacked]:
@@ -87,13 +105,26 @@ def _lacked(lists: ListSteps) -> Iterator[_Lacked]:
             continue
         known = [int(transactions.completed[lists.txn[row]]) for row in own.tolist() if element in elements[row]]
         known_ns = min([int(transactions.completed[writer]), *known])
-        wrongly = [
-            int(transactions.completed[lists.txn[row]])
-            for row in lacking
-            if transactions.invoked[lists.txn[row]] > known_ns
-        ]
+        rows = [row for row in lacking if transactions.invoked[lists.txn[row]] > known_ns]
+        wrongly = [int(transactions.completed[lists.txn[row]]) for row in rows]
         last_ns = max(int(transactions.completed[lists.txn[row]]) for row in lacking)
-        yield _Lacked(key, element, min(wrongly, default=None), min(last_ns, OPEN_END))
+        begun_ns = int(transactions.invoked[writer])
+        yield _Lacked(key, element, min(wrongly, default=None), min(last_ns, OPEN_END), tuple(rows), begun_ns)
+
+
+def _is_passed_over(lists: ListSteps, one: _Lacked, lost: dict[tuple[int, int], Judgement]) -> bool:
+    """Whether each read that lacks an element holds another one that was lost before it was appended.
+
+    Such a reader had read on beyond the place at which the log went on anew (as R12): it never sees what was written there.
+    """
+    return bool(one.wrongly) and all(
+        any(
+            (judgement := lost.get((one.key, element))) is not None
+            and (judgement.at_ns or 0) <= one.begun_ns + OBSERVATION_LAG_NS
+            for element in lists.elements[lists.first[row] : lists.first[row] + lists.length[row]].tolist()
+        )
+        for row in one.wrongly
+    )
 
 
 def _split(found: Findings, again: Findings) -> tuple[Findings, Findings]:

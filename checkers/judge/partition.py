@@ -215,6 +215,11 @@ class PartitionJudge:
         may_stay = len(gone) == len(found.values)  # nothing of it stands there: one may have been the last
         return kept[0] if len(kept) > may_stay else next(one for one in judgements if one not in kept)
 
+    def of_place(self, value: int) -> Judgement | None:
+        """Return what permitted the loss of what readers had read where a record was written anew."""
+        offset = self._looked_up().offset_of(value)
+        return None if offset is None else self._of_rewind(offset)
+
     def of_value(self, value: int, absent_ns: int) -> Judgement | None:
         """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""
         record = self._looked_up().record_of(value, absent_ns)

@@ -504,6 +504,8 @@ class History:
         self._nodes = typed(nodes.sort_by("at_ns"), NodeEvent)
         self._incarnations = Incarnations(self._nodes)
         self._timelines: dict[tuple[str, int], Timeline] = {}
+        # Says of a value of a partition whether readers had read on where it was written anew, and what permitted the loss of what they had read.
+        self.written_anew: Callable[[str, int], Judgement | None] = lambda key, value: None
         # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
         self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
         self._faults = typed(faults, Fault)
