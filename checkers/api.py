@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Excuse as Excuse
+from tribunal.checkers.judge.endings import Ending
 from tribunal.checkers.judge.timeline import Entry, History, Judgement, NodeSettings, Timeline
 from tribunal.results import plugins
 from tribunal.results.recording import TABLES, WORDS
@@ -73,6 +74,7 @@ STEPS: Final = pa.schema(
         ("outcome", pa.int8()),
         ("begin_ns", pa.int64()),
         ("end_ns", pa.int64()),
+        ("timeout_ms", pa.int64()),
         ("kind", pa.int8()),
         ("log_offset", pa.int64()),
         ("value", pa.int64()),
@@ -126,7 +128,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     can_lead:   replicas whose final logs decide when there is no complete final read.
     committed:  values of committed transactions; None when there are no transactions.
     leaders:    (leader epoch, leader) as committed in the metadata log.
-    settings:   what every node was started with, by Kafka's names.
+    ending:     how the partition's committed history ends; history: all of it.
+    settings:   what every node was started with, by Kafka's names, and the `mode`; nothing where that is unknown.
     of_run:     a small table of the whole run (`phases`, `faults`, ...), read when it is asked for.
     steps:      the steps of transactions in this partition (`tribunal.checkers.judge.steps`), read when they are asked for.
     """
@@ -135,6 +138,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     can_lead: tuple[int, ...] = ()
     committed: Array | None = None
     leaders: tuple[tuple[int, int], ...] = ()
+    ending: Ending = Ending()
+    history: Sequence[Entry] = ()
     settings: NodeSettings = msgspec.field(default_factory=dict)
     of_run: Callable[[str], pa.Table] = lambda name: TABLES[name].arrow.empty_table()
     steps: "Callable[[], Columns]" = lambda: Columns("steps", STEPS.empty_table())
@@ -208,7 +213,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     kinds:    the anomalies it can find, each with its sentence and what it means.
     kernel:   looks at one partition's rows.
     kernel_in_pieces:  does the same for a partition too large to be held at once, of which `sends` come in pieces, with the columns
-              acks, outcome, invoke_ns and complete_ns.
+              of `hot_partitions.IN_PIECES`, after a piece with its small tables if it looks at any.
     timeline_kernel:   looks at one partition's committed history.
     run_kernel:        looks at a whole run.
     fold:     if something can only be said of all partitions together: the kernel's summaries, partition by partition, become

@@ -154,10 +154,11 @@ RULES: dict[str, str] = {
     "R2": "unclean recovery (Balanced): every last known ELR member that held the record provably lost it (KIP-966)",
     "R3": "without ELR the leader elected from the ISR had provably lost the record: last replica standing",
     "R4": "an unclean election that the settings allowed chose a replica without the record (KIP-704, KIP-966)",
-    "R5": "acks=1 promises the leader's log only, and leadership changed or the leader's disk was lost",
+    "R5": "acks=1 promises the leader's log only, and another broker was elected or the leader's disk had lost the record",
     "R6": "acks=0 promises nothing before the high watermark has passed the record",
     "R7": "the leader's files were cut or corrupted under the running process",
-    "gone_by_order": "the log start moved past the record by DeleteRecords or retention, or its key was written again in a compacted topic",
+    "gone_by_order": "an order took it: the log start moved past the record by DeleteRecords or retention, its key was written again in a "
+    "compacted topic, its topic was deleted, or a group's position was set or deleted",
 }
 # What excuses not a record's absence but what follows from others' absence.
 OF_MEMORY: dict[str, str] = {
@@ -213,7 +214,7 @@ class Ledger:
         self.unclean: dict[int, None] = {}  # any node: unclean since it was last whole
         self.lost: dict[int, None] = dict.fromkeys(lost)
         self.cut_live: dict[int, None] = {}
-        self.leadership_changed = False
+        self.other_led = False  # somebody else than who answered was elected since
         self.log_start_moved = False
         self.election: Elected | None = None
         self._is_election_over = True
@@ -244,7 +245,7 @@ class Ledger:
             case LogStartMoved():
                 self.log_start_moved = True
             case LeadershipChanged():
-                self.leadership_changed = True
+                pass  # nobody leads: nobody's log takes the place of the one that was written to
             case Elected():
                 self._on_elected(fact)
             case _:
@@ -299,7 +300,7 @@ class Ledger:
             nodes.pop(node, None)
 
     def _on_elected(self, election: Elected) -> None:
-        self.leadership_changed = True
+        self.other_led |= election.leader != self.leader
         self.election = election
         self._is_election_over = False
         if election.how is not How.CLEAN and not self._allowed(election):
@@ -338,7 +339,7 @@ class Ledger:
         if not self.bound and self.acks == 0:
             return "R6"
         if not self.bound and self.acks == 1:
-            return "R5" if self.leadership_changed or self.leader in self.lost else None
+            return "R5" if self.other_led or self.leader in self.lost else None
         return None if self.election is None else self._rule_of(self.election)
 
     def _rule_of(self, election: Elected) -> str | None:

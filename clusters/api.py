@@ -22,6 +22,7 @@ from replog.types import TopicPartition
 from tribunal.clusters.capabilities import Capability, FaultTarget
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.obstacles import Obstacle
+from tribunal.clusters.orders import Order, OrderSeen
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.values import (
     CLIENTS,
@@ -32,6 +33,7 @@ from tribunal.clusters.values import (
     Link,
     PartitionState,
     Proof,
+    Refused,
     Unsettled,
     Unsupported,
 )
@@ -45,8 +47,11 @@ __all__ = [
     "CutMode",
     "FaultTarget",
     "Link",
+    "Order",
+    "OrderSeen",
     "PartitionState",
     "Proof",
+    "Refused",
     "TopicPartition",
     "Unsettled",
     "Unsupported",
@@ -66,13 +71,19 @@ class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One committed metadata record."""
+    """One committed metadata record.
+
+    at_ns:       when the harness saw it.
+    stamped_ns:  what the controller's wall clock said, None where nothing is stamped.
+    """
 
     metadata_offset: int
     quorum_epoch: int
     at_ns: int
+    stamped_ns: int | None
     record_type: str
     topic: str | None
+    topic_id: str | None
     partition: int | None
     body: Mapping[str, object]
 
@@ -91,6 +102,26 @@ class RequestSeen(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
 
 
+class Content(Protocol):
+    """A record as somebody has it, all but where it stands; `log_append_time` None: nobody says whose the timestamp is."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """Its headers."""
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """Its timestamp."""
+
+    @property
+    def log_append_time(self) -> bool | None:
+        """Whether a broker stamped it."""
+
+
 class LogEntry(NamedTuple):
     """One record of a replica's final log; value is null where it is not one of ours."""
 
@@ -102,6 +133,10 @@ class LogEntry(NamedTuple):
     value: int | None
     batch_first_offset: int
     is_control: bool
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+    log_append_time: bool | None = None
 
 
 class Delivery(NamedTuple):
@@ -112,6 +147,8 @@ class Delivery(NamedTuple):
     log_offset: int | None
     leader_epoch: int | None
     attempts: int | None
+    answered_by: int | None = None
+    producer: tuple[int, int] | None = None  # producer id and epoch
 
 
 class ReceivedRecord(NamedTuple):
@@ -121,10 +158,16 @@ class ReceivedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     leader_epoch: int | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+    log_append_time: bool | None = None
 
 
 class PartitionPoll(msgspec.Struct, kw_only=True):
-    """What one poll brought for one partition; watermarks as the last fetch answer showed them, else None."""
+    """What one poll brought for one partition; watermarks as the last fetch answer showed them, else None.
+
+    leader_epoch:  the partition's, as the one who answered had it, or as the client knew it when it asked.
+    """
 
     partition: TopicPartition
     position: int  # where this poll began to read
@@ -134,6 +177,8 @@ class PartitionPoll(msgspec.Struct, kw_only=True):
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
     next_position: int | None = None  # where reading goes on, when no record says it: behind transaction markers
+    answered_by: int | None = None
+    leader_epoch: int | None = None
 
 
 class Offsets(NamedTuple):
@@ -148,6 +193,7 @@ class Offsets(NamedTuple):
     leader_epoch: int | None
     error: str | None
     answered_s: float | None = None
+    answered_by: int | None = None
 
     def age_ns(self) -> int:
         """Return how long ago it came."""
@@ -170,8 +216,11 @@ class Producer(Protocol):
 
     def send(
         self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
-    ) -> None:
-        """Offer one record; `done` is called once, on the event loop, possibly before this returns."""
+    ) -> int | None:
+        """Offer one record; return the timestamp (ms) that it carries, None where it carries none.
+
+        `done` is called once, on the event loop, possibly before this returns.
+        """
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""
@@ -256,8 +305,8 @@ class TransactionalProducer(Protocol):
 
     def send(
         self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
-    ) -> None:
-        """Offer one record of the transaction."""
+    ) -> int | None:
+        """Offer one record of the transaction; see `Producer.send`."""
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""
@@ -349,6 +398,9 @@ class Cluster(FaultTarget, Protocol):
 
     def drain_requests(self) -> list[RequestSeen]:
         """Return the messages between nodes that were seen since the last call."""
+
+    def drain_orders(self) -> list[OrderSeen]:
+        """Return what was ordered as an operator does since the last call."""
 
     async def shut_down(self) -> None:
         """End every node; disks stay readable."""

@@ -19,6 +19,7 @@ from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts
 from tribunal.clusters.host_environment import HostEnvironment
+from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
@@ -92,7 +93,7 @@ def observed(run: RunContext, links: Links) -> Observation:
         znodes = ZnodeView(committed, run.clock.now_ns)
         connect = ",".join(f"{host}:{port}" for host, port in endpoints.values())
         return Observation(state=state, observer=ZnodeObserver(znodes, connect), metadata=committed)
-    view = MetadataView(committed, run.clock.wall_start_ms)
+    view = MetadataView(committed, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
     return Observation(state=state, observer=MetadataObserver(view, endpoints, run.cluster_id), metadata=committed)
 
 
@@ -108,6 +109,8 @@ def composed(
     """Compose a cluster of a system's nodes in this environment."""
     spec, state = run.spec, system.observation.state
     exits = NodeExits(system.events)
+    answers = ClientAnswers(lambda: state.topic_ids)
+    links.listener = answers.listener
     nodes = {
         node: environment.node(
             node,
@@ -140,7 +143,7 @@ def composed(
         observer=system.observation.observer,
         metadata=system.observation.metadata,
         clients=ConfluentClients(
-            [links.advertised(broker) for broker in spec.broker_ids], committed_leaders(state, links)
+            [links.advertised(broker) for broker in spec.broker_ids], committed_leaders(state, links), answers
         ),
         administration=administration,
         membership=Membership(administration),

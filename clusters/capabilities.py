@@ -189,7 +189,7 @@ class CanWipe(FaultTarget, Protocol):
     """Gives nodes new disks."""
 
     async def wipe(self, node: int) -> Proof:
-        """Empty the disk of a node that is down, formatted again; prove that no log is left."""
+        """Empty the disk of a node that is down, formatted again; `log_end_offsets_before`; prove that no log is left."""
 
 
 class CanPowerFail(FaultTarget, Protocol):

@@ -33,17 +33,21 @@ class CommittedRecords:
         metadata_offset: int,
         quorum_epoch: int,
         at_ns: int,
+        stamped_ns: int | None,
         topic: str | None,
         partition: int | None,
     ) -> None:
-        """Keep a record for the recording."""
+        """Keep a record for the recording; `stamped_ns` is what its writer says of the time, where it does."""
+        topic_id: UUID | None = getattr(record, "topic_id", None)
         self._entries.append(
             MetadataEntry(
                 metadata_offset=metadata_offset,
                 quorum_epoch=quorum_epoch,
                 at_ns=at_ns,
+                stamped_ns=stamped_ns,
                 record_type=type(record).__name__,
                 topic=topic,
+                topic_id=None if topic_id is None else str(topic_id),
                 partition=partition,
                 body=msgspec.to_builtins(record),
             )
@@ -58,6 +62,7 @@ class CommittedRecords:
             )
             for broker in self.image.brokers.values()
         }
+        self.state.topic_ids = {name: str(topic_id) for name, topic_id in self.topic_ids().items()}
         self.state.partitions = {
             TopicPartition(self.image.topics[key.topic_id].name, key.partition): PartitionState(
                 leader=partition.leader,

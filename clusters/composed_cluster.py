@@ -47,8 +47,10 @@ from tribunal.clusters.nodes.node_events import NodeEvents
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_files import NodeFiles
 from tribunal.clusters.nodes.node_software import NodeSoftware
+from tribunal.clusters.orders import Order, Orders, OrderSeen, elections
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import Settings
+from tribunal.results.recording import PREFERRED, AdminApi
 
 
 class Observer(Protocol):
@@ -109,6 +111,7 @@ class ComposedCluster:
         self.links = parts.links
         self._run = run
         self._parts = parts
+        self._orders = Orders(run.clock.now_ns, lambda: self.state.topic_ids)
 
     def now_ns(self) -> int:
         """Return the run's clock."""
@@ -297,15 +300,19 @@ class ComposedCluster:
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas."""
-        await self._parts.administration.reassign(partition, replicas)
+        order = Order(api=AdminApi.REASSIGN, topic=partition.topic, partition=partition.partition)
+        async with self._orders.given(order):
+            await self._parts.administration.reassign(partition, replicas)
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings."""
-        await self._parts.administration.set_topic_config(topic, name, value)
+        async with self._orders.given(Order(api=AdminApi.SET_CONFIG, topic=topic, setting=name, value=value)):
+            await self._parts.administration.set_topic_config(topic, name, value)
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica."""
-        await self._parts.administration.elect_preferred(partitions)
+        async with self._orders.given(*elections(partitions, PREFERRED)):
+            await self._parts.administration.elect_preferred(partitions)
 
     async def unregister(self, node: int) -> None:
         """Let the controllers forget a broker."""
@@ -341,6 +348,10 @@ class ComposedCluster:
     def drain_requests(self) -> list[RequestSeen]:
         """Return the messages between nodes that the relays saw since the last call."""
         return self._parts.requests.drain()
+
+    def drain_orders(self) -> list[OrderSeen]:
+        """Return what was ordered as an operator does since the last call."""
+        return self._orders.drain()
 
     def clock_offset_ns(self, node: int) -> int:
         """Return by how much a node's monotonic clock was ahead of ours at the start."""

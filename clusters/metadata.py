@@ -11,7 +11,7 @@ referred to a snapshot has been overtaken, and a recording with a hole judges no
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from replog.errors import Error
@@ -34,12 +34,17 @@ CLIENT_ID: Final = "tribunal-observer"
 
 
 class MetadataView:
-    """Reads committed batches of a metadata log."""
+    """Reads committed batches of a metadata log.
 
-    def __init__(self, committed: CommittedRecords, wall_start_ms: float) -> None:
+    now_ns:         the run's clock: when a record was seen.
+    wall_start_ms:  what this machine's wall clock said as the run's began, for what controllers stamped.
+    """
+
+    def __init__(self, committed: CommittedRecords, *, now_ns: Callable[[], int], wall_start_ms: float) -> None:
         self.state = committed.state
         self.next_offset = 0
         self.last_epoch = 0  # of an empty log (SPEC 1.10.1 refuses a negative one)
+        self._now_ns = now_ns
         self._committed = committed
         self._wall_start_ms = wall_start_ms
 
@@ -52,15 +57,16 @@ class MetadataView:
             if header.base_offset < self.next_offset:
                 continue
             if not header.is_control:
+                seen_ns = max(0, self._now_ns())  # one for all of a batch, which is committed at once
                 for record in batch.records(data, header):
-                    self._apply(record, header.leader_epoch)
+                    self._apply(record, header.leader_epoch, seen_ns)
             self.next_offset = header.next_offset
             self.last_epoch = header.leader_epoch
         if self.next_offset != before:
             self._committed.refresh(self.next_offset - 1)
         return self.next_offset - before
 
-    def _apply(self, record: batch.Record, epoch: int) -> None:
+    def _apply(self, record: batch.Record, epoch: int, seen_ns: int) -> None:
         decoded = decode_metadata_record(record.value or b"")
         # (A partition is named by topic id: its topic may be removed by this very record.)
         topic = self._topic_of(decoded)
@@ -69,7 +75,8 @@ class MetadataView:
             decoded,
             metadata_offset=record.offset,
             quorum_epoch=epoch,
-            at_ns=max(0, round((record.timestamp_ms - self._wall_start_ms) * 1_000_000)),
+            at_ns=seen_ns,
+            stamped_ns=round((record.timestamp_ms - self._wall_start_ms) * 1_000_000),
             topic=topic or self._topic_of(decoded),
             partition=getattr(decoded, "partition_id", None),
         )

@@ -23,6 +23,10 @@ class Unsupported(ClusterError):
     """Not possible on this kind of cluster; the message says why."""
 
 
+class Refused(ClusterError):
+    """The cluster said no to the first asking: surely nothing was done."""
+
+
 class Unsettled(ClusterError):
     """Something waited for did not come about in time."""
 
@@ -83,6 +87,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
     quorum_epoch: int = -1
     brokers: dict[int, BrokerState] = {}
     partitions: dict[TopicPartition, PartitionState] = {}
+    topic_ids: dict[str, str] = {}  # of the topics that there are
 
     def is_fully_in_sync(self, spec: ClusterSpec) -> bool:
         """Return whether every broker serves and every partition has all its replicas in the ISR."""

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent, RequestSeen
+from tribunal.clusters.orders import admin_row
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.store import Recorder
+from tribunal.workloads.sent import SentRecords
 
 COLLECT_MS: Final = 250
 SEGMENT_MS: Final = 5_000
@@ -72,6 +74,8 @@ class Collector:
             self._metadata(entry)
         for seen in self._cluster.drain_requests():
             self._request(seen)
+        for ordered in self._cluster.drain_orders():
+            self._recorder.row("admin", **admin_row(ordered))
 
     def _node_event(self, event: NodeEvent) -> None:
         fields = event.fields
@@ -128,8 +132,10 @@ class Collector:
             metadata_offset=entry.metadata_offset,
             quorum_epoch=entry.quorum_epoch,
             at_ns=entry.at_ns,
+            stamped_ns=entry.stamped_ns,
             record_type=entry.record_type,
             topic=entry.topic,
+            topic_id=entry.topic_id,
             partition=entry.partition,
             body=msgspec.json.encode(entry.body).decode(),
         )
@@ -144,13 +150,14 @@ def _known(value: object) -> object:
     return None if isinstance(value, int) and value < 0 else value
 
 
-def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder) -> int:
-    """Write the replicas' final logs; return how many records there were."""
+def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder, sent: SentRecords) -> int:
+    """Write the replicas' final logs, compared with what was sent; return how many records there were."""
     schema = pa.schema(list(TABLES["logs"].fields.items()))
     count = 0
     while rows := list(islice(entries, LOG_ROWS)):
         count += len(rows)
         columns = dict(zip(LogEntry._fields, zip(*rows, strict=True), strict=True))
+        columns["content"] = tuple(None if row.is_control else sent.difference(row.value, row) for row in rows)
         arrays = [_array(columns[name], schema.field(name).type) for name in schema.names]
         recorder.write("logs", pa.Table.from_arrays(arrays, schema=schema))
     return count

@@ -21,14 +21,14 @@ import msgspec
 
 from replog.config import DEFINITIONS
 from tribunal import ROOT
-from tribunal.clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
+from tribunal.clusters.api import Cluster, ClusterError, Unsettled, until
 from tribunal.clusters.clock import RunClock
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
 from tribunal.harness.fault_journal import ActiveFault, FaultJournal
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded
 from tribunal.harness.progress import Progress
-from tribunal.nemesis.api import Effect, Loss, Proof
+from tribunal.nemesis.api import Effect, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.results.manifest import Made, Setting
 from tribunal.results.store import Recorder
@@ -40,6 +40,7 @@ WATCH_MS: Final = 50
 STATUS_MS: Final = 250
 QUIESCE_GRACE_MS: Final = 8_000
 CATCH_UP_MS: Final = 1_000
+TIMESTAMP_TYPE: Final = "log.message.timestamp.type"
 # What the judge has to know of the nodes' settings besides those that the run set.
 JUDGED_SETTINGS: Final = (
     "eligible.leader.replicas.enable",
@@ -123,7 +124,12 @@ class Run:
         self._place = cluster.place
         if self._place is not None:
             self.progress.say(f"nodes live in {self._place}")
-        stage = Stage(clients=cluster.clients, sink=self.recorder, now_ns=self.clock.now_ns)
+        stage = Stage(
+            clients=cluster.clients,
+            sink=self.recorder,
+            now_ns=self.clock.now_ns,
+            log_append_time=self._is_log_append_time(),
+        )
         # A simulated run that dies is run again: its rows are written once, at the end.
         collector = Collector(cluster, self.recorder, in_segments=not kind.is_simulated)
         collector.start()
@@ -133,6 +139,9 @@ class Run:
         finally:
             status.cancel()
             await to_its_end(self._put_down(cluster, stage, collector))
+
+    def _is_log_append_time(self) -> bool:
+        return self.plan.spec.node_settings().get(TIMESTAMP_TYPE) == "LogAppendTime"
 
     # --- the phases ------------------------------------------------------------------------
 
@@ -322,14 +331,13 @@ class Run:
             planned_target=planned.target.text,
             proof=msgspec.json.encode({"missed": why}).decode(),
             took_effect=False,
-            lost_from_offset=[],
+            losses=[],
         )
 
     def _record_fault(self, entry: "_Entry", cluster: Cluster) -> None:
         effect = entry.effect
         heal = effect.heal if effect else None
-        lost = [] if effect is None or not effect.lost_everything else _all_of(cluster, effect.node)
-        lost += effect.losses if effect else []
+        losses = [msgspec.structs.asdict(loss) for loss in effect.losses] if effect else []
         self.recorder.row(
             "faults",
             index=entry.planned.index,
@@ -343,7 +351,7 @@ class Run:
             took_effect=effect.proof.holds if effect else False,
             heal_proof=_json(heal) if heal else None,
             healed=heal.holds if heal else False,
-            lost_from_offset=[msgspec.structs.asdict(loss) for loss in lost],
+            losses=losses,
         )
 
     # --- the end ---------------------------------------------------------------------------
@@ -359,7 +367,7 @@ class Run:
         try:
             await cluster.shut_down()
             await collector.stop()
-            await asyncio.to_thread(record_final_logs, cluster.final_logs(), self.recorder)
+            await asyncio.to_thread(record_final_logs, cluster.final_logs(), self.recorder, stage.sent)
         finally:
             await cluster.close()
 
@@ -453,14 +461,6 @@ def _json(proof: Proof) -> str:
 def _expression(planned: PlannedFault) -> str:
     chosen = "" if planned.target.partition is None else f" with p{planned.target.partition}"
     return f"{planned.target.text}{chosen}"
-
-
-def _all_of(cluster: Cluster, node: int) -> list[Loss]:
-    """Return every partition of a node as lost from offset 0."""
-    partitions: list[TopicPartition] = [
-        partition for partition, state in cluster.state.partitions.items() if node in state.replicas
-    ]
-    return [Loss(node=node, topic=topic, partition=number, log_offset=0) for topic, number in partitions]
 
 
 def _load(counts: Counter[tuple[int, str]]) -> list[dict[str, int]]:

@@ -24,6 +24,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
+from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import ClusterError, FaultTarget, Proof, Unsettled, until
 from tribunal.clusters.capabilities import Capability, asked_by
 from tribunal.clusters.spec import MODES, Mode
@@ -34,12 +35,21 @@ BACK_TIMEOUT_MS: Final = 20_000
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """Records from this offset on are gone from this node's disk (docs/verdicts.md, proven loss)."""
+    """These records are gone from this node's disk (docs/verdicts.md, proven loss).
+
+    topic_id:    where it is known.
+    end_offset:  where the log had ended; None: unknown.
+    begin_ns:    the disk was still whole; end_ns: it was not any more. None: some time while the fault lasted.
+    """
 
     node: int
     topic: str
+    topic_id: str | None = None
     partition: int
-    log_offset: int
+    from_offset: int
+    end_offset: int | None = None
+    begin_ns: int | None = None
+    end_ns: int | None = None
 
 
 class LogEnds(msgspec.Struct):
@@ -49,27 +59,40 @@ class LogEnds(msgspec.Struct):
     log_end_offsets_after: dict[str, int] = {}
 
 
-def proven_losses(node: int, proof: Proof) -> list[Loss]:
-    """Return what a disk lost, from the log ends that a proof names before and after."""
+def proven_losses(cluster: FaultTarget, node: int, proof: Proof, begin_ns: int) -> list[Loss]:
+    """Return what a disk has lost by now, from the log ends that a proof names before and after.
+
+    begin_ns:  when the disk was still whole.
+    """
+    now_ns, topic_ids = cluster.now_ns(), cluster.state.topic_ids
     ends = msgspec.convert(proof.facts, LogEnds)
     found = []
     for name, end in sorted(ends.log_end_offsets_before.items()):
         topic, _, partition = name.rpartition("-")
         left = ends.log_end_offsets_after.get(name, 0)
-        if left < end and not topic.startswith("__"):
-            found.append(Loss(node=node, topic=topic, partition=int(partition), log_offset=left))
+        if left < end and topic != METADATA_TOPIC:
+            loss = Loss(
+                node=node,
+                topic=topic,
+                topic_id=topic_ids.get(topic),
+                partition=int(partition),
+                from_offset=left,
+                end_offset=end,
+                begin_ns=begin_ns,
+                end_ns=now_ns,
+            )
+            found.append(loss)
     return found
 
 
 class Effect:
     """What a fault did: filled in as it goes."""
 
-    def __init__(self, node: int, proof: Proof, *, lost_everything: bool = False) -> None:
+    def __init__(self, node: int, proof: Proof) -> None:
         self.node = node
         self.proof = proof
         self.heal: Proof | None = None
-        self.lost_everything = lost_everything  # the node's disk provably lost all records
-        self.losses: list[Loss] = []  # what else disks provably lost
+        self.losses: list[Loss] = []  # what disks provably lost, each time that they did
 
     def add_proof(self, name: str, proof: Proof) -> None:
         """Add a further thing that must hold for the fault to have taken effect."""

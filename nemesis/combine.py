@@ -34,6 +34,8 @@ def together(*faults: Aimed) -> Aimed:
         parts = [_Part(one, cluster, leave) for one in faults]
         effects = [await part.entered for part in parts]
         total = Effect(effects[0].node, Proof(holds=True, facts={}))
+        for effect in effects:
+            take_losses(total, effect)
         yield total
         leave.set()
         await asyncio.gather(*(part.task for part in parts))
@@ -47,8 +49,12 @@ def take(total: Effect, name: str, part: Effect) -> None:
     """Let a fault that is over count as a part of another."""
     total.add_proof(name, part.proof)
     total.add_heal(name, part.heal or Proof(holds=False, facts={"missing": "a heal"}))
-    total.losses += part.losses
-    total.lost_everything = total.lost_everything or part.lost_everything
+    take_losses(total, part)
+
+
+def take_losses(total: Effect, part: Effect) -> None:
+    """Let what a part has lost count at once: whatever becomes of its heal, that is gone."""
+    total.losses += [loss for loss in part.losses if loss not in total.losses]
 
 
 def one_of(random: Random, *faults: Aimed) -> Aimed:

@@ -16,10 +16,11 @@ class DamageTarget(KillTarget, CanDamageLogs, Protocol):
 async def damaged(cluster: DamageTarget, node: int, damage: Damage) -> AsyncGenerator[Effect]:
     """Inject: the process is gone and logs end earlier on its disk. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
+    begin_ns = cluster.now_ns()
     effect = Effect(node, await cluster.kill(node))
     harm = await cluster.damage(node, damage)
     effect.add_proof("damage", harm)
-    effect.losses += proven_losses(node, harm)
+    effect.losses += proven_losses(cluster, node, harm, begin_ns)
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from tribunal.clusters.capabilities import CanCutLinks, CanPause, FaultTarget
 from tribunal.nemesis.api import Aimed, Effect, Proof, all_back
 from tribunal.nemesis.bounce import BounceTarget
-from tribunal.nemesis.combine import take
+from tribunal.nemesis.combine import take, take_losses
 
 POLL_MS: Final = 50
 
@@ -43,6 +43,7 @@ async def _go(
     while number == 0 or not leave.is_set():
         fault, lasts_ms = episode(number)
         async with fault(cluster) as one:
+            take_losses(effect, one)
             await _rest(lasts_ms, leave if number else None)
         take(effect, f"episode_{number}", one)
         number += 1

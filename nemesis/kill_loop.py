@@ -42,9 +42,10 @@ async def changing_sides(
     former = incarnation(cluster, victim)
     async with away(node)(cluster) as first:
         await asyncio.sleep(phase_ms / 1000)
+        begin_ns = cluster.now_ns()
         crashed = await cluster.power_fail(victim)
         effect.add_proof("crash", crashed)
-        effect.losses += proven_losses(victim, crashed)
+        effect.losses += proven_losses(cluster, victim, crashed, begin_ns)
     async with away(other)(cluster) as second:
         await cluster.start(victim)
         yield effect

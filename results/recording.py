@@ -9,6 +9,7 @@ Units and conventions: `*_ns` are nanoseconds of the harness's monotonic clock s
 Closed sets of words are dictionary strings; their legal words are in `WORDS`.
 """
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -30,7 +31,18 @@ OPERATION: Final = pa.struct(
     [("kind", TEXT), ("topic", TEXT), ("partition", ID), ("log_offset", OFFSET), ("value", pa.int64())]
 )
 LOAD: Final = pa.struct([("acks", ID), ("ok", COUNT), ("fail", COUNT), ("info", COUNT), ("sent", COUNT)])
-LOST_FROM: Final = pa.struct([("node", ID), ("topic", TEXT), ("partition", ID), ("log_offset", OFFSET)])
+LOSS: Final = pa.struct(
+    [
+        ("node", ID),
+        ("topic", TEXT),
+        ("topic_id", TEXT),
+        ("partition", ID),
+        ("from_offset", OFFSET),
+        ("end_offset", OFFSET),
+        ("begin_ns", TIME),
+        ("end_ns", TIME),
+    ]
+)
 
 
 class TableSchema(msgspec.Struct, frozen=True):
@@ -72,6 +84,10 @@ _TABLES: Final = (
         log_offset=OFFSET,
         leader_epoch=ID,
         attempts=ID,
+        answered_by=ID,
+        producer_id=pa.int64(),
+        producer_epoch=ID,
+        content=TEXT,
     ),
     _table(
         "polls",
@@ -92,6 +108,8 @@ _TABLES: Final = (
         high_watermark=OFFSET,
         last_stable_offset=OFFSET,
         log_start_offset=OFFSET,
+        answered_by=ID,
+        leader_epoch=ID,
     ),
     _table(
         "reads",
@@ -105,6 +123,7 @@ _TABLES: Final = (
         value=pa.int64(),
         leader_epoch=ID,
         phase=WORD,
+        content=TEXT,
     ),
     _table(
         "watermarks",
@@ -120,6 +139,7 @@ _TABLES: Final = (
         log_end_offset=OFFSET,
         log_start_offset=OFFSET,
         at_ns=TIME,
+        answered_by=ID,
     ),
     _table(
         "txns",
@@ -132,6 +152,7 @@ _TABLES: Final = (
         end_ns=TIME,
         outcome=WORD,
         operations=pa.list_(OPERATION),
+        timeout_ms=COUNT,
     ),
     _table(
         "commits",
@@ -152,15 +173,20 @@ _TABLES: Final = (
     ),
     _table(
         "admin",
-        required="process api invoke_ns outcome",
+        required="api invoke_ns outcome",
         process=ID,
         api=WORD,
-        arguments=TEXT,
+        topic=WORD,
+        topic_id=WORD,
+        partition=ID,
+        log_offset=OFFSET,
+        setting=WORD,
+        value=TEXT,
+        group=WORD,
         invoke_ns=TIME,
         complete_ns=TIME,
         outcome=WORD,
         error=WORD,
-        answer=TEXT,
     ),
     _table(
         "metadata",
@@ -168,8 +194,10 @@ _TABLES: Final = (
         metadata_offset=OFFSET,
         quorum_epoch=ID,
         at_ns=TIME,
+        stamped_ns=TIME,
         record_type=WORD,
         topic=WORD,
+        topic_id=WORD,
         partition=ID,
         body=TEXT,
     ),
@@ -217,7 +245,7 @@ _TABLES: Final = (
         took_effect=BOOL,
         heal_proof=TEXT,
         healed=BOOL,
-        lost_from_offset=pa.list_(LOST_FROM),
+        losses=pa.list_(LOSS),
     ),
     _table("phases", required="name start_ns", name=WORD, start_ns=TIME, end_ns=TIME, load=pa.list_(LOAD)),
     _table(
@@ -232,6 +260,7 @@ _TABLES: Final = (
         value=pa.int64(),
         batch_first_offset=OFFSET,
         is_control=BOOL,
+        content=TEXT,
     ),
     _table("probes", required="name node count", name=WORD, node=ID, at_ns=TIME, count=COUNT),
 )
@@ -258,6 +287,24 @@ def value_of(process: int, sequence: int) -> int:
     """Return the self-describing value of a process's n-th record."""
     assert 0 <= sequence < 1 << SEQUENCE_BITS
     return (process << SEQUENCE_BITS) | sequence
+
+
+class AdminApi(StrEnum):
+    """What operators ask for, as the column `api` of `admin` says it."""
+
+    CREATE_TOPIC = "create_topic"
+    DELETE_TOPIC = "delete_topic"
+    DELETE_RECORDS = "delete_records"
+    SET_CONFIG = "set_config"
+    ELECT_LEADERS = "elect_leaders"
+    ALTER_OFFSET = "alter_offset"
+    DELETE_OFFSET = "delete_offset"
+    DELETE_GROUP = "delete_group"
+    REASSIGN = "reassign"
+
+
+UNCLEAN: Final = "unclean"  # `value` of an election that was ordered, and
+PREFERRED: Final = "preferred"
 
 
 class DamagedRecording(Exception):

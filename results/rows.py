@@ -35,6 +35,10 @@ class Send(Row, frozen=True, kw_only=True):
     log_offset: int | None = None
     leader_epoch: int | None = None
     attempts: int | None = None
+    answered_by: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    content: str | None = None
 
 
 class Poll(Row, frozen=True, kw_only=True):
@@ -55,6 +59,8 @@ class Poll(Row, frozen=True, kw_only=True):
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
+    answered_by: int | None = None
+    leader_epoch: int | None = None
 
 
 class Read(Row, frozen=True, kw_only=True):
@@ -68,6 +74,7 @@ class Read(Row, frozen=True, kw_only=True):
     phase: str
     value: int | None = None
     leader_epoch: int | None = None
+    content: str | None = None
 
 
 class Watermark(Row, frozen=True, kw_only=True):
@@ -83,6 +90,7 @@ class Watermark(Row, frozen=True, kw_only=True):
     last_stable_offset: int | None = None
     log_end_offset: int | None = None
     log_start_offset: int | None = None
+    answered_by: int | None = None
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +114,7 @@ class Transaction(Row, frozen=True, kw_only=True):
     producer_epoch: int | None = None
     end_ns: int | None = None
     operations: tuple[Step, ...] | None = None
+    timeout_ms: int | None = None
 
 
 class Commit(Row, frozen=True, kw_only=True):
@@ -126,16 +135,21 @@ class Commit(Row, frozen=True, kw_only=True):
 
 
 class Admin(Row, frozen=True, kw_only=True):
-    """What an operator asked for."""
+    """One thing that an operator asked for."""
 
-    process: int
     api: str
     invoke_ns: int
     outcome: str
-    arguments: str | None = None
+    process: int | None = None
+    topic: str | None = None
+    topic_id: str | None = None
+    partition: int | None = None
+    log_offset: int | None = None
+    setting: str | None = None
+    value: str | None = None
+    group: str | None = None
     complete_ns: int | None = None
     error: str | None = None
-    answer: str | None = None
 
 
 class Metadata(Row, frozen=True, kw_only=True):
@@ -146,7 +160,9 @@ class Metadata(Row, frozen=True, kw_only=True):
     record_type: str
     body: str
     at_ns: int | None = None
+    stamped_ns: int | None = None
     topic: str | None = None
+    topic_id: str | None = None
     partition: int | None = None
 
 
@@ -179,13 +195,17 @@ class Request(Row, frozen=True, kw_only=True, rename={"source": "from", "target"
     summary: str | None = None
 
 
-class LostFrom(msgspec.Struct, frozen=True, kw_only=True):
-    """From where on a node's disk lost a partition; without topic: all of them."""
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node's disk lost of a partition; without topic: of all of them; without end: all from there on."""
 
     node: int | None = None
     topic: str | None = None
+    topic_id: str | None = None
     partition: int | None = None
-    log_offset: int | None = None
+    from_offset: int | None = None
+    end_offset: int | None = None
+    begin_ns: int | None = None
+    end_ns: int | None = None
 
 
 class Fault(Row, frozen=True, kw_only=True):
@@ -202,7 +222,7 @@ class Fault(Row, frozen=True, kw_only=True):
     took_effect: bool | None = None
     heal_proof: str | None = None
     healed: bool | None = None
-    lost_from_offset: tuple[LostFrom, ...] | None = None
+    losses: tuple[Loss, ...] | None = None
 
 
 class LogRecord(Row, frozen=True, kw_only=True):
@@ -216,6 +236,7 @@ class LogRecord(Row, frozen=True, kw_only=True):
     value: int | None = None
     batch_first_offset: int | None = None
     is_control: bool | None = None
+    content: str | None = None
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):

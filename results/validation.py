@@ -161,7 +161,9 @@ def _unknown_word(name: str, rows: pa.Table) -> DamagedRecording | None:
 
 
 _MINUS_ONE_ALLOWED = frozenset({"committed_offset", "position"})
-_MAY_BE_NEGATIVE = frozenset({"acks", "clock_offset_ns", "previous_broker_epoch", "broker_epoch", "leader_epoch"})
+_MAY_BE_NEGATIVE = frozenset(
+    {"acks", "clock_offset_ns", "previous_broker_epoch", "broker_epoch", "leader_epoch", "stamped_ns"}
+)
 
 
 def _negative(name: str, rows: pa.Table) -> DamagedRecording | None:

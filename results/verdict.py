@@ -42,12 +42,22 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 class GuiltyElection(msgspec.Struct, frozen=True, kw_only=True):
-    """The election at which a record was lost; `how` is a word of `guarantees.How`."""
+    """The election at which a record was lost; `how` is a word of `guarantees.How`.
+
+    topic, partition:  where it was: what follows from a loss may be elsewhere.
+    holders:           who was known to hold the record; lost: whose disks provably had not got it.
+    rule:              that permits the loss there, where the finding's own rule names what follows from it.
+    """
 
     leader: int
     how: str
     leader_epoch: int
     at_ns: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    holders: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    rule: str | None = None
 
 
 class EdgeKind(StrEnum):

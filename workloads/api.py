@@ -19,16 +19,21 @@ import msgspec
 
 from tribunal.clusters.api import (
     Acks,
+    Admin,
     ClientFactory,
     Delivery,
+    Order,
     PartitionPoll,
     Producer,
     ProducerSettings,
     TopicPartition,
 )
-from tribunal.results.recording import value_of
+from tribunal.clusters.orders import Orders, admin_row
+from tribunal.results.recording import AdminApi, value_of
+from tribunal.workloads.sent import SentRecords
 
 VALUE_BYTES: Final = 8
+CREATE_TIMEOUT_MS: Final = 15_000
 STATEMENT_POLLS: Final = 20  # until the producer must have reported its epochs again
 STATEMENT_POLL_MS: Final = 50
 IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits instead of piling up
@@ -47,18 +52,35 @@ class Sink(Protocol):
 
 
 class Stage:
-    """What a workload stands on during one run: clients, clock, recording, and the sign to stop."""
+    """What a workload stands on during one run: clients, clock, recording, and the sign to stop.
 
-    def __init__(self, *, clients: ClientFactory, sink: Sink, now_ns: Callable[[], int]) -> None:
+    log_append_time:  brokers stamp its topics' records (message.timestamp.type).
+    """
+
+    def __init__(
+        self, *, clients: ClientFactory, sink: Sink, now_ns: Callable[[], int], log_append_time: bool = False
+    ) -> None:
         self.clients = clients
         self.sink = sink
         self.now_ns = now_ns
+        self.sent = SentRecords(log_append_time=log_append_time)
         self.stopping = asyncio.Event()  # no new records from now on
         self.tally: Counter[tuple[int, str]] = Counter()  # completed sends by (acks, outcome)
         self.errors: Counter[str] = Counter()
         self.read_count = 0
         # The last offset that anybody's send was acknowledged at, by partition.
         self.acknowledged: dict[TopicPartition, int] = {}
+
+
+async def create_topic(stage: Stage, admin: Admin, topic: str, partitions: int, replication_factor: int) -> None:
+    """Create a topic and write the order down; the metadata has its id."""
+    orders = Orders(stage.now_ns, dict)
+    try:
+        async with orders.given(Order(api=AdminApi.CREATE_TOPIC, topic=topic)):
+            await admin.create_topic(topic, partitions, replication_factor, CREATE_TIMEOUT_MS)
+    finally:
+        for seen in orders.drain():
+            stage.sink.row("admin", **admin_row(seen))
 
 
 class LoadOptions(Protocol):
@@ -255,9 +277,10 @@ class Worker:
         value = value_of(self.plan.process, self._sequence)
         self._sequence += 1
         self._open[value] = _Sent(partition, value, key, self.stage.now_ns())
-        self._producer.send(
+        timestamp_ms = self._producer.send(
             partition, key.encode(), value.to_bytes(VALUE_BYTES), lambda delivery: self._completed(value, delivery)
         )
+        self.stage.sent.note(value, key.encode(), timestamp_ms)
 
     def _completed(self, value: int, delivery: Delivery) -> None:
         sent = self._open.pop(value, None)
@@ -272,20 +295,23 @@ class Worker:
     def _states_epochs(self) -> bool:
         return bool(getattr(self._producer, "states_epochs", False))
 
-    def _record_decided(self, epochs: int) -> None:
+    def _record_decided(self, epochs: int, identity: tuple[int, int] | None = None) -> None:
         """Write down what completed since the producer last said how many epochs it has had.
 
         librdkafka begins a new epoch by itself when a batch was refused behind one that had failed, or when a record
         timed out; then it sends again what was in doubt anywhere, with sequences that no broker can know. Such a record may
         stand twice by the client's own doing: its class says so. It was sent before the new epoch was reported.
+
+        identity:  producer id and epoch now; which of two it was in between is not known.
         """
         self._statements += 1
         if epochs > self._epochs:
-            self._epochs, self._begun_ns = epochs, self.stage.now_ns()
+            self._epochs, self._begun_ns, identity = epochs, self.stage.now_ns(), None
         decided, self._undecided = self._undecided, []
         for sent, delivery, complete_ns in decided:
             was_in_doubt = sent.invoke_ns <= self._begun_ns
-            self._record(sent, delivery, complete_ns, f"reset-{self.plan.worker_class}" if was_in_doubt else None)
+            worker_class = f"reset-{self.plan.worker_class}" if was_in_doubt else None
+            self._record(sent, delivery._replace(producer=delivery.producer or identity), complete_ns, worker_class)
 
     def _record(
         self, sent: _Sent, delivery: Delivery, complete_ns: int | None, worker_class: str | None = None
@@ -312,6 +338,7 @@ class Worker:
             log_offset=delivery.log_offset,
             leader_epoch=delivery.leader_epoch,
             attempts=delivery.attempts,
+            **answer_of(delivery),
         )
 
     async def finish(self, timeout_ms: int) -> None:
@@ -334,6 +361,12 @@ class Worker:
             self._record(sent, Delivery("info", "unknown at the end", None, None, None), None)
 
 
+def answer_of(delivery: Delivery) -> dict[str, int | None]:
+    """Return the columns of `sends` that say who answered and which producer it was."""
+    producer_id, producer_epoch = delivery.producer or (None, None)
+    return {"answered_by": delivery.answered_by, "producer_id": producer_id, "producer_epoch": producer_epoch}
+
+
 Phase = Literal["tail", "final"]
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -349,8 +382,17 @@ class PollLog:
         self._poll_index = 0
 
     def record(self, poll: PartitionPoll, invoke_ns: int) -> None:
-        """Record one partition's part of a poll."""
+        """Record one partition's part of a poll, and the watermarks that came with it."""
         now_ns = self.stage.now_ns()
+        self._record_poll(poll, invoke_ns, now_ns)
+        if poll.high_watermark is not None:
+            self._record_watermark(poll, now_ns)
+
+    def record_closing(self, poll: PartitionPoll, invoke_ns: int) -> None:
+        """Record the poll that closes a final read: what it says of the end was heard, and recorded, before."""
+        self._record_poll(poll, invoke_ns, self.stage.now_ns())
+
+    def _record_poll(self, poll: PartitionPoll, invoke_ns: int, now_ns: int) -> None:
         topic, partition = poll.partition
         self.stage.read_count += len(poll.records)
         self.stage.sink.row(
@@ -370,8 +412,11 @@ class PollLog:
             high_watermark=None if self._is_hearsay(poll) else poll.high_watermark,
             last_stable_offset=poll.last_stable_offset,
             log_start_offset=poll.log_start_offset,
+            answered_by=poll.answered_by,
+            leader_epoch=poll.leader_epoch,
         )
         for record in poll.records:
+            value = int.from_bytes(record.value) if record.value and len(record.value) == VALUE_BYTES else None
             self.stage.sink.row(
                 "reads",
                 process=self.process,
@@ -379,12 +424,11 @@ class PollLog:
                 topic=topic,
                 partition=partition,
                 log_offset=record.log_offset,
-                value=int.from_bytes(record.value) if record.value and len(record.value) == VALUE_BYTES else None,
+                value=value,
                 leader_epoch=record.leader_epoch,
                 phase=self.phase,
+                content=self.stage.sent.difference(value, record),
             )
-        if poll.high_watermark is not None:
-            self._record_watermark(poll, now_ns)
         self._poll_index += 1
 
     def _is_hearsay(self, poll: PartitionPoll) -> bool:
@@ -403,6 +447,8 @@ class PollLog:
             source="fetch",
             topic=poll.partition.topic,
             partition=poll.partition.partition,
+            leader_epoch=poll.leader_epoch,
+            answered_by=poll.answered_by,
             high_watermark=poll.high_watermark,
             last_stable_offset=poll.last_stable_offset,
             log_start_offset=poll.log_start_offset,
@@ -427,12 +473,12 @@ class Reader:
         invoke_ns = self.stage.now_ns()
         polls = await self._consumer.poll(max_records, timeout_ms)
         for poll in polls:
-            self.record(poll, invoke_ns)
+            self._log.record(poll, invoke_ns)
         return polls
 
-    def record(self, poll: PartitionPoll, invoke_ns: int) -> None:
-        """Record one partition's part of a poll."""
-        self._log.record(poll, invoke_ns)
+    def record_closing(self, poll: PartitionPoll, invoke_ns: int) -> None:
+        """Record the poll that brought nothing, at the end that the leader stated."""
+        self._log.record_closing(poll, invoke_ns)
 
     async def close(self) -> None:
         """Release everything."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tribunal.clusters.api import Admin, PartitionPoll, TopicPartition
-from tribunal.workloads.api import Reader, Stage
+from tribunal.workloads.api import Reader, Stage, create_topic
 
 FINAL_READER: Final = 999
 POLL_RECORDS: Final = 2_000
@@ -18,7 +18,7 @@ async def create(stage: Stage, topics: Sequence[str], partitions: int, replicati
     admin = stage.clients.admin("topic-maker")
     try:
         for topic in topics:
-            await admin.create_topic(topic, partitions, replication_factor, 15_000)
+            await create_topic(stage, admin, topic, partitions, replication_factor)
     finally:
         await admin.close()
 
@@ -57,19 +57,24 @@ async def _close(
     invoke_ns = stage.now_ns()
     stable = {offsets.partition: offsets for offsets in await admin.offsets(open_, OFFSETS_MS, stable=True)}
     for offsets in await admin.offsets(open_, OFFSETS_MS):
-        last_stable_offset = stable[offsets.partition].latest_offset
+        stable_offsets = stable[offsets.partition]
+        last_stable_offset = stable_offsets.latest_offset
         if offsets.latest_offset is None or offsets.log_start_offset is None or last_stable_offset is None:
             continue
+        # Both were answered in one leader epoch, or they are of none.
+        leader_epoch = offsets.leader_epoch if offsets.leader_epoch == stable_offsets.leader_epoch else None
         stage.sink.row(
             "watermarks",
             observer="final-read-offsets",
             source="list_offsets",
             topic=offsets.partition.topic,
             partition=offsets.partition.partition,
+            answered_by=offsets.answered_by if offsets.answered_by == stable_offsets.answered_by else None,
+            leader_epoch=leader_epoch,
             high_watermark=offsets.latest_offset,
             last_stable_offset=last_stable_offset,
             log_start_offset=offsets.log_start_offset,
-            at_ns=stage.now_ns(),
+            at_ns=stage.now_ns() - offsets.age_ns(),
         )
         if positions[offsets.partition] >= offsets.latest_offset:
             closed[offsets.partition] = None
@@ -80,5 +85,7 @@ async def _close(
                 high_watermark=offsets.latest_offset,
                 last_stable_offset=last_stable_offset,
                 log_start_offset=offsets.log_start_offset,
+                answered_by=offsets.answered_by,
+                leader_epoch=leader_epoch,
             )
-            reader.record(closing, invoke_ns)
+            reader.record_closing(closing, invoke_ns)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypedDict
 
 from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, GroupSettings, PartitionPoll, TopicPartition
 from tribunal.results.recording import value_of
-from tribunal.workloads.api import VALUE_BYTES, PollLog, Stage
+from tribunal.workloads.api import VALUE_BYTES, PollLog, Stage, answer_of
 
 BEGIN_MS: Final = 2_000
 END_MS: Final = 8_000
@@ -42,6 +42,7 @@ class Transactor:
         self.process = process
         self.transactional_id = transactional_id
         self.worker_class = worker_class
+        self._timeout_ms = transaction_timeout_ms
         self.producer = stage.clients.transactional_producer(
             transactional_id, transaction_timeout_ms, f"worker-{process}"
         )
@@ -50,11 +51,13 @@ class Transactor:
         self._operations: list[Step] = []
         self._open: dict[int, OpenSend] = {}  # sends without a known fate, by value
         self._in_transaction = False
+        self._identities: dict[tuple[int, int], None] = {}  # that its records were acknowledged under
 
     async def begin(self) -> bool:
         """Begin a transaction; False when it cannot be done now."""
         began = await self.producer.begin(BEGIN_MS)
         self._begin_ns, self._operations, self._in_transaction = self.stage.now_ns(), [], began
+        self._identities = {}
         return began
 
     def send(self, partition: TopicPartition, key: str, kind: str = "send") -> int:
@@ -63,9 +66,10 @@ class Transactor:
         self._sequence += 1
         step = self.step(kind, partition, None, value)
         self._open[value] = OpenSend(key, self.stage.now_ns(), step)
-        self.producer.send(
+        timestamp_ms = self.producer.send(
             partition, key.encode(), value.to_bytes(VALUE_BYTES), lambda delivery: self._completed(value, delivery)
         )
+        self.stage.sent.note(value, key.encode(), timestamp_ms)
         return value
 
     def step(self, kind: str, partition: TopicPartition, log_offset: int | None, value: int | None) -> Step:
@@ -98,6 +102,8 @@ class Transactor:
 
     def _write(self, ended: Ended, identity: tuple[int, int] | None) -> None:
         self._in_transaction = False
+        if identity is None and len(self._identities) == 1:  # its client does not tell, but its answers do
+            (identity,) = self._identities
         producer_id, producer_epoch = identity or (None, None)
         self.stage.errors[ended.error or "none"] += 1
         self.stage.sink.row(
@@ -110,12 +116,15 @@ class Transactor:
             end_ns=self.stage.now_ns() if ended.answered and ended.outcome != "info" else None,
             outcome=ended.outcome,
             operations=self._operations,
+            timeout_ms=self._timeout_ms,
         )
 
     def _completed(self, value: int, delivery: Delivery) -> None:
         sent = self._open.pop(value, None)
         if sent is None:
             return
+        if delivery.producer is not None:
+            self._identities[delivery.producer] = None
         step = sent.step
         step["log_offset"] = delivery.log_offset
         self.stage.tally[-1, delivery.outcome] += 1
@@ -136,6 +145,7 @@ class Transactor:
             log_offset=delivery.log_offset,
             leader_epoch=delivery.leader_epoch,
             attempts=delivery.attempts,
+            **answer_of(delivery),
         )
 
     async def close(self) -> None:

@@ -35,7 +35,7 @@ LAG_NS: Final = 1_000_000_000  # observers of the metadata log see a commit a li
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
 POWER: Final = frozenset({"power-loss", "wipe"})  # a disk loses records while its node is down
-GONE_BY_ORDER: Final = ("delete_records", "delete_topic", "retention", "cleanup.policy", "_configs")
+GONE_BY_ORDER: Final = ("delete_records", "delete_topic", "retention", "cleanup.policy")
 NEVER: Final = 1 << 62
 
 
@@ -218,7 +218,7 @@ class Case:
 
     def is_untouched(self, topic: str) -> bool:
         """Whether no order was given that may take records of the topic away."""
-        described = [f"{row.api} {row.arguments or ''}".lower() for row in self.of_run(Admin)]
+        described = [f"{row.api} {row.setting or ''}".lower() for row in self.of_run(Admin)]
         described += [f"{name}={value}".lower() for name, value in self.settings.items()]
         described += [
             row.body.lower() for row in self.metadata if row.record_type == "ConfigRecord" and _is_about(row, topic)
@@ -323,7 +323,7 @@ class Case:
 
     def is_quiet_until(self, at_ns: int) -> bool:
         """Whether until then nothing was permitted to be lost anywhere: no disk lost anything, every election was clean."""
-        faults = [fault for fault in self.of_run(Fault) if fault.lost_from_offset]
+        faults = [fault for fault in self.of_run(Fault) if fault.losses]
         changes = [change for place in self._all_places() for change in self.elections(place)]
         return all((fault.injected_ns or 0) > at_ns + LAG_NS for fault in faults) and all(
             change.at_ns > at_ns + LAG_NS or (self.has_elr and change.clean) for change in changes
@@ -341,7 +341,7 @@ class Case:
 def _takes_from(fault: Fault, place: Place) -> bool:
     return any(
         lost.topic is None or (lost.topic, lost.partition) == (place.topic, place.partition)
-        for lost in fault.lost_from_offset or ()
+        for lost in fault.losses or ()
     )
 
 
@@ -367,9 +367,9 @@ def _complete_readers(polls: list[Poll]) -> Iterator[tuple[int, str]]:
 
 
 def _hashed(text: str) -> int:
-    """Return Java's `hashCode` of a string without its sign, by which coordinators are chosen."""
+    """Return the absolute value of Java's `hashCode` of a string, by which coordinators are chosen (Kafka's `Utils.abs`: 0 for the least)."""
     units = text.encode("utf-16-be")
     hashed = 0
     for index in range(0, len(units), 2):
         hashed = (31 * hashed + int.from_bytes(units[index : index + 2])) & 0xFFFFFFFF
-    return hashed & 0x7FFFFFFF
+    return min(hashed, (1 << 32) - hashed) & 0x7FFFFFFF

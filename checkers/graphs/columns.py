@@ -141,6 +141,24 @@ class ListSteps(msgspec.Struct):
             values[element], names, Numbering(),
         )  # fmt: skip
 
+    def without(self, dropped: Mapping[int, Sequence[int]]) -> "ListSteps":
+        """Return the steps as if some elements had never been appended to a key, nor read there."""
+        owner = np.repeat(self.key, self.length)  # of every element that was read, step by step
+        before = np.repeat(np.cumsum(self.length) - self.length, self.length)
+        places = np.repeat(self.first, self.length) + np.arange(owner.size) - before
+        gone_read, gone_append = np.zeros(owner.size, bool), np.zeros(self.key.size, bool)
+        for key, elements in dropped.items():
+            gone_read |= (owner == key) & np.isin(self.elements[places], elements)
+            gone_append |= ~self.is_read & (self.key == key) & np.isin(self.value, elements)
+        step = np.repeat(np.arange(self.key.size), self.length)[~gone_read]
+        length = np.bincount(step, minlength=self.key.size)
+        first = np.concatenate([[0], np.cumsum(length)[:-1]]).astype(np.int64)
+        kept = ~gone_append
+        return ListSteps(
+            self.transactions, self.txn[kept], self.is_read[kept], self.key[kept], self.value[kept], first[kept], length[kept],
+            self.elements[places[~gone_read]], self.names, self.numbering,
+        )  # fmt: skip
+
     def operation(self, number: int) -> Operation:
         """Return one transaction as an operation."""
         own = np.arange(*np.searchsorted(self.txn, [number, number + 1]))

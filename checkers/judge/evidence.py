@@ -3,16 +3,32 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Final, Literal
 
 import numpy as np
 
-from tribunal.checkers.api import OK, TAIL, UNKNOWN, Anomaly, Array, Columns, PartitionRows, is_among, sends_by_value
+from tribunal.checkers.api import (
+    FAIL,
+    FINAL,
+    OK,
+    TAIL,
+    UNKNOWN,
+    Anomaly,
+    Array,
+    Columns,
+    PartitionRows,
+    is_among,
+    sends_by_value,
+)
+from tribunal.checkers.judge.orders import TopicOrders
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
-from tribunal.checkers.properties.lost_writes import final_reads
+from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
 
+_ABSENT: Final = frozenset({"lost", "lost_after_read", "moved", "offset_conflict"})  # found by the final read
+_SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 
 
@@ -24,8 +40,7 @@ class Evidence:
         rows: PartitionRows,
         *,
         can_lead: Sequence[int],
-        log_start_may_move: bool,
-        is_compacted: bool = False,
+        orders: TopicOrders,
     ) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
@@ -33,30 +48,71 @@ class Evidence:
         self._rows = rows
         self._fetched_since: dict[tuple[int, int], int] | None = None
         self._exposures = _exposures(rows)
+        self._first_polls = _first_polls(rows)
+        self._answers = _answers(rows)
+        self.absent_ns = _absent_ns(rows)
+        self._can_lead = can_lead
         final = _final(rows, can_lead)
-        self._final_offsets, self._final_epochs = _final_epochs(*final)
+        self._final_offsets, self._final_epochs, self._final_values = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
-        self._log_start = int(starts.max(initial=0)) if log_start_may_move else 0
-        self._newest = _newest_of_keys(rows, *final) if is_compacted else None
+        self._log_start = int(starts.max(initial=0))
+        self._orders = orders
+        self._newest = _newest_of_keys(rows, *final) if orders.is_compacted else None
 
     def record(self, anomaly: Anomaly) -> Record:
         """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
         offset = UNKNOWN if anomaly.log_offset is None else anomaly.log_offset
-        times = self._read_times(anomaly.value, offset if anomaly.kind == "moved" else None)
-        invoke_ns = anomaly.invoke_ns or self._sent_ns(anomaly.value)
+        only_at = offset if anomaly.kind == "moved" else None
+        value = anomaly.value
+        times = self._read_times(value, only_at)
+        send = self._send(value)
+        invoke_ns = anomaly.invoke_ns or self._of_send("invoke_ns", send) or 0
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
         return Record(
             log_offset=offset,
             acks=anomaly.acks,
             invoke_ns=invoke_ns,
             complete_ns=anomaly.at_ns if anomaly.kind in ("lost", "moved") else None,
-            leader_epoch=anomaly.leader_epoch,
+            leader_epoch=self._written_in(value, offset) if anomaly.leader_epoch is None else anomaly.leader_epoch,
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
             read_ns=min(times, default=None),
-            seen_ns=self._fetched_after(anomaly.value, offset if anomaly.kind == "moved" else None),
+            seen_ns=self._fetched_after(value, only_at),
+            absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
+            answered_by=self._of_send("answered_by", send) if anomaly.kind in ("lost", "moved") else None,
+            shown_epoch=self._shown_epoch(offset, invoke_ns),
+            seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
-            below_log_start=0 <= offset < self._log_start or self._is_superseded(anomaly.value, offset),
+            below_log_start=self._is_deleted(offset, invoke_ns) or self._is_superseded(value, offset),
+        )
+
+    def _shown_by(self, anomaly: Anomaly) -> tuple[int | None, int | None]:
+        """Return the leader epoch in which a watermark had been as high as it was, and who said so, as far as that is recorded."""
+        seen = self._rows.columns("watermarks")
+        own = np.zeros(seen["at_ns"].size, bool)
+        for column in ("high_watermark", "log_end_offset", "last_stable_offset"):
+            own |= seen[column] == anomaly.other_offset
+        own &= seen["at_ns"] == anomaly.invoke_ns
+        epochs, nodes = (np.unique(seen[column][own]) for column in ("leader_epoch", "answered_by"))
+        return _only(epochs), _only(nodes)
+
+    def record_of(self, value: int, absent_ns: int) -> Record | None:
+        """Return a record that a reader did not find at some time, whatever became of it; None: nobody sent it here."""
+        send = self._send(value)
+        if send == UNKNOWN:
+            return None
+        offset = self._of_send("log_offset", send)
+        is_acknowledged = int(self._rows.columns("sends")["outcome"][send]) == OK
+        times = [at_ns for at_ns in self._read_times(value, None) if at_ns <= absent_ns]
+        return Record(
+            log_offset=UNKNOWN if offset is None else offset,
+            acks=self._of_acks(send) if is_acknowledged else None,
+            invoke_ns=self._of_send("invoke_ns", send) or 0,
+            complete_ns=self._of_send("complete_ns", send),
+            leader_epoch=None if offset is None else self._written_in(value, offset),
+            read_ns=min(times, default=None),
+            absent_ns=absent_ns,
+            answered_by=self._of_send("answered_by", send),
         )
 
     def records_between(self, anomaly: Anomaly, timeline: Timeline) -> list[Record]:
@@ -64,11 +120,13 @@ class Evidence:
         assert anomaly.log_offset is not None
         assert anomaly.other_offset is not None
         assert anomaly.invoke_ns is not None
-        assert anomaly.at_ns is not None
         offsets = timeline.offsets_of_interest(anomaly.log_offset, anomaly.other_offset)
-        shown_ns, epoch = anomaly.invoke_ns, anomaly.leader_epoch
-        replaced_by = epoch
-        if epoch is None:
+        shown_ns, replaced_by = anomaly.invoke_ns, anomaly.leader_epoch
+        epoch, answered_by = self._shown_by(anomaly)
+        epoch = anomaly.leader_epoch if epoch is None else epoch
+        if anomaly.at_ns is None:  # it was never seen to be back: nothing stands there in the end
+            replaced_by = None
+        elif replaced_by is None:
             replaced_by = timeline.leader_epoch_at(anomaly.at_ns + OBSERVATION_LAG_NS)
         return [
             Record(
@@ -76,6 +134,8 @@ class Evidence:
                 acks=None,
                 invoke_ns=shown_ns,
                 leader_epoch=epoch,
+                answered_by=answered_by,
+                absent_ns=anomaly.at_ns,
                 exposed_ns=shown_ns,
                 since_ns=self._exposed(offset, 0)[0],
                 replaced_epoch=replaced_by,
@@ -83,13 +143,129 @@ class Evidence:
             for offset in offsets
         ]
 
-    def _sent_ns(self, value: int | None) -> int:
-        """Return when a record was sent; 0 where nobody knows: what joined the ISR before held nothing of it."""
+    def former_records(self, offset: int, timeline: Timeline) -> Iterator[Record]:
+        """Yield what groups had read at or beyond an offset before what stands there in the end was written.
+
+        Either a consumer received a record of an older leader epoch at or behind it, or it asked from beyond, or committed a position beyond, in an
+        older epoch.
+        """
+        place = int(np.searchsorted(self._final_offsets, offset))
+        stands = place < self._final_offsets.size and self._final_offsets[place] == offset
+        epoch = int(self._final_epochs[place]) if stands else UNKNOWN
+        if epoch == UNKNOWN:
+            return
+        reads, commits = self._reads, self._rows.columns("commits")
+        older = (reads["phase"] == TAIL) & (reads["log_offset"] >= offset) & (reads["leader_epoch"] < epoch)
+        older &= reads["leader_epoch"] != UNKNOWN
+        for row in np.flatnonzero(older).tolist():
+            at_ns = self._polled_ns.get((int(reads["process"][row]), int(reads["poll_index"][row])))
+            if at_ns is not None:
+                yield _read_there(offset, at_ns, int(reads["leader_epoch"][row]), epoch)
+        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL)
+        polls = self._rows.columns("polls")
+        asked = (polls["position"] > offset) & (polls["phase"] == TAIL)
+        times = np.concatenate([commits["invoke_ns"][beyond], polls["invoke_ns"][asked]])
+        for at_ns in np.unique(times).tolist():
+            known = timeline.leader_epoch_at(at_ns)
+            if known is not None and known < epoch:
+                yield _read_there(offset, at_ns, known, epoch)
+
+    def _send(self, value: int | None) -> int:
+        """Return the row of a record's send; -1 where nobody knows one: what joined the ISR before held nothing of it."""
         sends = self._rows.columns("sends")
         if value is None or sends["value"].size == 0:
-            return 0
-        row = int(self._rows.derived(sends_by_value).rows(np.array([value]))[0])
-        return 0 if row == UNKNOWN else int(sends["invoke_ns"][row])
+            return UNKNOWN
+        return int(self._rows.derived(sends_by_value).rows(np.array([value]))[0])
+
+    def _of_acks(self, row: int) -> int:
+        return int(self._rows.columns("sends")["acks"][row])
+
+    def _of_send(self, column: str, row: int) -> int | None:
+        if row == UNKNOWN or column not in self._rows.table("sends").column_names:
+            return None
+        value = int(self._rows.columns("sends")[column][row])
+        return None if value == UNKNOWN else value
+
+    def _written_in(self, value: int | None, offset: int) -> int | None:
+        """Return the leader epoch of the log that the record was written to, as a reader or a replica's log has it at that offset."""
+        if value is None or offset == UNKNOWN:
+            return None
+        for rows, order in ((self._reads, self._by_value), (self._rows.columns("logs"), self._logs_by_value)):
+            own = _of_value(rows, order, value)
+            epochs = rows["leader_epoch"][own[rows["log_offset"][own] == offset]]
+            epochs = epochs[epochs != UNKNOWN]
+            if epochs.size:
+                return int(epochs.min())
+        return None
+
+    @cached_property
+    def _logs_by_value(self) -> Array:
+        return np.argsort(self._rows.columns("logs")["value"], kind="stable")
+
+    def _shown_epoch(self, offset: int, since_ns: int) -> int | None:
+        """Return the last leader epoch that showed something at the offset, older than what stands there in the end.
+
+        What a high watermark has passed has the guarantee of acks=all: where nothing stands there, it was lost later than that.
+        Where that cannot be said, nothing is known: markers and aborted records are seen in logs only, compaction leaves holes.
+        """
+        if offset == UNKNOWN or self._orders.is_compacted or not self._shows_all:
+            return None
+        at_ns, high_watermark, epochs = self._exposures
+        chosen = (high_watermark > offset) & (at_ns >= since_ns) & (epochs != UNKNOWN)
+        offsets, standing = self._standing
+        place = int(np.searchsorted(offsets, offset))
+        if place < offsets.size and offsets[place] == offset:
+            chosen &= epochs < standing[place]
+        shown = epochs[chosen]
+        return int(shown.max()) if shown.size else None
+
+    @cached_property
+    def _standing(self) -> tuple[Array, Array]:
+        """Offsets, ascending, and leader epochs of all that stands in the end, markers too: by the logs of those that can lead, or by final reads."""
+        logs = self._rows.columns("logs")
+        own = np.flatnonzero(is_among(logs["node"], np.asarray(sorted(self._can_lead), np.int64)))
+        if own.size == 0:
+            return self._final_offsets, self._final_epochs
+        offsets, first = np.unique(logs["log_offset"][own], return_index=True)
+        return offsets, logs["leader_epoch"][own][first]
+
+    @cached_property
+    def _shows_all(self) -> bool:
+        """Whether nothing may stand in the end that neither reads nor logs show."""
+        in_transactions = bool((self._rows.columns("sends")["txn_id"] != UNKNOWN).any())
+        return not in_transactions or self._rows.columns("logs")["node"].size > 0
+
+    def stands(self, value: int, offset: int) -> bool:
+        """Whether the final log holds a value at an offset."""
+        place = int(np.searchsorted(self._final_offsets, offset))
+        is_there = place < self._final_offsets.size and self._final_offsets[place] == offset
+        return bool(is_there and self._final_values[place] == value)
+
+    def offset_of(self, value: int) -> int | None:
+        """Return where a record was acknowledged."""
+        return self._of_send("log_offset", self._send(value))
+
+    def acknowledged_there(self, value: int, offset: int) -> Anomaly:
+        """Return a record that was sent to an offset, as what is missing there."""
+        send = self._send(value)
+        sent = {name: self._of_send(name, send) for name in ("acks", "invoke_ns", "complete_ns")}
+        is_known = send != UNKNOWN and int(self._rows.columns("sends")["outcome"][send]) == OK
+        return Anomaly(
+            kind="moved" if is_known else "offset_conflict",
+            log_offset=offset,
+            value=value,
+            acks=(-1 if sent["acks"] is None else sent["acks"]) if is_known else None,
+            invoke_ns=sent["invoke_ns"],
+            at_ns=sent["complete_ns"],
+        )
+
+    def _seen_epoch(self, value: int | None, offset: int | None) -> int | None:
+        epochs = [self._answers[poll] for poll in self._polls_of(value, offset) if poll in self._answers]
+        return max(epochs, default=None)
+
+    def _is_deleted(self, offset: int, sent_ns: int) -> bool:
+        """Whether an order that was given lets the record go, and the log start has passed it."""
+        return 0 <= offset < self._log_start and self._orders.may_take(offset, sent_ns, self.absent_ns)
 
     def _is_superseded(self, value: int | None, offset: int) -> bool:
         """Whether the final log holds a newer record of its key: then compaction may have taken it."""
@@ -109,16 +285,19 @@ class Evidence:
         """
         if self._fetched_since is None:
             self._fetched_since = _fetched_since(self._rows)
-        polls = self._polls_of(value, offset)
-        return max((self._fetched_since[poll] for poll in polls if poll in self._fetched_since), default=None)
+        found = [
+            since[poll]
+            for poll in self._polls_of(value, offset)
+            for since in (self._fetched_since, self._first_polls)
+            if poll in since
+        ]
+        return max(found, default=None)
 
     def _polls_of(self, value: int | None, offset: int | None) -> list[tuple[int, int]]:
         if value is None:
             return []
-        values, order = self._reads["value"], self._by_value
-        first = np.searchsorted(values, value, "left", sorter=order)
-        last = np.searchsorted(values, value, "right", sorter=order)
-        rows = [row for row in order[first:last].tolist() if self._reads["phase"][row] == TAIL]
+        own = _of_value(self._reads, self._by_value, value)
+        rows = [row for row in own.tolist() if self._reads["phase"][row] == TAIL]
         if offset is not None:
             rows = [row for row in rows if self._reads["log_offset"][row] == offset]
         return [(int(self._reads["process"][row]), int(self._reads["poll_index"][row])) for row in rows]
@@ -139,6 +318,29 @@ class Evidence:
             return None
         epoch = int(self._final_epochs[place])
         return None if epoch == UNKNOWN else epoch
+
+
+def _of_value(rows: Columns, order: Array, value: int) -> Array:
+    """Return the rows with a value, by the order of their values."""
+    first, last = (np.searchsorted(rows["value"], value, side, sorter=order) for side in _SIDES)
+    return np.asarray(order[first:last])
+
+
+def _only(values: Array) -> int | None:
+    """Return the one known value; None where there are several or none."""
+    return int(values[0]) if values.size == 1 and values[0] != UNKNOWN else None
+
+
+def _read_there(offset: int, at_ns: int, leader_epoch: int, replaced_epoch: int) -> Record:
+    return Record(
+        log_offset=offset,
+        acks=None,
+        invoke_ns=at_ns,
+        leader_epoch=leader_epoch,
+        exposed_ns=at_ns,  # what was read lay below the high watermark
+        read_ns=at_ns,
+        replaced_epoch=replaced_epoch,
+    )
 
 
 def _newest_of_keys(rows: PartitionRows, source: Columns, chosen: Array) -> tuple[dict[int, int], dict[int, int]]:
@@ -184,6 +386,36 @@ def _fetched_since(rows: PartitionRows) -> dict[tuple[int, int], int]:
     return found
 
 
+def _first_polls(rows: PartitionRows) -> dict[tuple[int, int], int]:
+    """Return each process's very first poll, and when it was made: nothing was in its hands before."""
+    polls = rows.columns("polls")
+    first = np.flatnonzero(polls["poll_index"] == 0)
+    return {
+        (process, 0): at_ns
+        for process, at_ns in zip(polls["process"][first].tolist(), polls["invoke_ns"][first].tolist(), strict=True)
+    }
+
+
+def _answers(rows: PartitionRows) -> dict[tuple[int, int], int]:
+    """Return for polls the leader epoch of whoever answered, where it is known."""
+    if "leader_epoch" not in rows.table("polls").column_names:
+        return {}
+    polls = rows.columns("polls")
+    known = np.flatnonzero(polls["leader_epoch"] != UNKNOWN)
+    keys = zip(polls["process"][known].tolist(), polls["poll_index"][known].tolist(), strict=True)
+    return dict(zip(keys, polls["leader_epoch"][known].tolist(), strict=True))
+
+
+def _absent_ns(rows: PartitionRows) -> int | None:
+    """Return when the first complete final read had come to its end: what it lacks was absent then; None: there was none."""
+    polls = rows.columns("polls")
+    ends = [
+        int(polls["complete_ns"][(polls["phase"] == FINAL) & (polls["process"] == reader)].max())
+        for reader in complete_readers(polls).tolist()
+    ]
+    return min((end for end in ends if end != UNKNOWN), default=None)
+
+
 def _exposures(rows: PartitionRows) -> tuple[Array, Array, Array]:
     """Return time, high watermark and leader epoch of every observation, by time."""
     seen = rows.columns("watermarks")
@@ -192,10 +424,10 @@ def _exposures(rows: PartitionRows) -> tuple[Array, Array, Array]:
     return seen["at_ns"][order], seen["high_watermark"][order], seen["leader_epoch"][order]
 
 
-def _final_epochs(source: Columns, chosen: Array) -> tuple[Array, Array]:
-    """Return offsets, ascending, and leader epochs of the final log, by final reads or else by the logs."""
+def _final_epochs(source: Columns, chosen: Array) -> tuple[Array, Array, Array]:
+    """Return offsets, ascending, leader epochs and values of the final log, by final reads or else by the logs."""
     offsets, first = np.unique(source["log_offset"][chosen], return_index=True)
-    return offsets, source["leader_epoch"][chosen][first]
+    return offsets, source["leader_epoch"][chosen][first], source["value"][chosen][first]
 
 
 def _final(rows: PartitionRows, can_lead: Sequence[int]) -> tuple[Columns, Array]:

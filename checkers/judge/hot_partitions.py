@@ -34,10 +34,14 @@ BIG: Final = ("sends", "reads", "logs")
 BIG_BYTES: Final = 400_000  # where rows differ by little a byte holds twenty; smaller ones are not even asked
 COLUMNS: Final = {
     "sends": ("process", "value", "acks", "txn_id", "invoke_ns", "complete_ns", "outcome", "log_offset"),
-    "reads": ("process", "log_offset", "value", "phase"),
-    "logs": ("node", "log_offset", "value", "is_control"),
+    "reads": ("process", "log_offset", "value", "phase", "content"),
+    "logs": ("node", "log_offset", "leader_epoch", "value", "is_control", "content"),
 }
-SIEVED: Final = frozenset({"lost_writes", "log_order"})
+IN_PIECES: Final = (
+    "acks", "outcome", "invoke_ns", "complete_ns", "value", "log_offset", "leader_epoch", "answered_by",
+)  # fmt: skip
+SIEVED: Final = frozenset({"lost_writes", "log_order", "replicas", "whole_records"})
+HOLES: Final = frozenset({"gap", "replicas_lack"})
 NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -55,6 +59,8 @@ class Sieved(msgspec.Struct, kw_only=True):
     least_placed:  the least completion of what was acknowledged here, also if it stands elsewhere.
     values: for each process its least and its greatest value in log order.
     sent_elsewhere: values that were read here and whose sends are elsewhere.
+    epochs: for each replica its first and its last leader epoch in log order.
+    logged: members of the ISR and ELR that hold anything here; held: the first and the last offset that they hold.
     open_acknowledged, found_open:  values acknowledged without an offset, and those of them that were found here.
     """
 
@@ -66,6 +72,9 @@ class Sieved(msgspec.Struct, kw_only=True):
     first_offset: int = -1
     last_offset: int = -1
     values: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    epochs: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    logged: list[int] = msgspec.field(default_factory=list)
+    held: tuple[int, int] | None = None
     open_acknowledged: list[int] = msgspec.field(default_factory=list)
     found_open: list[int] = msgspec.field(default_factory=list)
     sent_elsewhere: list[int] = msgspec.field(default_factory=list)
@@ -187,6 +196,10 @@ def sieve(own: Range, rows: PartitionRows, can_lead: Sequence[int]) -> Sieved:
     summary.sent_elsewhere = summary.sent_elsewhere[:LISTED]
     summary.clean &= _is_kept(sends, placed, final, own) and _is_as_sent(own, reads, sends, sent, final)
     summary.clean &= _logs_agree(own, rows.columns("logs"), final, can_lead)
+    summary.clean &= all(
+        rows.table(name)["content"].null_count == rows.table(name).num_rows for name in ("reads", "logs")
+    )
+    summary.clean &= _replicas_agree(summary, rows.columns("logs"), can_lead)
     _order(summary, sends, final, sent, offsets)
     _ends(summary, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)
     summary.figures["records in final logs"] = int(offsets.size)
@@ -256,6 +269,27 @@ def _logs_agree(own: Range, logs: Columns, final: Array, can_lead: Sequence[int]
     chosen = is_among(logs["node"], np.asarray(sorted(can_lead), np.int64)) & (logs["is_control"] != 1)
     there = final[logs["log_offset"] - own.first]
     return not bool((chosen & (there != UNKNOWN) & (logs["value"] != there)).any())
+
+
+def _replicas_agree(summary: Sieved, logs: Columns, can_lead: Sequence[int]) -> bool:
+    """Whether the members of the ISR hold the same here, and epochs go up along every replica's log; note their ends."""
+    first: tuple[Array, ...] | None = None
+    agree = True
+    for node in np.flatnonzero(np.bincount(logs["node"])).tolist() if logs["node"].size else ():
+        own = np.flatnonzero(logs["node"] == node)
+        if not (logs["log_offset"][own][1:] > logs["log_offset"][own][:-1]).all():
+            own = own[np.argsort(logs["log_offset"][own], kind="stable")]
+        columns = tuple(logs[name][own] for name in ("log_offset", "value", "leader_epoch", "is_control"))
+        summary.epochs[node] = (int(columns[2][0]), int(columns[2][-1]))
+        agree &= bool((columns[2][1:] >= columns[2][:-1]).all())
+        if node in can_lead:
+            summary.logged.append(node)
+            offsets = columns[0]
+            agree &= int(offsets[-1]) - int(offsets[0]) + 1 == offsets.size
+            summary.held = summary.held or (int(offsets[0]), int(offsets[-1]))
+            first = first or columns
+            agree &= all(np.array_equal(one, other) for one, other in zip(first, columns, strict=True))
+    return agree
 
 
 def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
@@ -335,6 +369,7 @@ def fold(sieved: Sequence[Sieved]) -> list[Range]:
     _cross_in_time(sieved, suspect)
     _cross_in_producers(sieved, suspect)
     _cross_in_offsets(sieved, suspect)
+    _cross_in_replicas(sieved, suspect)
     found = {value for summary in sieved for value in summary.found_open}
     if any(value not in found for summary in sieved for value in summary.open_acknowledged):
         suspect = [True] * len(sieved)
@@ -367,6 +402,23 @@ def _cross_in_offsets(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
                 suspect[place] = True
 
 
+def _cross_in_replicas(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
+    logged = {node for summary in sieved for node in summary.logged}
+    held = [(place, summary.held) for place, summary in enumerate(sieved) if summary.held is not None]
+    for (one, before), (other, after) in pairwise(held):
+        if after[0] != before[1] + 1:
+            suspect[one : other + 1] = [True] * (other + 1 - one)
+    last: dict[
+        int, tuple[int, int]
+    ] = {}  # per replica: the epoch that its range before ended with, and which range that was
+    for place, summary in enumerate(sieved):
+        suspect[place] |= bool(summary.logged) and {*summary.logged} != logged
+        for node, (first_epoch, last_epoch) in summary.epochs.items():
+            if node in last and first_epoch < last[node][0]:
+                suspect[place] = suspect[last[node][1]] = True
+            last[node] = (last_epoch, place)
+
+
 def _depend(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
     """Add what a suspect range is compared with: the same producers' values elsewhere, the least completion behind, the next range."""
     first_suspects = [place for place, is_suspect in enumerate(suspect) if is_suspect]
@@ -396,7 +448,7 @@ def gaps_between(anomalies: pa.Table, judged: Sequence[Range]) -> pa.Table:
     kinds, first = anomalies["kind"].to_pylist(), anomalies["log_offset"].to_pylist()
     after = anomalies["other_offset"].to_pylist()
     kept = [
-        kind != "gap" or not any(low is not None and low <= end < (high or 0) for end in ends)
+        kind not in HOLES or not any(low is not None and low <= end < (high or 0) for end in ends)
         for kind, low, high in zip(kinds, first, after, strict=True)
     ]
     return anomalies.filter(pa.array(kept))

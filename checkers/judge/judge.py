@@ -7,6 +7,7 @@ capped witnesses with counts, figures, damages.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.api import EncodedSummary, Excuse, Found, PartitionRows, Property, properties
 from tribunal.checkers.judge import hot_partitions as ranges
+from tribunal.checkers.judge.ends import Ends
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
     ImportedHistory,
@@ -27,6 +29,7 @@ from tribunal.checkers.judge.items import (
     WorkItem,
 )
 from tribunal.checkers.judge.partition import PartitionJudge, history_of
+from tribunal.checkers.judge.remembered import Remembered
 from tribunal.checkers.judge.tables import (
     Damage,
     Failed,
@@ -40,8 +43,8 @@ from tribunal.checkers.judge.tables import (
 )
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
-from tribunal.results.rows import Transaction, typed
 from tribunal.results.store import Recording, partition_order
 from tribunal.results.validation import all_different, contradiction, value_sent_twice
 from tribunal.results.verdict import Finding
@@ -153,15 +156,18 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
         and (big or not {"sends", "reads", "logs"} & {*one.tables})
     }  # fmt: skip
     needed = dict.fromkeys(table for one in chosen.values() for table in one.tables)
+    if not complete_readers(PartitionRows({"polls": polls}).columns("polls")).size:
+        needed["logs"] = None  # without a final read the log ends where the replicas' logs do
     judge = PartitionJudge(
         recording, name, PartitionRows({table: _sound(recording, table, name) for table in needed})
     )  # fmt: skip
     for own, one in chosen.items():
         yield from _attempt(own, judge.place, partial(judge.judged, one))
     for own, one in in_pieces.items():
-        columns = ["acks", "outcome", "invoke_ns", "complete_ns"]
-        groups = ranges.groups("sends", paths)
-        pieces = (PartitionRows({"sends": rows}) for rows in ranges.read_groups("sends", groups, columns))
+        small = {table: _sound(recording, table, name) for table in one.tables if table not in ranges.BIG}
+        read = ranges.read_groups("sends", ranges.groups("sends", paths), ranges.IN_PIECES)
+        sent = (PartitionRows({"sends": rows}) for rows in read)
+        pieces = chain([PartitionRows(small)] if small else [], sent)
         yield from _attempt(own, judge.place, partial(_of_pieces, judge, one, pieces))
     yield Figures(judge.place, "lost_writes", ranges.without_offset(recording, name))
 
@@ -232,15 +238,29 @@ def second_look(tables: Tables) -> list[WorkItem]:
 
 def _judged_run(chosen: Property, run: PartitionRows, history: History, recording: Recording) -> list[TableRow]:
     assert chosen.run_kernel is not None
+    judges = _Judges(recording)
+    history.written_anew = lambda key, value: judges.of(key).of_place(value)
+    history.lost_value = lambda key, value, absent_ns: judges.of(key).of_value(value, absent_ns)
     found = chosen.run_kernel(run, history)
-    judges: dict[str, PartitionJudge] = {}
     judgements = dict(found.judgements)
     for row, one in found.contradictions.items():
-        if one.key not in judges:
-            tables = {name: recording.table(name, one.key) for name in PARTITION_TABLES}
-            judges[one.key] = PartitionJudge(recording, one.key, PartitionRows(tables))
-        judgements[row] = judges[one.key].of_contradiction(one)
+        judgements[row] = judges.of(one.key).of_contradiction(one)
     return list(answers(chosen, found, judgements, Place(str(recording.run_dir))))
+
+
+class _Judges:
+    """A run's partitions' judges, made when they are asked for."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._judges: dict[str, PartitionJudge] = {}
+
+    def of(self, key: str) -> PartitionJudge:
+        """Return the judge of `topic-p`."""
+        if key not in self._judges:
+            tables = {name: self._recording.table(name, key) for name in PARTITION_TABLES}
+            self._judges[key] = PartitionJudge(self._recording, key, PartitionRows(tables))
+        return self._judges[key]
 
 
 def _judged_timelines(chosen: Property, history: History, run_dir: str) -> list[TableRow]:
@@ -319,16 +339,6 @@ def _of_transactions(chosen: Property, run_dir: Path, anomalies: pa.Table) -> di
     if not ended:
         return {}
     recording = Recording.open(run_dir, compare=False)
-    history, txns = history_of(recording), typed(recording.table("txns"), Transaction)
-    judgements = {}
-    for row in ended:
-        begin_ns = anomalies["at_ns"][row].as_py()
-        own = [txn for txn in txns if begin_ns is None or txn.begin_ns == begin_ns]
-        sends = [step for txn in own for step in txn.operations or () if step.kind == "send"]
-        places = dict.fromkeys(
-            (step.topic, step.partition) for step in sends if step.topic is not None and step.partition is not None
-        )
-        name = own[0].txn_id if begin_ns is not None and len(own) == 1 else None
-        if (judgement := history.ends_lost(name, places, begin_ns or 0)) is not None:
-            judgements[row] = judgement
-    return judgements
+    ends = Ends(recording, Remembered(run_dir, history_of(recording)))
+    judged = ((row, ends.excuse(anomalies["at_ns"][row].as_py())) for row in ended)
+    return {row: judgement for row, judgement in judged if judgement is not None}

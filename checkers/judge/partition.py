@@ -1,13 +1,11 @@
 """One partition's judge: distinguishes violations from what its committed history permits (docs/verdicts.md)."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     UNKNOWN,
@@ -23,14 +21,17 @@ from tribunal.checkers.api import (
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
+from tribunal.checkers.judge.orders import OF_POSITIONS
+from tribunal.checkers.judge.positions import Positions
+from tribunal.checkers.judge.remembered import Remembered, by_order, under
 from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.manifest import KRAFT
-from tribunal.results.metadata import CONFIG_OF_TOPIC, ConfigRecord, decoded
-from tribunal.results.rows import Admin, typed
+from tribunal.results.recording import AdminApi
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")
@@ -39,10 +40,16 @@ FACT_TABLES = ("metadata", "nodes", "faults", "admin")
 def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = None) -> History:
     """Return what a run's timelines are made of."""
     tables = tables or {name: recording.table(name) for name in FACT_TABLES}
-    settings: NodeSettings | None = None
-    if recording.manifest is not None and recording.manifest.settings is not None:
-        settings = {"mode": recording.manifest.mode or KRAFT, **recording.manifest.settings}
-    return History(tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings)
+    return History(
+        tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings_of(recording) or None
+    )
+
+
+def settings_of(recording: Recording) -> NodeSettings:
+    """Return what every node was started with, by Kafka's names, and the mode; nothing where that is unknown."""
+    if recording.manifest is None or recording.manifest.settings is None:
+        return {}
+    return {"mode": recording.manifest.mode or KRAFT, **recording.manifest.settings}
 
 
 class PartitionJudge:
@@ -55,9 +62,9 @@ class PartitionJudge:
         self._history = history_of(recording)
         self.timeline: Timeline = self._history.timeline(topic, partition)
         self.rows = rows
-        self._log_start_may_move = _log_start_may_move(recording, topic)
-        self._is_compacted = _is_compacted(recording, topic)
+        self._orders = self._history.orders_of(topic, partition)
         self._evidence: Evidence | None = None
+        self._remembered = Remembered(recording.run_dir, self._history)
         of_run = cache(recording.table)
         in_transactions = bool((rows.columns("sends")["txn_id"] >= 0).any())
         self.context = Context(
@@ -65,7 +72,9 @@ class PartitionJudge:
             can_lead=self.timeline.can_lead,
             committed=committed_values(of_run("txns")) if in_transactions else None,
             leaders=self.timeline.leaders,
-            settings=recording.settings or {},
+            ending=ending(self.timeline.entries),
+            history=self.timeline.entries,
+            settings=settings_of(recording),
             of_run=of_run,
             steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),
         )
@@ -85,7 +94,7 @@ class PartitionJudge:
 
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
         """Distinguish violations from permitted losses among what a property found."""
-        if self._is_compacted:
+        if self._orders.is_compacted:
             kinds = found.anomalies["kind"].to_pylist()
             kept = [row for row, kind in enumerate(kinds) if Excuse.COMPACTED not in chosen.kinds[kind].excused_by]
             details = {place: found.details[row] for place, row in enumerate(kept) if row in found.details}
@@ -120,63 +129,101 @@ class PartitionJudge:
 
     def _of_ends(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what is out of sight or never ends, where its transaction's end was permitted to be lost."""
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
+        return _excused((row, self._of_end(anomaly)) for row, anomaly in rows)
+
+    def _of_end(self, anomaly: Anomaly) -> Judgement | None:
         sends, words = self.rows.columns("sends"), self.rows.words("sends", "txn_id")
-        values = found.anomalies["value"].take(pa.array(chosen)).fill_null(UNKNOWN).to_numpy()
-        places = self.rows.derived(sends_by_value).rows(values)
-        judgements = {}
-        for row, value, send in zip(chosen, values.tolist(), places.tolist(), strict=True):
-            name, since_ns = None, 0  # of an anomaly that is about no record any transaction may be to blame
-            if value != UNKNOWN:
-                if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
-                    continue
-                name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
-            if (judgement := self._history.ends_lost(name, [self._name], since_ns)) is not None:
-                judgements[row] = judgement
-        return judgements
+        if anomaly.value is None:
+            return self._of_hanging(anomaly)
+        send = int(self.rows.derived(sends_by_value).rows(np.array([anomaly.value]))[0])
+        if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
+            return None
+        name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
+        return self._remembered.end_lost(name, [self._name], since_ns, self._looked_up().absent_ns)
+
+    def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
+        """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
+        sends = self._remembered.sends_in_transactions(self._name)
+        first = [send for send in sends if send["log_offset"] == anomaly.log_offset]
+        found = (
+            self._remembered.end_lost(send["txn_id"], [self._name], send["begin_ns"], anomaly.at_ns)
+            for send in first or [send for send in sends if send["log_offset"] is None]
+        )
+        return next((judgement for judgement in found if judgement is not None), None)
 
     def _of_positions(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what groups went through after their positions were permitted to be lost."""
-        lost = self._history.positions_lost()
-        if lost is None or lost.at_ns is None:
-            return {}
-        at_ns = found.anomalies["at_ns"].fill_null(UNKNOWN).to_pylist()
-        return {row: lost for row in chosen if at_ns[row] >= lost.at_ns}
+        ordered = [one for one in self._history.orders if one.api in OF_POSITIONS and one.names(*self._name)]
+        positions = Positions(self.rows, self.context, self._remembered, ordered)
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
+        return _excused((row, positions.excuse(anomaly)) for row, anomaly in rows)
 
     def _of_rewinds(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        return self._not_ended_before(self.timeline.ends_lost(0, Excuse.TAIL_LOST), found, chosen)
+        """Excuse records at offsets behind which a group had read on already, where what it had read there was permitted to be lost."""
+        offsets = found.anomalies["log_offset"].take(pa.array(chosen)).to_pylist()
+        return _excused((row, self._of_rewind(offset)) for row, offset in zip(chosen, offsets, strict=True))
+
+    def _of_rewind(self, log_offset: int) -> Judgement | None:
+        found = map(self.timeline.judge, self._looked_up().former_records(log_offset, self.timeline))
+        lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
+        return self._passed_by_order(log_offset) if lost is None else under(Excuse.TAIL_LOST, lost)
+
+    def _passed_by_order(self, log_offset: int) -> Judgement | None:
+        """Look for an order that set a group's position beyond an offset."""
+        for order in self._history.orders:
+            is_beyond = order.log_offset is None or order.log_offset > log_offset
+            if order.api == AdminApi.ALTER_OFFSET and order.names(*self._name) and is_beyond:
+                return by_order(order)
+        return None
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        return self._not_ended_before(self._history.memory_lost(), found, chosen)
-
-    def _not_ended_before(self, lost: Judgement | None, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        """Excuse records that were still under way, or not sent yet, when a leader was elected that was permitted to know less."""
-        if lost is None or lost.at_ns is None:
-            return {}
+        """Excuse records that stand twice, where what a leader knew of their producer was permitted to be lost before they were done with."""
+        sends = self.rows.columns("sends")
         values = found.anomalies["value"].take(pa.array(chosen)).to_numpy()
-        sends = self.rows.derived(sends_by_value).rows(values)
-        ended = np.append(self.rows.columns("sends")["complete_ns"], UNKNOWN)[sends]
-        return {
-            row: lost for row, end in zip(chosen, ended.tolist(), strict=True) if end == UNKNOWN or end >= lost.at_ns
-        }
+        places = self.rows.derived(sends_by_value).rows(values)
+        return _excused(
+            (row, self._forgotten(*(int(sends[name][send]) for name in ("process", "invoke_ns", "complete_ns"))))
+            for row, send in zip(chosen, places.tolist(), strict=True)
+            if send != UNKNOWN
+        )
 
-    def _judge(self, anomaly: Anomaly) -> Judgement:
+    def _forgotten(self, process: int, invoke_ns: int, complete_ns: int) -> Judgement | None:
+        done_ns = None if complete_ns == UNKNOWN else complete_ns
+        return self._remembered.producer_forgotten(process, invoke_ns, done_ns)
+
+    def _looked_up(self) -> Evidence:
         if self._evidence is None:
             self._evidence = Evidence(
                 self.rows,
                 can_lead=self.timeline.can_lead,
-                log_start_may_move=self._log_start_may_move,
-                is_compacted=self._is_compacted,
+                orders=self._orders,
             )
-        judgements = [self.timeline.judge(record) for record in self._records(self._evidence, anomaly)]
+        return self._evidence
+
+    def _judge(self, anomaly: Anomaly) -> Judgement:
+        judgements = [self.timeline.judge(record) for record in self._records(self._looked_up(), anomaly)]
         # A step back over several stretches needs an excuse for each of them.
         return next((judgement for judgement in judgements if judgement.promise.must_survive), judgements[0])
 
     def of_contradiction(self, found: Contradiction) -> Judgement:
         """Say whether all values at an offset but one were permitted to be lost: then the log went on from there anew."""
-        missing = [Anomaly(kind="offset_conflict", log_offset=found.log_offset, value=value) for value in found.values]
-        judgements = [self._judge(one) for one in missing]
+        evidence = self._looked_up()
+        gone = [value for value in found.values if not evidence.stands(value, found.log_offset)]
+        judgements = [self._judge(evidence.acknowledged_there(value, found.log_offset)) for value in gone]
         kept = [judgement for judgement in judgements if judgement.promise.must_survive]
-        return kept[0] if len(kept) > 1 else next(one for one in judgements if one not in kept)
+        may_stay = len(gone) == len(found.values)  # nothing of it stands there: one may have been the last
+        return kept[0] if len(kept) > may_stay else next(one for one in judgements if one not in kept)
+
+    def of_place(self, value: int) -> Judgement | None:
+        """Return what permitted the loss of what readers had read where a record was written anew."""
+        offset = self._looked_up().offset_of(value)
+        return None if offset is None else self._of_rewind(offset)
+
+    def of_value(self, value: int, absent_ns: int) -> Judgement | None:
+        """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""
+        record = self._looked_up().record_of(value, absent_ns)
+        return None if record is None else self.timeline.judge(record)
 
     def _records(self, evidence: Evidence, anomaly: Anomaly) -> Sequence[Record]:
         if anomaly.other_offset is not None:
@@ -184,46 +231,5 @@ class PartitionJudge:
         return [evidence.record(anomaly)]
 
 
-def _log_start_may_move(recording: Recording, topic: str) -> bool:
-    """Whether anything was ordered that deletes old records: nothing else makes them gone by order."""
-    admin = typed(recording.table("admin"), Admin)
-    if any(call.api == "delete_records" and _names(call.arguments, topic) for call in admin):
-        return True
-    if any("retention" in name for name, _ in _configured(recording, topic)):
-        return True
-    settings = recording.settings or {}
-    texts = [
-        *map(str, settings),
-        *(call.arguments or "" for call in admin if "config" in call.api or "create" in call.api),
-    ]
-    return any("retention" in text or "cleanup.policy" in text for text in texts)
-
-
-def _is_compacted(recording: Recording, topic: str) -> bool:
-    """Whether older records of a key may go: by the nodes' settings, by what was ordered, or by the committed metadata."""
-    settings = recording.settings or {}
-    if any(name.endswith("cleanup.policy") and "compact" in str(value) for name, value in settings.items()):
-        return True
-    calls = typed(recording.table("admin"), Admin)
-    ordered = [call.arguments or "" for call in calls if "config" in call.api or "create" in call.api]
-    if any("cleanup.policy" in text and "compact" in text and _names(text, topic) for text in ordered):
-        return True
-    return any(name == "cleanup.policy" and "compact" in value for name, value in _configured(recording, topic))
-
-
-def _configured(recording: Recording, topic: str) -> list[tuple[str, str]]:
-    """Return the settings (name, value) that the committed metadata gave the topic at any time."""
-    metadata = recording.table("metadata", columns=["record_type", "body"])
-    changes = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), "ConfigRecord"))
-    records = (decoded(ConfigRecord.__name__, body) for body in changes["body"].to_pylist())
-    return [
-        (record.name, str(record.value))
-        for record in records
-        if isinstance(record, ConfigRecord)
-        if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
-    ]
-
-
-def _names(text: str | None, topic: str) -> bool:
-    """Whether a text names the topic, and not another one of which its name is a part; `topic-0` does."""
-    return re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.]|-\D)", text or "") is not None
+def _excused(found: Iterable[tuple[int, Judgement | None]]) -> dict[int, Judgement]:
+    return {row: judgement for row, judgement in found if judgement is not None}

@@ -35,6 +35,7 @@ def flat(txns: pa.Table) -> pa.Table:
             "outcome": codes(rows["outcome"], OUTCOMES),
             "begin_ns": rows["begin_ns"],
             "end_ns": rows["end_ns"],
+            "timeout_ms": rows["timeout_ms"],
             "kind": codes(pc.struct_field(steps, "kind"), KINDS),
             "log_offset": pc.struct_field(steps, "log_offset"),
             "value": pc.struct_field(steps, "value"),

@@ -152,7 +152,7 @@ def _order_of_finding(row: FoundIn) -> tuple[str | Known, ...]:
     detail = (one.detail.detail or "", one.detail.promise or "", str(one.detail.election or ""))
     named = (row.run_dir, one.severity, one.property_name, one.kind)
     return (
-        *named, *_known(one.topic, one.partition, one.log_offset, one.value, one.acknowledged_ns, one.detail.was_at, one.node),
+        *named, *_known(one.topic, one.partition, one.log_offset, one.value, one.acknowledged_ns, one.detail.was_at, one.node, one.leader_epoch),
         one.explanation, *detail,
     )  # fmt: skip
 

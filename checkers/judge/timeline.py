@@ -7,7 +7,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -19,7 +19,6 @@ from tribunal.checkers.guarantees import (
     Acknowledged,
     CutLive,
     Elected,
-    Excuse,
     Exposed,
     Fact,
     How,
@@ -34,6 +33,8 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
     WasRead,
 )
+from tribunal.checkers.judge.incarnations import DOWN, NEVER, Incarnations
+from tribunal.checkers.judge.orders import Order, TopicOrders, orders, settings_of_topic
 from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
     CONFIG_OF_BROKER,
@@ -49,11 +50,12 @@ from tribunal.results.metadata import (
     State,
     decoded,
 )
+from tribunal.results.recording import AdminApi
 from tribunal.results.rows import Admin, Fault, NodeEvent, typed
+from tribunal.results.rows import Loss as LostRecords
 
 OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
-DOWN: Final = frozenset({"stop", "killed", "exit"})
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
 
@@ -77,6 +79,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
     node: int
     from_offset: int
+    end_offset: int | None
     injected_ns: int
     alive: bool
 
@@ -92,8 +95,9 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of the partition's history: what happened and the state after it.
 
-    from_offset:  the facts hold only for records at or beyond this offset (a proven loss).
+    from_offset, end_offset:  the facts hold only for records within these offsets (a proven loss); no end: for all from there on.
     changed:      the partition's own state changed here.
+    made_anew:    how often the topic had been deleted and made anew.
     fenced:       brokers that were registered and fenced.
     """
 
@@ -102,18 +106,23 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     settings: Settings
     from_offset: int = 0
+    end_offset: int | None = None
     changed: bool = False
+    made_anew: int = 0
     fenced: tuple[int, ...] = ()
 
-    def concerns(self, log_offset: int) -> bool:
-        """Whether the facts hold for a record there; where the offset is unknown (-1), only what holds for every record."""
-        return self.from_offset <= max(log_offset, 0)
+    def concerns(self, record: "Record") -> bool:
+        """Whether the facts hold for a record; where its offset is unknown (-1), only what holds from the first record on."""
+        return self.from_offset <= max(record.log_offset, 0) and (
+            self.end_offset is None or record.least_offset < self.end_offset
+        )
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one record that is missing, or of an offset that was exposed.
 
-    log_offset:      -1 unknown: an acknowledgement of a repeated batch does not say it.
+    log_offset:      -1 unknown: an acknowledgement of a repeated batch does not say it. The greatest it may have, where that is all we know.
+    first_offset:    the least it may have; None: it is `log_offset`.
     acks:            as acknowledged (-1, 1), 0 when sent without, None when nobody acknowledged it.
     invoke_ns:       its acknowledgement lies at or after this.
     complete_ns:     when that acknowledgement had arrived, None unknown.
@@ -121,11 +130,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     exposed_ns, exposed_epoch:  first observation of a high watermark beyond it.
     since_ns:        it was there before `invoke_ns`, from here on at the latest: what disks lost meanwhile counts.
     read_ns:         when a consumer first received it; seen_ns: when one last did.
+    absent_ns:       first proof that it is not there; what was observed later excuses nothing. None: at the end.
+    answered_by:     who acknowledged it, None unknown.
+    shown_epoch:     the last leader epoch whose leader showed a high watermark beyond its offset, while nothing newer stood there.
+    seen_epoch:      the last leader epoch whose leader handed it out.
     replaced_epoch:  leader epoch of what stands at or behind its offset in the final log; None: nothing does.
     below_log_start: it is gone by order: the log start moved past it, or its key was written again in a compacted topic.
     """
 
     log_offset: int
+    first_offset: int | None = None
     acks: int | None
     invoke_ns: int
     complete_ns: int | None = None
@@ -135,30 +149,65 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     since_ns: int | None = None
     read_ns: int | None = None
     seen_ns: int | None = None
+    absent_ns: int | None = None
+    answered_by: int | None = None
+    shown_epoch: int | None = None
+    seen_epoch: int | None = None
     replaced_epoch: int | None = None
     below_log_start: bool = False
 
+    @property
+    def least_offset(self) -> int:
+        """The least offset that it may have."""
+        return self.log_offset if self.first_offset is None else self.first_offset
+
 
 class Judgement(msgspec.Struct, frozen=True):
-    """A promise and the moment it was judged at: the election that permits the loss, or the last that could not."""
+    """A promise and the moment it was judged at: the election that permits the loss, or the last that could not.
+
+    topic, partition:  where that election was: of an excuse that is not the anomaly's own partition's.
+    holders:           who was known to hold the record then; lost: whose disks provably had not got it any more.
+    is_known:          False: nobody recorded the partition's history, so that nothing is excused and nothing can be accused.
+    by:                the rule that permits the loss from which something else follows, where the promise names what follows (R8 to R12).
+    """
 
     promise: Promise
     election: Elected | None
     leader_epoch: int
     at_ns: int | None
     isr: tuple[int, ...]
+    topic: str | None = None
+    partition: int | None = None
+    holders: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    by: str | None = None
+    is_known: bool = True
 
 
 class Timeline:
     """One partition's history; answers what was promised to its records."""
 
-    def __init__(self, entries: list[Entry], settings: Settings) -> None:
+    def __init__(
+        self,
+        entries: list[Entry],
+        settings: Settings,
+        place: tuple[str, int] | None = None,
+        incarnations: Incarnations | None = None,
+    ) -> None:
         self.entries = entries
         self.settings = settings
+        self._place = place
+        self._incarnations = incarnations if incarnations is not None else Incarnations()
         self._times = [entry.at_ns for entry in entries]
-        self._epochs = [entry.state.leader_epoch for entry in entries]
+        # A topic that is deleted and made anew begins with leader epoch 0 again: how often it was is the upper half.
+        self._epochs = [_whole_epoch(entry) for entry in entries]
         self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
+        self._loss_ends = sorted({entry.end_offset for entry in entries if entry.end_offset is not None})
         self._memory: dict[tuple[object, ...], Judgement] = {}
+
+    def restarted_between(self, node: int, since_ns: int, until_ns: int) -> bool:
+        """Whether another life of the node began in between, as far as that is recorded."""
+        return self._incarnations.ended_ns(node, since_ns) != self._incarnations.ended_ns(node, until_ns)
 
     @property
     def can_lead(self) -> tuple[int, ...]:
@@ -182,55 +231,77 @@ class Timeline:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
         return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
 
-    def memory_lost(self, rule: Excuse) -> Judgement | None:
-        """Return the first election, as judged by this rule, of a replica that was permitted to lack records and so does not know their producers.
-
-        A last known leader (or, without ELR, a member of the ISR) with a proven loss, or whoever led after an unclean
-        election. A producer numbers its records anew, in all its partitions, when one leader does not know it (KIP-360).
-        """
-        poorer = (entry for entry, fact, poor in self._elections() if poor or fact.how in (How.UNCLEAN, How.RECOVERY))
-        return next((excused(entry, rule) for entry in poorer), None)
-
-    def ends_lost(self, since_ns: int, rule: Excuse = Excuse.END_LOST) -> Judgement | None:
-        """Return the first election since then, as judged by this rule, that was permitted to take a transaction's end from this partition.
-
-        A leader may lack the marker, or the transaction log's entry, that its predecessor had; and one that was elected
-        uncleanly aborts every transaction that its log leaves open, also one whose commit was decided (KIP-704).
-        """
-        poorer = (
-            entry
-            for entry, fact, poor in self._elections()
-            if entry.at_ns >= since_ns
-            if poor or fact.how is How.RECOVERY or (fact.how is not How.CLEAN and entry.settings.allows_unclean(fact))
-        )
-        return next((excused(entry, rule) for entry in poorer), None)
-
-    def _elections(self) -> Iterator[tuple[Entry, Elected, bool]]:
-        """Yield each election, and whether its winner has a proven loss that is permitted to count."""
-        lost: dict[int, None] = {}
-        for entry in self.entries:
+    def aborting(self, since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return the first election between two moments whose leader aborts what its log leaves open: an unclean one that was allowed."""
+        for place in range(self._position(since_ns, None), self._until(absent_ns)):
+            entry = self.entries[place]
             for fact in entry.facts:
-                match fact:
-                    case ProvenLoss(node=node):
-                        lost[node] = None
-                    case JoinedIsr(node=node):
-                        lost.pop(node, None)
-                    case Elected():
-                        may = fact.how is How.LAST_KNOWN or not entry.settings.elr
-                        yield entry, fact, may and fact.leader in lost
-                    case _:
-                        pass  # says nothing of what a leader knows
+                if isinstance(fact, Elected) and fact.how is not How.CLEAN and entry.settings.allows_unclean(fact):
+                    promise = Promise(rule="R4", violations=())
+                    return self._placed(
+                        Judgement(promise, fact, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+                    )
+        return None
+
+    def permitting(self, since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return what permits the loss of something that was written as with acks=all, nobody knows when, between two moments."""
+        if not self.entries:
+            return None
+        until = self._until(absent_ns)
+        for start in range(self._position(since_ns, None), until + 1):
+            record = Record(log_offset=NEVER, first_offset=0, acks=-1, invoke_ns=since_ns, absent_ns=absent_ns)
+            judgement = self._judged_from(start, record)
+            if not judgement.promise.must_survive:
+                return self._placed(judgement)
+        return None
+
+    def _until(self, absent_ns: int | None) -> int:
+        """Return how many entries may have happened before something was found to be absent."""
+        return len(self.entries) if absent_ns is None else bisect_right(self._times, absent_ns + OBSERVATION_LAG_NS)
+
+    def _placed(self, judgement: Judgement) -> Judgement:
+        return judgement if self._place is None else replace(judgement, topic=self._place[0], partition=self._place[1])
 
     def judge(self, record: Record) -> Judgement:
         """Say whether the record had to survive: permitted by any election that may have lost it is permitted."""
         if not self.entries:
             return _without_metadata(record, self.settings)
+        judgement: Judgement | None = None
+        for start in self._starts(record):
+            other = self._judged_from(start, record)
+            if judgement is None or not other.promise.must_survive:
+                judgement = other
+            if not judgement.promise.must_survive:
+                break
+        assert judgement is not None
+        return self._placed(judgement)
+
+    def _starts(self, record: Record) -> Iterator[int]:
+        """Yield the places in history at which the record may have been acknowledged, the likeliest first.
+
+        Whose log it was written to is known by the leader epoch or by who answered; else it was the leader of that time, or one
+        that had been deposed already and did not know.
+        """
         start = self._position(record.invoke_ns, record.leader_epoch)
-        judgement = self._judged_from(start, record)
-        # Who answered is known by its leader epoch only; else it may have been a leader that had been deposed already.
-        earlier = self._before_deposed(start, record) if record.leader_epoch is None else iter(())
-        others = (self._judged_from(place, record) for place in earlier if judgement.promise.must_survive)
-        return next((other for other in others if not other.promise.must_survive), judgement)
+        if record.leader_epoch is not None:
+            yield start
+            return
+        end = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
+        own = range(start, end + 1)
+        if record.answered_by is None:
+            yield start
+        elif (led := next((place for place in own if self._leader_at(place) == record.answered_by), None)) is not None:
+            yield led
+            return
+        none = True
+        for place in self._before_deposed(start, record):
+            none = False
+            yield place
+        if record.answered_by is not None and none:
+            yield start  # it was nobody's to answer: judged as if its leader had
+
+    def _leader_at(self, place: int) -> int:
+        return self.entries[place - 1].state.leader
 
     def _judged_from(self, start: int, record: Record) -> Judgement:
         """Judge a record that was acknowledged, or an offset that was shown, when so many entries had been."""
@@ -238,13 +309,19 @@ class Timeline:
         exposed = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
+        seen = max(seen, *(self._begin(epoch, record) for epoch in (record.shown_epoch, record.seen_epoch)))
         answered = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
-        if record.replaced_epoch is not None and self._known_epoch(answered, read) > record.replaced_epoch:
+        replaced = self._whole(record.replaced_epoch, record.absent_ns)
+        if replaced is not None and self._known_epoch(answered, read) > replaced:
             # What stands there is older than the record: somebody who had kept an older log was elected later (KIP-704).
             record = replace(record, replaced_epoch=None)
-        reach = bisect_right(self._loss_offsets, record.log_offset)
-        places = (since, start, answered, exposed, read, seen)
-        key = (*places, reach, record.acks, record.replaced_epoch, record.below_log_start)
+        reach = (
+            bisect_right(self._loss_offsets, record.log_offset),
+            bisect_right(self._loss_ends, record.least_offset),
+        )
+        until = max(answered, self._until(record.absent_ns))
+        places = (since, start, answered, exposed, read, seen, until)
+        key = (*places, *reach, record.acks, record.replaced_epoch, record.below_log_start)
         if key not in self._memory:
             self._memory[key] = self._judge(record, *places)
         return self._memory[key]
@@ -252,15 +329,28 @@ class Timeline:
     def _position(self, at_ns: int, leader_epoch: int | None) -> int:
         """Return how many entries lie before a client event, by its time unless its leader epoch knows better."""
         position = bisect_right(self._times, at_ns)
-        if leader_epoch is not None and leader_epoch in self._epochs:
-            first = bisect_left(self._epochs, leader_epoch) + 1
-            last = bisect_right(self._epochs, leader_epoch)
+        whole = self._whole(leader_epoch, at_ns)
+        if whole is not None and whole in self._epochs:
+            first = bisect_left(self._epochs, whole) + 1
+            last = bisect_right(self._epochs, whole)
             position = min(max(position, first), last)
         return max(position, 1)
 
+    def _whole(self, leader_epoch: int | None, at_ns: int | None) -> int | None:
+        """Return a leader epoch of the topic that there was at a moment (None: in the end) as the entries count them."""
+        if leader_epoch is None:
+            return None
+        position = len(self.entries) if at_ns is None else bisect_right(self._times, at_ns)
+        return self.entries[max(position, 1) - 1].made_anew << 32 | leader_epoch
+
+    def _begin(self, leader_epoch: int | None, record: Record) -> int:
+        """Return how many entries there were when this leader epoch had begun; 0 where nobody knows."""
+        whole = self._whole(leader_epoch, record.invoke_ns)
+        return bisect_left(self._epochs, whole) + 1 if whole is not None and whole in self._epochs else 0
+
     def _known_epoch(self, answered: int, read: int | None) -> int:
         """Return the leader epoch in which the record was there at the latest, by its answer and its first reader."""
-        return self.entries[max(answered, read or 0) - 1].state.leader_epoch
+        return self._epochs[max(answered, read or 0) - 1]
 
     def _before_deposed(self, position: int, record: Record) -> Iterator[int]:
         """Yield the positions before the elections that a leader may not have known of when it answered.
@@ -268,13 +358,16 @@ class Timeline:
         A deposed leader that is cut off or paused goes on to answer acks=1 and ListOffsets until it is notified, and
         its answer does not say in which epoch it was given. It has learned it once it is in the ISR of another; one
         that leaves it within the lag of observation need not know of it. With acks=all it can answer only where the new
-        leader was not in its ISR: behind an election that was not clean.
+        leader was not in its ISR: behind an election that was not clean. Only the process that led can: one that had ended
+        before the record was sent has not answered it, nor has a new process that registered since.
         """
         for place in range(1, position):
             before, entry = self.entries[place - 1].state, self.entries[place]
-            if before.leader in (NO_LEADER, entry.state.leader):
+            if before.leader in (NO_LEADER, entry.state.leader) or record.answered_by not in (None, before.leader):
                 continue
             if record.acks == -1 and any(isinstance(fact, Elected) and fact.how is How.CLEAN for fact in entry.facts):
+                continue
+            if self._incarnations.ended_ns(before.leader, entry.at_ns) + OBSERVATION_LAG_NS < record.invoke_ns:
                 continue
             if not self._knows_its_successor(before.leader, place, position, record.invoke_ns):
                 yield place
@@ -286,12 +379,12 @@ class Timeline:
         isrs = [entry.state.isr for entry in self.entries[place:position]]
         return any(deposed in isr and end_ns > known_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
 
-    def _lost_between(self, log_offset: int, since: int, start: int) -> list[int]:
+    def _lost_between(self, record: Record, since: int, start: int) -> list[int]:
         """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""
         lost: dict[int, None] = {}
         cut_live: dict[int, None] = {}
         for entry in self.entries[since:start]:
-            for fact in entry.facts if entry.concerns(log_offset) else ():
+            for fact in entry.facts if entry.concerns(record) else ():
                 match fact:
                     case CutLive(node=node):
                         cut_live[node] = None
@@ -315,10 +408,18 @@ class Timeline:
         return max(start, self._position(record.exposed_ns + lag, record.exposed_epoch))
 
     def _judge(
-        self, record: Record, since: int, start: int, answered: int, exposed: int | None, read: int | None, seen: int
+        self,
+        record: Record,
+        since: int,
+        start: int,
+        answered: int,
+        exposed: int | None,
+        read: int | None,
+        seen: int,
+        until: int,
     ) -> Judgement:
         before = self.entries[start - 1]
-        ledger = Ledger(before.settings, lost=self._lost_between(record.log_offset, since, start))
+        ledger = Ledger(before.settings, lost=self._lost_between(record, since, start))
         if record.acks is not None:
             meanwhile = [entry.state.isr for entry in self.entries[start:answered]]
             certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
@@ -326,15 +427,15 @@ class Timeline:
         if record.below_log_start:
             ledger.add(LogStartMoved())
         judgement = _judgement(ledger, before) if record.below_log_start else None
-        last = before
-        for position in range(start, len(self.entries) + 1):
+        last, replaced = before, self._whole(record.replaced_epoch, record.absent_ns)
+        for position in range(start, until + 1):
             _observe(ledger, position, exposed, read, last.state.isr)
-            if position == len(self.entries):
+            if position == until:
                 break
             entry = self.entries[position]
-            if record.replaced_epoch is not None and entry.state.leader_epoch > record.replaced_epoch:
+            if replaced is not None and self._epochs[position] > replaced:
                 break
-            if entry.concerns(record.log_offset):
+            if entry.concerns(record):
                 for fact in entry.facts:
                     ledger.add(fact)
                 if position >= seen and _may_lose(entry) and (judgement is None or judgement.promise.must_survive):
@@ -351,7 +452,11 @@ def _observe(ledger: Ledger, position: int, exposed: int | None, read: int | Non
 
 
 def _may_lose(entry: Entry) -> bool:
-    return any(isinstance(fact, Elected | CutLive) for fact in entry.facts)
+    return any(isinstance(fact, Elected | CutLive | LogStartMoved) for fact in entry.facts)
+
+
+def _whole_epoch(entry: Entry) -> int:
+    return entry.made_anew << 32 | max(entry.state.leader_epoch, 0)
 
 
 def excused(entry: Entry, rule: str) -> Judgement:
@@ -362,7 +467,15 @@ def excused(entry: Entry, rule: str) -> Judgement:
 
 
 def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
-    return Judgement(ledger.promise(), ledger.election, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
+    return Judgement(
+        ledger.promise(),
+        ledger.election,
+        entry.state.leader_epoch,
+        entry.at_ns,
+        entry.state.isr,
+        holders=tuple(sorted(ledger.holders)),
+        lost=tuple(sorted(ledger.lost)),
+    )
 
 
 def _without_metadata(record: Record, settings: Settings) -> Judgement:
@@ -374,7 +487,7 @@ def _without_metadata(record: Record, settings: Settings) -> Judgement:
         ledger.add(LogStartMoved())
     if record.exposed_ns is not None or record.read_ns is not None:
         ledger.add(WasRead())
-    return Judgement(ledger.promise(), None, -1, None, ())
+    return Judgement(ledger.promise(), None, -1, None, (), is_known=False)
 
 
 class History:
@@ -389,15 +502,34 @@ class History:
         self._types: list[str] = self._metadata["record_type"].cast(pa.string()).to_pylist()
         self._given = settings
         self._nodes = typed(nodes.sort_by("at_ns"), NodeEvent)
+        self._incarnations = Incarnations(self._nodes)
+        self._timelines: dict[tuple[str, int], Timeline] = {}
+        # Says of a value of a partition whether readers had read on where it was written anew, and what permitted the loss of what they had read.
+        self.written_anew: Callable[[str, int], Judgement | None] = lambda key, value: None
+        # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
+        self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
         self._faults = typed(faults, Fault)
-        self._unclean_orders = _unclean_orders(typed(admin, Admin))
+        self._admin = typed(admin, Admin)
+        self.orders = orders(self._admin)
         self.registrations = list(self._registrations())
 
     def timeline(self, topic: str, partition: int) -> Timeline:
         """Return the partition's history; one without entries when its metadata was not recorded."""
+        if (topic, partition) not in self._timelines:
+            self._timelines[topic, partition] = self._built(topic, partition)
+        return self._timelines[topic, partition]
+
+    def _built(self, topic: str, partition: int) -> Timeline:
         positions = self._positions(topic, partition)
         losses = self._losses(topic, partition)
-        builder = _Builder(topic, self._given, losses, self.registrations, self._unclean_orders)
+        builder = _Builder(
+            (topic, partition),
+            self._given,
+            losses,
+            self.registrations,
+            self._election_orders(topic, partition),
+            self._incarnations,
+        )
         records = [record for position in positions if (record := self._committed(position)) is not None]
         for index, committed in enumerate(records):
             following = records[index + 1] if index + 1 < len(records) else None
@@ -406,29 +538,26 @@ class History:
             builder.add(committed)
         return builder.timeline()
 
-    def memory_lost(self, rule: Excuse = Excuse.MEMORY_LOST) -> Judgement | None:
-        """Return the run's first election of a leader that was permitted not to know its producers, nor all records."""
-        found = (self.timeline(*partition).memory_lost(rule) for partition in self.partitions())
-        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
+    def _election_orders(self, topic: str, partition: int) -> list[Order]:
+        return [one for one in self.orders if one.api == AdminApi.ELECT_LEADERS and one.names(topic, partition)]
 
-    def ends_lost(
-        self, transactional_id: str | None, partitions: Iterable[tuple[str, int]], since_ns: int
-    ) -> Judgement | None:
-        """Return the first election since then that was permitted to take a transaction's end, from its log or a partition.
+    def orders_of(self, topic: str, partition: int) -> TopicOrders:
+        """Return what was ordered that takes records of a partition away."""
+        configured = [
+            (self._at_ns[position], record.name, record.value)
+            for position, record_type in enumerate(self._types)
+            if record_type == ConfigRecord.__name__
+            if isinstance(record := decoded(record_type, self._metadata["body"][position].as_py()), ConfigRecord)
+            if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
+        ]
+        settings = settings_of_topic(self._given or {}, configured, self._admin, topic)
+        is_steady = not any("clock" in f"{fault.kind} {fault.proof or ''}" for fault in self._faults)
+        return TopicOrders((topic, partition), self.orders, settings, is_steady=is_steady)
 
-        transactional_id:  None: of any transaction, whichever log it has.
-        """
-        logs = [place for place in self.partitions() if place[0] == TRANSACTION_LOG]
-        if transactional_id is not None and logs:
-            logs = [(TRANSACTION_LOG, _hashed(transactional_id) % len(logs))]
-        found = (self.timeline(*place).ends_lost(since_ns) for place in (*partitions, *logs))
-        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
-
-    def positions_lost(self) -> Judgement | None:
-        """Return the run's first election that was permitted to take what groups had committed, or the end of a transaction of theirs."""
-        homes = [place for place in self.partitions() if place[0] in (GROUP_LOG, TRANSACTION_LOG)]
-        found = (self.timeline(*place).ends_lost(0, Excuse.POSITIONS_LOST) for place in homes)
-        return min((one for one in found if one is not None), key=lambda one: one.at_ns or 0, default=None)
+    def home(self, topic: str, name: str) -> tuple[str, int] | None:
+        """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
+        count = sum(place[0] == topic for place in self.partitions())
+        return (topic, _hashed(name) % count) if count else None
 
     def _committed(self, position: int) -> Committed | None:
         """Return a record of the metadata log; None for one that says nothing of who holds what."""
@@ -483,14 +612,26 @@ class History:
     def _losses(self, topic: str, partition: int) -> list[Loss]:
         losses = []
         for fault in self._faults:
-            for lost in fault.lost_from_offset or ():
+            for lost in fault.losses or ():
                 here = lost.topic is None or (lost.topic == topic and lost.partition == partition)
                 if here and lost.node is not None and fault.injected_ns is not None:
-                    for at_ns, alive in self._moments(lost.node, fault.injected_ns, fault.healed_ns):
+                    for at_ns, alive in self._moments_of(lost, fault.injected_ns, fault.healed_ns):
                         losses.append(
-                            Loss(node=lost.node, from_offset=lost.log_offset or 0, injected_ns=at_ns, alive=alive)
+                            Loss(
+                                node=lost.node,
+                                from_offset=lost.from_offset or 0,
+                                end_offset=lost.end_offset,
+                                injected_ns=at_ns,
+                                alive=alive,
+                            )
                         )
         return losses
+
+    def _moments_of(self, lost: LostRecords, began_ns: int, healed_ns: int | None) -> list[tuple[int, bool]]:
+        assert lost.node is not None
+        if lost.end_ns is None:
+            return self._moments(lost.node, began_ns, healed_ns)
+        return [(lost.end_ns, self._alive(lost.node, lost.end_ns))]
 
     def _moments(self, node: int, began_ns: int, healed_ns: int | None) -> list[tuple[int, bool]]:
         """Return when a fault may have taken a node's data, and whether its process ran on.
@@ -516,12 +657,12 @@ class History:
 
 
 def _hashed(text: str) -> int:
-    """Return Java's `hashCode` of a string without its sign, by which coordinators are chosen."""
+    """Return the absolute value of Java's `hashCode` of a string, by which coordinators are chosen (Kafka's `Utils.abs`: 0 for the least)."""
     units = text.encode("utf-16-be")
     hashed = 0
     for index in range(0, len(units), 2):
         hashed = (31 * hashed + int.from_bytes(units[index : index + 2])) & 0xFFFFFFFF
-    return hashed & 0x7FFFFFFF
+    return min(hashed, (1 << 32) - hashed) & 0x7FFFFFFF
 
 
 def _filled(times: list[int | None]) -> list[int]:
@@ -533,27 +674,21 @@ def _filled(times: list[int | None]) -> list[int]:
     return filled
 
 
-def _unclean_orders(calls: Iterable[Admin]) -> list[tuple[int, int]]:
-    """Return the intervals in which an operator had asked for an unclean election."""
-    return [
-        (call.invoke_ns, (call.complete_ns or call.invoke_ns) + OBSERVATION_LAG_NS)
-        for call in calls
-        if call.api == "elect_leaders" and "unclean" in (call.arguments or "").lower()
-    ]
-
-
 class _Builder:
     """Folds metadata records into entries."""
 
     def __init__(
         self,
-        topic: str,
+        place: tuple[str, int],
         given: NodeSettings | None,
         losses: list[Loss],
         registrations: list[Registration],
-        orders: list[tuple[int, int]],
+        orders: list[Order],
+        incarnations: Incarnations,
     ) -> None:
-        self._topic = topic
+        self._place = place
+        self._topic = place[0]
+        self._incarnations = incarnations
         self._given = given
         self._of_cluster: dict[str, str] = {}
         self._of_topic: dict[str, str] = {}
@@ -564,6 +699,7 @@ class _Builder:
         self._orders = orders
         self._expected: tuple[int, int] | None = None  # a broker, and the offset of its registration right behind
         self._state: State | None = None
+        self._made_anew = 0
         self._entries: list[Entry] = []
 
     def expect(self, following: Committed) -> None:
@@ -586,8 +722,10 @@ class _Builder:
             case ConfigRecord() as config:
                 self._on_config(config, at_ns)
             case PartitionRecord() as created:
+                gone = (LogStartMoved(),) if self._state is not None else ()
+                self._made_anew += len(gone)
                 self._state = State.created_by(created)
-                self._append(at_ns, (), changed=True)
+                self._append(at_ns, gone, changed=True)
             case PartitionChangeRecord() as change:
                 if self._state is not None:
                     self._on_change(self._without_unclean(self._state, change, expected, at_ns), change, at_ns)
@@ -597,9 +735,9 @@ class _Builder:
     def timeline(self) -> Timeline:
         """Return what was built."""
         self._add_live_cuts(until_ns=1 << 62)
-        return Timeline(self._entries, self._settings())
+        return Timeline(self._entries, self._settings(), self._place, self._incarnations)
 
-    def _append(self, at_ns: int, facts: tuple[Fact, ...], from_offset: int = 0, *, changed: bool = False) -> None:
+    def _append(self, at_ns: int, facts: tuple[Fact, ...], loss: Loss | None = None, *, changed: bool = False) -> None:
         if self._state is None:
             return
         entry = Entry(
@@ -607,8 +745,10 @@ class _Builder:
             facts=facts,
             state=self._state,
             settings=self._settings(),
-            from_offset=from_offset,
+            from_offset=0 if loss is None else loss.from_offset,
+            end_offset=None if loss is None else loss.end_offset,
             changed=changed,
+            made_anew=self._made_anew,
             fenced=tuple(sorted(self._fenced)),
         )
         self._entries.append(entry)
@@ -624,14 +764,14 @@ class _Builder:
         for loss in due:
             self._losses.remove(loss)
             at_ns = max([loss.injected_ns, *(entry.at_ns for entry in self._entries[-1:])])
-            self._append(at_ns, (CutLive(loss.node),), loss.from_offset)
+            self._append(at_ns, (CutLive(loss.node),), loss)
 
     def _on_registered(self, node: int, offset: int, at_ns: int) -> None:
         """A new registration: what its disk lost since the previous one counts from here on."""
         former_ns = self._registered_ns.get(node, -1)
         for loss in self._losses:
             if loss.node == node and former_ns < loss.injected_ns <= at_ns:
-                self._append(at_ns, (ProvenLoss(node),), loss.from_offset)
+                self._append(at_ns, (ProvenLoss(node),), loss)
         registration = self._by_offset.get(offset)
         if registration is not None and registration.clean is False:
             self._append(at_ns, (ShutDownUncleanly(node),))
@@ -692,7 +832,7 @@ class _Builder:
             leader=after.leader,
             how=self._how(before, after),
             empty=not before.isr and not before.elr,
-            ordered=any(first <= at_ns <= last for first, last in self._orders),
+            ordered=any(order.since_ns <= at_ns <= order.until_ns + OBSERVATION_LAG_NS for order in self._orders),
             last_known=before.last_known or None,
         )
 

@@ -191,7 +191,10 @@ def _verdict(findings: Sequence[Finding], errors: Sequence[Failure], doubts: Seq
 def _unjudged(finding: Finding) -> str:
     if finding.topic is None:
         return f"{finding.property_name}: could not be judged"
-    return f"partition {finding.topic}-{finding.partition}: no complete final read and no final logs of all replicas that can lead"
+    place = f"partition {finding.topic}-{finding.partition}"
+    if finding.detail.promise is not None:
+        return f"{place}: {finding.property_name} {finding.kind}: {finding.detail.promise}"
+    return f"{place}: no complete final read and no final logs of all replicas that can lead"
 
 
 def was_it_a_real_test(recording: Recording) -> tuple[Conditions, list[str]]:

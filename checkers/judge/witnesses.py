@@ -14,7 +14,7 @@ from tribunal.checkers.judge.timeline import Judgement
 from tribunal.results.verdict import Detail, Finding, GuiltyElection
 
 WITNESSES: Final = 20
-WITNESS_ORDER: Final = ("log_offset", "value", "at_ns", "other_offset", "node", "detail")
+WITNESS_ORDER: Final = ("log_offset", "value", "at_ns", "other_offset", "node", "leader_epoch", "detail")
 
 
 def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement], place: Place) -> Iterator[TableRow]:
@@ -50,6 +50,8 @@ def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
 def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
     if judgement is not None and judgement.promise.rule is not None:
         return "permitted", judgement.promise.rule
+    if judgement is not None and not judgement.is_known:
+        return Meaning.UNJUDGED.value, ""
     if kind.meaning is not Meaning.PROMISED:
         return kind.meaning.value, ""
     return "violation", ""
@@ -87,13 +89,18 @@ def _explained(chosen: Property, judgement: Judgement | None, detail: Detail) ->
         how=judgement.election.how.value,
         leader_epoch=judgement.leader_epoch,
         at_ns=judgement.at_ns,
+        topic=judgement.topic,
+        partition=judgement.partition,
+        holders=judgement.holders,
+        lost=judgement.lost,
+        rule=judgement.by,
     )
     return msgspec.structs.replace(detail, promise=promise, election=election)
 
 
 def _must_survive(judgement: Judgement) -> str:
-    if judgement.at_ns is None:
-        return "must survive: nothing recorded of this partition's elections excuses it"
+    if not judgement.is_known:
+        return "nobody recorded this partition's elections"
     if judgement.election is None:
         return "must survive: no leader was elected meanwhile, and no disk provably lost it"
     election = judgement.election

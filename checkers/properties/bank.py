@@ -3,7 +3,7 @@
 A transfer is a transaction of two records, one that takes and one that gives; their keys are `<account>:<amount>` and their
 worker class is `transactional-bank`. The kernel adds up the amounts that a partition's complete final read with isolation
 read_committed returned; the fold adds up the partitions. Where an acknowledged record is missing the sum says nothing new:
-`lost_writes` judges the loss itself, and then a sum is a fact, no verdict.
+`lost_writes` judges the loss itself, and then a sum is a fact, no verdict. Where a partition that a transfer went to was not recorded there is no sum.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     UNKNOWN,
@@ -26,9 +28,12 @@ from tribunal.checkers.api import (
     PartitionSummary,
     Property,
     anomalies,
+    distinct,
+    is_among,
     nothing,
     sends_of_reads,
 )
+from tribunal.checkers.judge.steps import SEND, flat
 from tribunal.checkers.properties.atomicity import committed_final_reads
 from tribunal.checkers.properties.lost_writes import acknowledged_sends
 
@@ -51,12 +56,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     records:  how many those are.
     missing:  acknowledged transfers that are not visible.
     is_read:  there was a complete final read with isolation read_committed.
+    named:    partitions that the transfers' transactions sent to: one that nobody recorded cannot be added up.
     """
 
     amount: int = 0
     records: int = 0
     missing: int = 0
     is_read: bool = True
+    named: tuple[str, ...] = ()
 
 
 class Figures(
@@ -81,13 +88,26 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     read = rows.derived(committed_final_reads)
     if read is None:
         return Found(nothing(), summary=Summary(is_read=False))
+    named = _named(context, sends["value"][transfers])
     send = rows.derived(sends_of_reads)[read]
     visible = np.zeros(transfers.size, bool)
     visible[send[send != UNKNOWN]] = True
     chosen = np.flatnonzero(visible & transfers)
     missing = int((acknowledged_sends(sends, context) & transfers & ~visible).sum())
     amount = int(_amounts(rows, chosen).sum())
-    return Found(nothing(), summary=Summary(amount=amount, records=int(chosen.size), missing=missing))
+    return Found(nothing(), summary=Summary(amount=amount, records=int(chosen.size), missing=missing, named=named))
+
+
+def _named(context: Context, values: Array) -> tuple[str, ...]:
+    """Return all partitions to which transactions sent that sent one of these values."""
+    own = context.steps()
+    txns = np.unique(own["txn"][(own["kind"] == SEND) & is_among(own["value"], distinct(values))])
+    if txns.size == 0:
+        return ()
+    steps = flat(context.of_run("txns"))
+    steps = steps.filter(pc.and_(pc.is_in(steps["txn"], pa.array(txns)), pc.equal(steps["kind"], SEND)))
+    places = steps.select(["topic", "partition"]).group_by(["topic", "partition"]).aggregate([])
+    return tuple(sorted(f"{row['topic']}-{row['partition']}" for row in places.to_pylist()))
 
 
 def _amounts(rows: PartitionRows, chosen: Array) -> Array:
@@ -105,7 +125,8 @@ def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
     parts = [summary.content for summary in summaries]
     total, missing = sum(part.amount for part in parts), sum(part.missing for part in parts)
     figures = Figures(records=sum(part.records for part in parts), amount=total)
-    if not all(part.is_read for part in parts):
+    here = {f"{summary.topic}-{summary.partition}" for summary in summaries}
+    if not all(part.is_read and here.issuperset(part.named) for part in parts):
         return Folded(anomalies("unjudged", log_offset=[UNKNOWN]), figures)
     if total == 0:
         return Folded(nothing(), figures)
@@ -138,11 +159,20 @@ WITH readers AS (
   FROM transfers t
   LEFT JOIN visible v ON t.run_id = v.run_id AND t.topic = v.topic AND t.partition = v.partition AND t.value = v.value
   GROUP BY t.run_id, t.topic, t.partition
+), named AS (
+  SELECT DISTINCT o.run_id, o.topic, o.partition
+  FROM txn_steps s JOIN transfers t ON s.run_id = t.run_id AND s.topic = t.topic AND s.partition = t.partition AND s.value = t.value
+  JOIN txn_steps o ON s.run_id = o.run_id AND s.txn = o.txn
+  WHERE s.kind = 'send' AND o.kind = 'send'
+), lacking AS (
+  SELECT DISTINCT n.run_id FROM named n
+  ANTI JOIN parts p ON n.run_id = p.run_id AND n.topic = p.topic AND n.partition = p.partition
 ), judged AS (
   SELECT p.run_id, SUM(p.total) AS total, SUM(p.missing) AS missing,
-         MIN(CASE WHEN r.run_id IS NULL THEN 0 ELSE 1 END) AS is_read
+         MIN(CASE WHEN r.run_id IS NULL OR l.run_id IS NOT NULL THEN 0 ELSE 1 END) AS is_read
   FROM parts p LEFT JOIN (SELECT DISTINCT run_id, topic, partition FROM readers) r
     ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition
+  LEFT JOIN lacking l ON p.run_id = l.run_id
   GROUP BY p.run_id
 )
 SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,

@@ -1,20 +1,22 @@
-"""Consumers that skip or go back: where they asked on, against what they had received.
+"""Assigned consumers go through a log record by record: they skip none, and receive none again, unless they are told that they are out of range.
 
-A consumer asks from the offset behind the last record that it received. Asking from further on means that it skipped what
-stands between; asking from before means that it went back. A subscriber does both rightly when partitions change hands or when a
-log was truncated below its position, so these are facts for the reader and no verdicts: what was lost for everybody is found
-by `lost_writes`, and what differs between two reads by `log_order`.
+What a consumer receives proves what stood before it: if a record is in the final log at the same offset and of the same leader epoch,
+the log that it was read from held all that stands before it there (I14). So a record between two that a consumer received one
+after the other, or between where it began and what it received first, was skipped; no change of leaders explains that. Members of
+groups, and processes with transactions, have rules of their own. A read_committed consumer need not receive what was not surely committed.
 """
 
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     OK,
     TAIL,
     UNKNOWN,
+    Anomaly,
     Array,
     Context,
     Found,
@@ -23,106 +25,244 @@ from tribunal.checkers.api import (
     PartitionRows,
     Property,
     anomalies,
+    distinct,
+    is_among,
     nothing,
+    sends_of_reads,
 )
-from tribunal.checkers.properties.lost_writes import final_reads
+from tribunal.checkers.properties.lost_writes import final_reads, uncommitted_sends
+from tribunal.results.recording import WORDS
 
+READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
+OUT_OF_RANGE: Final = ("OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET", "_LOG_TRUNCATION")
+CALL_BITS: Final = 40
 KINDS: Final = {
-    "skipped": Kind(Meaning.NOTE, "a consumer asked on beyond records that it never received"),
-    "rewound": Kind(Meaning.NOTE, "a consumer asked again for what it had received already"),
+    "skipped": Kind(Meaning.PROMISED, "a consumer passed over a record that it never received"),
+    "rewound": Kind(Meaning.PROMISED, "a consumer received a record again without having been out of range"),
 }
 
 
-def kernel(rows: PartitionRows, context: Context) -> Found:
-    """Compare neighbouring polls of each tailing consumer.
+class Passed:
+    """What assigned consumers went through: rows of `reads` in order, and where each should have followed.
 
-    returns:  one row per step: log_offset is where it asked on, other_offset where it should have; at_ns when it asked.
-    source:   SPEC 3.9; jepsen.tests.kafka `poll-skip` and `nonmonotonic-poll`.
+    rows:      of `reads`, of consumers that were assigned their partitions, process by process.
+    expected:  the offset behind the record before, or where the consumer began.
+    follows:   whether there is a record before, of the same consumer, with no answer in between that it was out of range.
+    proven:    it stands in the final log at this offset, of the same leader epoch.
     """
+
+    def __init__(self, rows: PartitionRows, context: Context) -> None:
+        polls, reads = rows.columns("polls"), rows.columns("reads")
+        who = assigned(rows, context)
+        own = np.flatnonzero((reads["phase"] == TAIL) & is_among(reads["process"], who))
+        calls = _calls(reads["process"][own], reads["poll_index"][own])
+        order = np.lexsort((reads["log_offset"][own], calls))
+        self.rows, calls = own[order], calls[order]
+        asked = np.flatnonzero((polls["phase"] == TAIL) & is_among(polls["process"], who))
+        asked = asked[np.argsort(_calls(polls["process"][asked], polls["poll_index"][asked]), kind="stable")]
+        keys = _calls(polls["process"][asked], polls["poll_index"][asked])
+        resets = keys[is_among(polls["error"][asked], _codes(rows, OUT_OF_RANGE))]
+        good = (polls["outcome"][asked] == OK) & (polls["position"][asked] != UNKNOWN)
+        offsets, processes = reads["log_offset"][self.rows], reads["process"][self.rows]
+        turn = np.searchsorted(resets, calls)
+        self.follows: Array = np.zeros(self.rows.size, bool)
+        self.follows[1:] = (processes[1:] == processes[:-1]) & (turn[1:] == turn[:-1])
+        self.expected: Array = np.append(0, offsets[:-1] + 1)[: offsets.size]
+        for place in np.flatnonzero(~self.follows).tolist():
+            since = max(int(resets[turn[place] - 1]) if turn[place] else 0, int(processes[place]) << CALL_BITS)
+            first = int(np.searchsorted(keys[good], since))
+            known = first < int(good.sum()) and int(keys[good][first]) <= int(calls[place])
+            self.expected[place] = polls["position"][asked][good][first] if known else offsets[place]
+        self.asked_ns = _asked_ns(polls["invoke_ns"][asked], keys, calls)
+        self.proven = _is_as_in_the_end(rows, self.rows, context)
+        committed = polls["process"][asked][polls["isolation"][asked] == READ_COMMITTED]
+        self.is_committed = is_among(processes, distinct(committed))
+
+
+def assigned(rows: PartitionRows, context: Context) -> Array:
+    """Return the tailing consumers that are no member of a group and have no transactions."""
     polls = rows.columns("polls")
-    asked = (polls["phase"] == TAIL) & (polls["outcome"] == OK) & (polls["position"] != UNKNOWN)
-    tail = np.flatnonzero(asked)
-    if tail.size < 2:
+    tail = distinct(polls["process"][polls["phase"] == TAIL])
+    others = (
+        [pc.unique(context.of_run(name)["process"]).to_numpy() for name in ("commits", "txns")] if tail.size else []
+    )
+    return tail[~is_among(tail, distinct(np.concatenate([*others, np.zeros(0, np.int64)])))]
+
+
+def _calls(processes: Array, poll_indices: Array) -> Array:
+    return (processes.astype(np.int64) << CALL_BITS) + poll_indices
+
+
+def _codes(rows: PartitionRows, errors: tuple[str, ...]) -> Array:
+    words = rows.words("polls", "error")
+    return np.array([code for code, word in enumerate(words) if word in errors], np.int64)
+
+
+def _asked_ns(times: Array, keys: Array, calls: Array) -> Array:
+    if keys.size == 0:
+        return np.full(calls.size, UNKNOWN, np.int64)
+    place = np.minimum(np.searchsorted(keys, calls), keys.size - 1)
+    return np.where(keys[place] == calls, times[place], UNKNOWN)
+
+
+def _is_as_in_the_end(rows: PartitionRows, chosen: Array, context: Context) -> Array:
+    reads, final = rows.columns("reads"), rows.derived(final_reads)
+    if final.size == 0 or chosen.size == 0:
+        return np.zeros(chosen.size, bool)
+    final = final[np.argsort(reads["log_offset"][final], kind="stable")]
+    ends = reads["log_offset"][final]
+    there = final[np.minimum(np.searchsorted(ends, reads["log_offset"][chosen]), final.size - 1)]
+    same = (reads["log_offset"][there] == reads["log_offset"][chosen]) & (
+        reads["value"][there] == reads["value"][chosen]
+    )
+    epochs = reads["leader_epoch"]
+    if len(context.leaders) > 1:
+        same &= (epochs[there] == epochs[chosen]) & (epochs[chosen] != UNKNOWN)
+    return np.asarray(same)
+
+
+def skipped_records(rows: PartitionRows, context: Context, passed: Passed) -> tuple[Array, Array]:
+    """Return places of `passed` before which something was skipped, and the first row of `reads` that was, of the final log."""
+    reads = rows.columns("reads")
+    final = rows.derived(final_reads)
+    send = rows.derived(sends_of_reads)[final]
+    sure = np.append(~uncommitted_sends(rows.columns("sends"), context), False)[send] & (send != UNKNOWN)
+    places, firsts = [], []
+    for is_committed in (False, True):
+        own = np.flatnonzero(passed.proven & (passed.is_committed == is_committed))
+        chosen = final[sure] if is_committed else final
+        if own.size == 0 or chosen.size == 0:
+            continue
+        chosen = chosen[np.argsort(reads["log_offset"][chosen], kind="stable")]
+        offsets = reads["log_offset"][chosen]
+        first = np.searchsorted(offsets, passed.expected[own])
+        skips = first < np.searchsorted(offsets, reads["log_offset"][passed.rows[own]])
+        places.append(own[skips])
+        firsts.append(chosen[first[skips]])
+    none = np.zeros(0, np.int64)
+    return np.concatenate([*places, none]), np.concatenate([*firsts, none])
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Look at what each assigned consumer received, one after the other.
+
+    returns:  skipped: one row per gap, of the first record in it; rewound: the record received again; at_ns when the consumer asked.
+    source:   SPEC 3.9; jepsen.tests.kafka `poll-skip` and `nonmonotonic-poll`; I14 (docs/invariants.md).
+    """
+    reads = rows.columns("reads")
+    if not (reads["phase"] == TAIL).any():
         return Found(nothing())
-    order = tail[np.lexsort((polls["poll_index"][tail], polls["process"][tail]))]
-    reached = np.maximum(polls["position"][order], _received_ends(rows, order))
-    same = polls["process"][order][1:] == polls["process"][order][:-1]
-    position, before = polls["position"][order][1:], reached[:-1]
-    skipped = np.flatnonzero(same & (position > before))
-    skipped = skipped[_records_between(rows, before[skipped], position[skipped])]
-    rewound = np.flatnonzero(same & (position < before))
+    passed = Passed(rows, context)
+    places, first = skipped_records(rows, context, passed)
+    offsets = reads["log_offset"][passed.rows]
+    back = np.flatnonzero(passed.follows & (offsets < passed.expected) & passed.proven)
+    back = back[passed.proven[back - 1]]
     tables = [
         anomalies(
             kind,
-            log_offset=position[chosen],
-            other_offset=before[chosen],
-            at_ns=polls["invoke_ns"][order][1:][chosen],
-            process=polls["process"][order][1:][chosen],
+            log_offset=reads["log_offset"][records],
+            value=reads["value"][records],
+            at_ns=passed.asked_ns[chosen],
+            process=reads["process"][passed.rows[chosen]],
         )
-        for kind, chosen in (("skipped", skipped), ("rewound", rewound))
+        for kind, chosen, records in (("skipped", places, first), ("rewound", back, passed.rows[back]))
     ]
-    return Found(pa.concat_tables(tables))
+    return Found(pa.concat_tables(tables), {"records received by assigned consumers": int(passed.rows.size)})
 
 
-def _received_ends(rows: PartitionRows, order: Array) -> Array:
-    """Return for each poll the offset behind the last record that it received, 0 for none."""
-    polls, reads = rows.columns("polls"), rows.columns("reads")
-    ends: dict[tuple[int, int], int] = {}
-    tail = np.flatnonzero(reads["phase"] == TAIL)
-    call = np.lexsort((reads["log_offset"][tail], reads["poll_index"][tail], reads["process"][tail]))
-    tail = tail[call]
-    process, poll_index = reads["process"][tail], reads["poll_index"][tail]
-    last = np.append((process[1:] != process[:-1]) | (poll_index[1:] != poll_index[:-1]), True)[: tail.size]
-    chosen = tail[last]
-    keys = zip(reads["process"][chosen].tolist(), reads["poll_index"][chosen].tolist(), strict=True)
-    ends.update(zip(keys, (reads["log_offset"][chosen] + 1).tolist(), strict=True))
-    asked = zip(polls["process"][order].tolist(), polls["poll_index"][order].tolist(), strict=True)
-    return np.array([ends.get(key, 0) for key in asked], np.int64)
+def detail(anomaly: Anomaly) -> str:
+    """Name the consumer."""
+    what = "never received it" if anomaly.kind == "skipped" else "received it again"
+    return f"consumer {anomaly.process} {what}"
 
 
-def _records_between(rows: PartitionRows, first: Array, end: Array) -> Array:
-    """Return where the final log holds a record in [first, end): markers and aborted offsets are no loss to a reader."""
-    offsets = np.sort(rows.columns("reads")["log_offset"][rows.derived(final_reads)])
-    return np.searchsorted(offsets, end) > np.searchsorted(offsets, first)
-
-
-SQL: Final = """
+CONSUMED: Final = """
 WITH readers AS (
   SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
   GROUP BY run_id, topic, partition, process
   HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
      AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
 ), final_log AS (
-  SELECT DISTINCT r.run_id, r.topic, r.partition, r.log_offset FROM reads r
+  SELECT DISTINCT r.run_id, r.topic, r.partition, r.log_offset, r.value, COALESCE(r.leader_epoch, -1) AS leader_epoch
+  FROM reads r
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
   WHERE r.phase = 'final'
+), visible AS (
+  SELECT f.run_id, f.topic, f.partition, f.log_offset, f.value, 0 AS is_committed FROM final_log f
+  UNION
+  SELECT f.run_id, f.topic, f.partition, f.log_offset, f.value, 1 FROM final_log f
+  JOIN sends s ON f.run_id = s.run_id AND f.topic = s.topic AND f.partition = s.partition AND f.value = s.value
+  LEFT JOIN committed c ON s.run_id = c.run_id AND s.value = c.value
+  WHERE s.txn_id IS NULL OR c.value IS NOT NULL
+), others AS (
+  SELECT run_id, process FROM commits UNION SELECT run_id, process FROM txn_spans
+), asked AS (
+  SELECT p.*, SUM(CASE WHEN p.error IN ('OFFSET_OUT_OF_RANGE', '_AUTO_OFFSET_RESET', '_LOG_TRUNCATION') THEN 1 ELSE 0 END)
+                OVER (PARTITION BY p.run_id, p.topic, p.partition, p.process ORDER BY p.poll_index) AS turn
+  FROM polls p ANTI JOIN others o ON p.run_id = o.run_id AND p.process = o.process
+  WHERE p.phase = 'tail'
+), begins AS (
+  SELECT run_id, topic, partition, process, turn, position FROM (
+    SELECT *, ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, process, turn ORDER BY poll_index) AS place
+    FROM asked WHERE outcome = 'ok' AND position IS NOT NULL
+  ) good WHERE place = 1
+), isolations AS (
+  SELECT run_id, topic, partition, process, MAX(CASE WHEN isolation = 'read_committed' THEN 1 ELSE 0 END) AS is_committed
+  FROM asked GROUP BY run_id, topic, partition, process
+), epochs AS (
+  SELECT run_id, topic, partition, COUNT(*) AS count_of_epochs FROM leaders GROUP BY run_id, topic, partition
+), proven AS (
+  SELECT DISTINCT r.run_id, r.topic, r.partition, r.process, r.poll_index, r.log_offset
+  FROM reads r
+  JOIN final_log f ON r.run_id = f.run_id AND r.topic = f.topic AND r.partition = f.partition
+                  AND r.log_offset = f.log_offset AND COALESCE(r.value, -1) = COALESCE(f.value, -1)
+  LEFT JOIN epochs e ON r.run_id = e.run_id AND r.topic = e.topic AND r.partition = e.partition
+  WHERE r.phase = 'tail' AND (COALESCE(e.count_of_epochs, 0) <= 1 OR r.leader_epoch = f.leader_epoch)
 ), received AS (
-  SELECT run_id, topic, partition, process, poll_index, MAX(log_offset) + 1 AS end_offset
-  FROM reads WHERE phase = 'tail' GROUP BY run_id, topic, partition, process, poll_index
+  SELECT r.run_id, r.topic, r.partition, r.process, r.poll_index, r.log_offset, r.value, a.turn, a.invoke_ns,
+         CASE WHEN p.process IS NULL THEN 0 ELSE 1 END AS is_proven
+  FROM reads r
+  JOIN asked a ON r.run_id = a.run_id AND r.topic = a.topic AND r.partition = a.partition AND r.process = a.process
+              AND r.poll_index = a.poll_index
+  LEFT JOIN proven p ON r.run_id = p.run_id AND r.topic = p.topic AND r.partition = p.partition
+                    AND r.process = p.process AND r.poll_index = p.poll_index AND r.log_offset = p.log_offset
+  WHERE r.phase = 'tail'
+), chained AS (
+  SELECT *, LAG(log_offset) OVER one AS before_offset, LAG(is_proven) OVER one AS was_proven FROM received
+  WINDOW one AS (PARTITION BY run_id, topic, partition, process, turn ORDER BY poll_index, log_offset)
 ), steps AS (
-  SELECT p.run_id, p.topic, p.partition, p.position, p.invoke_ns,
-         LAG(GREATEST(p.position, COALESCE(r.end_offset, 0)))
-           OVER (PARTITION BY p.run_id, p.topic, p.partition, p.process ORDER BY p.poll_index) AS reached
-  FROM polls p LEFT JOIN received r
-    ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition AND p.process = r.process
-   AND p.poll_index = r.poll_index
-  WHERE p.phase = 'tail' AND p.outcome = 'ok' AND p.position IS NOT NULL
-), found AS (
-  SELECT DISTINCT s.run_id, s.topic, s.partition, 'skipped' AS kind, s.position, s.reached, s.invoke_ns FROM steps s
-  JOIN final_log f ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition
-   AND f.log_offset >= s.reached AND f.log_offset < s.position
-  UNION ALL
-  SELECT run_id, topic, partition, 'rewound', position, reached, invoke_ns FROM steps WHERE position < reached
+  SELECT c.*, i.is_committed, COALESCE(c.before_offset + 1, b.position, c.log_offset) AS expected
+  FROM chained c
+  JOIN isolations i ON c.run_id = i.run_id AND c.topic = i.topic AND c.partition = i.partition AND c.process = i.process
+  LEFT JOIN begins b ON c.run_id = b.run_id AND c.topic = b.topic AND c.partition = b.partition
+                    AND c.process = b.process AND c.turn = b.turn
+), gaps AS (
+  SELECT s.run_id, s.topic, s.partition, s.process, s.poll_index, s.log_offset AS next_offset, s.invoke_ns,
+         v.log_offset, v.value,
+         ROW_NUMBER() OVER (PARTITION BY s.run_id, s.topic, s.partition, s.process, s.poll_index, s.log_offset
+                            ORDER BY v.log_offset) AS place
+  FROM steps s
+  JOIN visible v ON s.run_id = v.run_id AND s.topic = v.topic AND s.partition = v.partition
+                AND s.is_committed = v.is_committed AND v.log_offset >= s.expected AND v.log_offset < s.log_offset
+  WHERE s.is_proven = 1
 )
-SELECT run_id, topic, partition, kind, position AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
-       CAST(NULL AS BIGINT) AS invoke_ns, invoke_ns AS at_ns, CAST(NULL AS INT) AS leader_epoch, reached AS other_offset
-FROM found
 """
+SQL: Final = "".join((CONSUMED, """, found AS (
+  SELECT run_id, topic, partition, 'skipped' AS kind, log_offset, value, invoke_ns AS at_ns, process FROM gaps WHERE place = 1
+  UNION ALL
+  SELECT run_id, topic, partition, 'rewound', log_offset, value, invoke_ns, process FROM steps
+  WHERE before_offset IS NOT NULL AND log_offset <= before_offset AND is_proven = 1 AND was_proven = 1
+)
+SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS INT) AS leader_epoch,
+       CAST(NULL AS BIGINT) AS other_offset
+FROM found
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(
-    tables=("polls", "reads"),
+    tables=("sends", "polls", "reads"),
     kinds=KINDS,
     kernel=kernel,
+    detail=detail,
     sql=SQL,
 )

@@ -18,6 +18,7 @@ from tribunal.checkers.api import (
     table_of,
 )
 from tribunal.checkers.guarantees import VIOLATIONS, Elected, How, JoinedIsr, ShutDownUncleanly
+from tribunal.checkers.judge.presence import forgotten
 from tribunal.checkers.judge.timeline import Entry, History, Timeline
 from tribunal.results.metadata import NO_LEADER, RECOVERING, registrations
 from tribunal.results.rows import Fault, typed
@@ -31,6 +32,10 @@ KINDS: Final = {
     ),
     "elr_beside_full_isr": Kind(
         Meaning.VIOLATION, "the ELR is not empty although the ISR has min ISR members (KIP-966)"
+    ),
+    "elr_member_forgotten": Kind(
+        Meaning.VIOLATION,
+        "a member left ISR and ELR below min ISR, without an unclean shutdown (KIP-966, SPEC 2.5.2, docs/invariants.md#i8)",
     ),
     "leader_outside_isr": Kind(
         Meaning.VIOLATION, "the committed leader is not in the committed ISR (docs/invariants.md#i10)"
@@ -63,6 +68,9 @@ def timeline_kernel(timeline: Timeline) -> Found:
     """
     rows: list[Anomaly] = []
     elections = _Elections()
+    rows += [
+        _row("elr_member_forgotten", timeline.entries[place], f"broker {node}") for place, node in forgotten(timeline)
+    ]
     for entry in timeline.entries:
         rows += [_row(kind, entry, detail) for kind, detail in elections.look_at(entry)]
         if entry.changed:
@@ -310,6 +318,8 @@ WITH last_facts AS (
     ON e.run_id = m.run_id AND e.topic = m.topic AND e.partition = m.partition AND e.position = m.position
    AND e.leader = m.node
   WHERE e.is_changed = 1 AND e.leader <> -1
+  UNION ALL
+  SELECT run_id, topic, partition, position, 'elr_member_forgotten', CONCAT('broker ', CAST(node AS STRING)) FROM forgotten
   UNION ALL
   SELECT run_id, topic, partition, position, 'recovering_with_others', ''
   FROM entries WHERE is_changed = 1 AND recovery = 1 AND isr_size > 1

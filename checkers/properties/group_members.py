@@ -2,8 +2,7 @@
 
 A commit names its member's generation. Once a commit of a later generation has been answered, that generation is stored, and one of
 an earlier generation that is made afterwards has to be refused: its partitions belong to others now. What is committed says
-that all records before were received by some member. Commits in transactions are `exactly_once`'s business as to the second. Where a
-fault provably took records from a disk these are facts, no verdicts.
+that all records before were received by some member. Commits in transactions are `exactly_once`'s business as to the second.
 """
 
 from typing import Final
@@ -43,9 +42,7 @@ KINDS: Final = {
     # A group's generation lies beside its positions: who lost the one counts the other anew.
     "stale_generation": Kind(Meaning.VIOLATION, SENTENCES["stale_generation"], excused_by=(Excuse.POSITIONS_LOST,)),
     "unconsumed": Kind(Meaning.VIOLATION, SENTENCES["unconsumed"], excused_by=(Excuse.TAIL_LOST,)),
-    **{f"{kind}_after_loss": Kind(Meaning.NOTE, f"{sentence}, after a disk provably lost records")
-       for kind, sentence in SENTENCES.items()},
-}  # fmt: skip
+}
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
@@ -57,8 +54,6 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     commits = rows.columns("commits")
     if commits["kind"].size == 0:
         return Found(nothing())
-    lost = any(taken for taken in context.of_run("faults")["lost_from_offset"].to_pylist())
-    suffix = "_after_loss" if lost else ""
     fine = (commits["kind"] == COMMIT) & (commits["outcome"] == OK)
     # Also one whose commits were never answered may have moved the group's offset.
     perhaps = (commits["kind"] == COMMIT) & (commits["outcome"] != FAIL)
@@ -66,13 +61,13 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     found = []
     for group in np.unique(commits["group"]).tolist():
         own = np.flatnonzero(fine & (commits["group"] == group))
-        found.append(_stale(commits, own, suffix))
+        found.append(_stale(commits, own))
         members = distinct(commits["process"][perhaps & (commits["group"] == group)])
-        found.append(_unconsumed(rows, context, own[~transactional[own]], members, suffix))
+        found.append(_unconsumed(rows, context, own[~transactional[own]], members))
     return Found(pa.concat_tables(found), {"commits of groups": int(fine.sum())})
 
 
-def _stale(commits: Columns, own: Array, suffix: str) -> pa.Table:
+def _stale(commits: Columns, own: Array) -> pa.Table:
     own = own[commits["generation"][own] != UNKNOWN]
     if own.size == 0:
         return nothing()
@@ -82,7 +77,7 @@ def _stale(commits: Columns, own: Array, suffix: str) -> pa.Table:
     known = newest[np.searchsorted(done[order], commits["invoke_ns"][own], "left")]
     stale = own[known > generation]
     return anomalies(
-        f"stale_generation{suffix}",
+        "stale_generation",
         log_offset=commits["committed_offset"][stale],
         invoke_ns=commits["invoke_ns"][stale],
         at_ns=commits["complete_ns"][stale],
@@ -90,7 +85,7 @@ def _stale(commits: Columns, own: Array, suffix: str) -> pa.Table:
     )
 
 
-def _unconsumed(rows: PartitionRows, context: Context, own: Array, members: Array, suffix: str) -> pa.Table:
+def _unconsumed(rows: PartitionRows, context: Context, own: Array, members: Array) -> pa.Table:
     commits, sends, reads = rows.columns("commits"), rows.columns("sends"), rows.columns("reads")
     if own.size == 0:
         return nothing()
@@ -102,12 +97,12 @@ def _unconsumed(rows: PartitionRows, context: Context, own: Array, members: Arra
     received = distinct(reads["value"][(reads["phase"] == TAIL) & is_among(reads["process"], members)])
     final = final[(reads["log_offset"][final] < end_offset) & ~is_among(reads["value"][final], received)]
     pairs = np.unique(np.stack([reads["log_offset"][final], reads["value"][final]], axis=1), axis=0)
-    return anomalies(f"unconsumed{suffix}", log_offset=pairs[:, 0], value=pairs[:, 1])
+    return anomalies("unconsumed", log_offset=pairs[:, 0], value=pairs[:, 1])
 
 
 def detail(anomaly: Anomaly) -> str:
     """Say who committed, or what was left out."""
-    if anomaly.kind.startswith("unconsumed"):
+    if anomaly.kind == "unconsumed":
         return f"nobody received the record at {anomaly.log_offset}"
     return f"process {anomaly.process} committed {anomaly.log_offset}"
 
@@ -150,10 +145,9 @@ WITH readers AS (
   ANTI JOIN received r ON k.run_id = r.run_id AND k.topic = r.topic AND k.partition = r.partition
    AND e.group_id = r.group_id AND k.value = r.value
 )
-SELECT f.run_id, f.topic, f.partition, CASE WHEN l.run_id IS NULL THEN f.kind ELSE CONCAT(f.kind, '_after_loss') END AS kind,
-       f.log_offset, f.value, CAST(NULL AS INT) AS acks, f.invoke_ns, f.at_ns, CAST(NULL AS INT) AS leader_epoch,
+SELECT f.run_id, f.topic, f.partition, f.kind, f.log_offset, f.value, CAST(NULL AS INT) AS acks, f.invoke_ns, f.at_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset, f.process
-FROM found f LEFT JOIN lossy_runs l ON f.run_id = l.run_id
+FROM found f
 """
 
 

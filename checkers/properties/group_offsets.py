@@ -2,8 +2,8 @@
 
 A commit may have taken effect from its invocation on and surely has when it was answered; one inside of a transaction takes
 effect with that, and one of unknown outcome has when a fetch returned what nobody else committed. A fetch may return any commit
-that was not surely overwritten before it was asked. Where a fault provably took records from a disk the internal topic's records
-may have gone with them: then these are facts, no verdicts.
+that was not surely overwritten before it was asked. A position is a record of the group's partition of `__consumer_offsets`, and is lost
+as records are (R11).
 """
 
 from typing import Final
@@ -32,16 +32,16 @@ from tribunal.results.recording import WORDS
 
 COMMIT: Final = WORDS["commits", "kind"].index("commit")
 NEVER: Final = np.iinfo(np.int64).max
+INVENTED: Final = "offset_invented"  # no loss makes up what nobody committed
 SENTENCES: Final = {
     "offset_stale": "a group fetched an offset that a later commit had overwritten",
     "offset_forgotten": "a group fetched no offset although a commit had been answered",
-    "offset_invented": "a group fetched an offset that nobody committed",
+    INVENTED: "a group fetched an offset that nobody committed",
 }
 KINDS: Final = {
-    **{kind: Kind(Meaning.VIOLATION, sentence, excused_by=(Excuse.POSITIONS_LOST,)) for kind, sentence in SENTENCES.items()},
-    **{f"{kind}_after_loss": Kind(Meaning.NOTE, f"{sentence}, after a disk provably lost records")
-       for kind, sentence in SENTENCES.items()},
-}  # fmt: skip
+    kind: Kind(Meaning.VIOLATION, sentence, () if kind == INVENTED else (Excuse.POSITIONS_LOST,))
+    for kind, sentence in SENTENCES.items()
+}
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
@@ -53,21 +53,20 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     commits = rows.columns("commits")
     if commits["kind"].size == 0:
         return Found(nothing())
-    effective = _effective(commits, context)
-    suffix = "_after_loss" if _disk_lost(context) else ""
+    effects = effective(commits, context)
     found = []
     for group in np.unique(commits["group"]).tolist():
         own = np.flatnonzero(commits["group"] == group)
         fetches = own[(commits["kind"][own] != COMMIT) & (commits["outcome"][own] == OK)]
-        writes = own[(commits["kind"][own] == COMMIT) & (effective[1][own] != ABORTED)]
-        _prove(commits, effective, writes, fetches)
-        register = _Register(commits, effective, writes)
+        writes = own[(commits["kind"][own] == COMMIT) & (effects[1][own] != ABORTED)]
+        prove(commits, effects, writes, fetches)
+        register = _Register(commits, effects, writes)
         found += [(*register.wrong(fetch), fetch) for fetch in fetches.tolist()]
-    tables = [_row(commits, kind + suffix, newest, fetch) for kind, newest, fetch in found if kind]
+    tables = [_row(commits, kind, newest, fetch) for kind, newest, fetch in found if kind]
     return Found(pa.concat_tables(tables) if tables else nothing(), {"offset fetches of groups": len(found)})
 
 
-def _effective(commits: Columns, context: Context) -> tuple[Array, Array]:
+def effective(commits: Columns, context: Context) -> tuple[Array, Array]:
     """Return when each commit had surely taken effect (NEVER: nobody knows) and whether it did (steps' codes)."""
     done = np.where(commits["outcome"] == OK, commits["complete_ns"], NEVER)
     # fail: refused, without effect.
@@ -80,9 +79,9 @@ def _effective(commits: Columns, context: Context) -> tuple[Array, Array]:
     return done, outcome
 
 
-def _prove(commits: Columns, effective: tuple[Array, Array], writes: Array, fetches: Array) -> None:
+def prove(commits: Columns, effects: tuple[Array, Array], writes: Array, fetches: Array) -> None:
     """A commit of unknown outcome has taken effect once a fetch returned what nobody else committed."""
-    done, outcome = effective
+    done, outcome = effects
     offset = commits["committed_offset"]
     _, first, counts = np.unique(offset[writes], return_index=True, return_counts=True)
     alone = writes[first[counts == 1]]
@@ -102,15 +101,11 @@ def _spans(context: Context) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def _disk_lost(context: Context) -> bool:
-    return any(lost for lost in context.of_run("faults")["lost_from_offset"].to_pylist())
-
-
 class _Register:
     """One group's commits to the partition: which of them a fetch may return. Linear but for one sort."""
 
-    def __init__(self, commits: Columns, effective: tuple[Array, Array], writes: Array) -> None:
-        done, outcome = effective
+    def __init__(self, commits: Columns, effects: tuple[Array, Array], writes: Array) -> None:
+        done, outcome = effects
         self._commits = commits
         self._invoke, self._done = commits["invoke_ns"][writes], done[writes]
         offset = commits["committed_offset"][writes]
@@ -137,7 +132,7 @@ class _Register:
             return ("offset_forgotten" if count else ""), newest
         places = self._by_offset.get(value)
         if places is None:
-            return "offset_invented", newest
+            return INVENTED, newest
         valid = self._invoke[places] < self._commits["complete_ns"][fetch]
         valid &= self._done[places] >= overwritten_before
         return ("" if valid.any() else "offset_stale"), newest
@@ -223,12 +218,10 @@ WITH raw AS (
   LEFT JOIN matched m
     ON f.run_id = m.run_id AND f.topic = m.topic AND f.partition = m.partition AND f.name = m.name AND f.number = m.number
 )
-SELECT j.run_id, j.topic, j.partition,
-       CASE WHEN l.run_id IS NULL THEN j.verdict ELSE CONCAT(j.verdict, '_after_loss') END AS kind,
+SELECT j.run_id, j.topic, j.partition, j.verdict AS kind,
        NULLIF(j.committed_offset, -1) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks, j.invoke_ns,
        j.complete_ns AS at_ns, CAST(NULL AS INT) AS leader_epoch, NULLIF(j.newest_offset, -1) AS other_offset, j.process
-FROM judged j LEFT JOIN lossy_runs l ON j.run_id = l.run_id
-WHERE j.verdict IS NOT NULL
+FROM judged j WHERE j.verdict IS NOT NULL
 """
 
 

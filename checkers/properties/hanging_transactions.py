@@ -1,8 +1,8 @@
 """Transactions that hold read_committed consumers back for ever (KIP-890, "Hanging transactions").
 
 The last stable offset stands before the first record of the oldest open transaction. If in the end it still lies below the high
-watermark, somebody's transaction is open there. That is right as long as one has no end; it hangs if all that sent to the
-partition were committed or aborted, with an answer, ten seconds before, or if it outlived its time-out by as much.
+watermark, that transaction is open there; where nobody knows whose record stands there it may be any that sent to the partition. That is right as
+long as it has no end; it hangs if it was committed or aborted, with an answer, ten seconds before, or if it outlived its own time-out by as much.
 """
 
 from typing import Final
@@ -20,6 +20,8 @@ from tribunal.checkers.api import (
     PartitionRows,
     Property,
     anomalies,
+    distinct,
+    is_among,
     nothing,
 )
 from tribunal.checkers.judge.steps import OPEN, SEND
@@ -54,9 +56,14 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     if stable >= high or context.of_run("txns").num_rows == 0:
         return Found(nothing())
     steps = context.steps()
-    sent = steps["kind"] == SEND
+    sent = np.flatnonzero(steps["kind"] == SEND)
+    oldest = distinct(steps["txn"][sent[steps["log_offset"][sent] == stable]])
+    if oldest.size:
+        sent = sent[is_among(steps["txn"][sent], oldest)]
     begin, end = steps["begin_ns"][sent], steps["end_ns"][sent]
-    timeout_ns = integer(context.settings, TIMEOUT, DEFAULT_TIMEOUT_MS) * 1_000_000
+    longest_ms = integer(context.settings, TIMEOUT, DEFAULT_TIMEOUT_MS)
+    own_ms = steps["timeout_ms"][sent]
+    timeout_ns = np.where(own_ms == UNKNOWN, longest_ms, own_ms) * 1_000_000
     open_ = (steps["outcome"][sent] == OPEN) | (end == UNKNOWN)
     ends = np.where(open_, begin + timeout_ns, end)
     free_ns = int(ends.max(initial=0)) + GRACE_NS
@@ -83,12 +90,21 @@ WITH known AS (
   SELECT run_id, topic, partition, MAX(last_stable_offset) AS last_stable_offset, MAX(high_watermark) AS high_watermark,
          MAX(at_ns) AS at_ns
   FROM known WHERE at_ns = last_ns GROUP BY run_id, topic, partition
+), oldest AS (
+  SELECT DISTINCT s.run_id, s.topic, s.partition, s.txn FROM txn_steps s JOIN newest n
+    ON s.run_id = n.run_id AND s.topic = n.topic AND s.partition = n.partition AND s.log_offset = n.last_stable_offset
+  WHERE s.kind = 'send'
+), known_places AS (
+  SELECT DISTINCT run_id, topic, partition FROM oldest
 ), senders AS (
   SELECT s.run_id, s.topic, s.partition,
-         MAX(CASE WHEN s.outcome = 'info' OR s.end_ns IS NULL THEN s.begin_ns + t.timeout_ns ELSE s.end_ns END) AS ended_ns,
+         MAX(CASE WHEN s.outcome = 'info' OR s.end_ns IS NULL
+                  THEN s.begin_ns + COALESCE(s.timeout_ms * 1000000, t.timeout_ns) ELSE s.end_ns END) AS ended_ns,
          MAX(CASE WHEN s.outcome = 'info' OR s.end_ns IS NULL THEN 1 ELSE 0 END) AS is_open
   FROM txn_steps s JOIN transaction_timeouts t ON s.run_id = t.run_id
-  WHERE s.kind = 'send' GROUP BY s.run_id, s.topic, s.partition
+  LEFT JOIN known_places k ON s.run_id = k.run_id AND s.topic = k.topic AND s.partition = k.partition
+  LEFT JOIN oldest o ON s.run_id = o.run_id AND s.topic = o.topic AND s.partition = o.partition AND s.txn = o.txn
+  WHERE s.kind = 'send' AND (k.run_id IS NULL OR o.txn IS NOT NULL) GROUP BY s.run_id, s.topic, s.partition
 ), judged AS (
   SELECT n.*, COALESCE(s.ended_ns, 0) + 10000000000 AS free_ns, COALESCE(s.is_open, 0) AS is_open
   FROM newest n SEMI JOIN transaction_timeouts t ON n.run_id = t.run_id

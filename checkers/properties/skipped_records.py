@@ -1,9 +1,9 @@
-"""Records that consumers passed over and none received, and consumers that stopped although there was more.
+"""Records that assigned consumers passed over and none received, and consumers that stopped although there was more.
 
-Looks at tailing consumers. `unseen`: an acknowledged record of the final log lies within what some consumer went through, yet no
-consumer received it. `stopped`: a consumer asked at one place to its end, for ten seconds or longer, was shown a high watermark
-(last stable offset, if it is read_committed) beyond, and got nothing. A truncation below a consumer's position explains the first,
-a partition without a leader the second: these are facts, no verdicts. What nobody can read in the end is `lost_writes`.
+`unseen`: an acknowledged record of the final log lies where an assigned consumer surely went past it (`consumers`), and no consumer at all
+received it. `stopped`: an assigned consumer asks at one place to its end and gets nothing, although it was shown a high watermark
+(last stable offset, if it is read_committed) beyond, and still gets fresh answers ten seconds later: what it is shown goes on
+rising. A leader that is gone explains no fresh answer. What nobody can read in the end is `lost_writes`.
 """
 
 from typing import Final
@@ -30,79 +30,78 @@ from tribunal.checkers.api import (
     nothing,
     sends_of_reads,
 )
-from tribunal.checkers.properties.lost_writes import acknowledged_sends, final_reads
-from tribunal.results.recording import WORDS
+from tribunal.checkers.properties.consumers import CONSUMED, READ_COMMITTED, Passed, assigned, skipped_records
+from tribunal.checkers.properties.lost_writes import acknowledged_sends, final_reads, uncommitted_sends
 
 LEAST_NS: Final = 10_000_000_000
-READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 KINDS: Final = {
-    "unseen": Kind(Meaning.NOTE, "consumers passed over an acknowledged record that none of them received"),
-    "stopped": Kind(Meaning.NOTE, "a consumer got nothing more although there was more to read"),
+    "unseen": Kind(Meaning.PROMISED, "consumers passed over an acknowledged record that none of them received"),
+    "stopped": Kind(Meaning.PROMISED, "a consumer got nothing more although there was more to read"),
 }
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
-    """Compare what tailing consumers went through with what they received.
+    """Compare what assigned consumers went through with what anybody received.
 
     returns:  unseen: one row per record; stopped: log_offset is where the consumer stood, other_offset the end it was shown,
-              invoke_ns since when, at_ns until when it asked.
+              invoke_ns since when, at_ns when it last had a fresh answer.
     source:   jepsen.tests.kafka `unseen`; SPEC 3.9.
     """
     polls = rows.columns("polls")
-    tail = np.flatnonzero((polls["phase"] == TAIL) & (polls["outcome"] == OK) & (polls["position"] != UNKNOWN))
-    if tail.size == 0:
+    if not (polls["phase"] == TAIL).any():
         return Found(nothing())
-    return Found(pa.concat_tables([_unseen(rows, context, tail), _stopped(rows, tail)]))
+    return Found(pa.concat_tables([_unseen(rows, context), _stopped(rows, context)]))
 
 
-def _unseen(rows: PartitionRows, context: Context, tail: Array) -> pa.Table:
+def _unseen(rows: PartitionRows, context: Context) -> pa.Table:
     sends, reads = rows.columns("sends"), rows.columns("reads")
+    passed = Passed(rows, context)
+    places, _ = skipped_records(rows, context, passed)
+    if places.size == 0:
+        return nothing()
     final = rows.derived(final_reads)
     send = rows.derived(sends_of_reads)[final]
     known = send != UNKNOWN
     final, send = final[known], send[known]
     final = final[acknowledged_sends(sends, context)[send]]
     offsets, values = reads["log_offset"][final], reads["value"][final]
-    received = distinct(reads["value"][reads["phase"] == TAIL])
-    open_ = ~is_among(values, received)
+    open_ = ~is_among(values, distinct(reads["value"][reads["phase"] == TAIL]))
     offsets, values = offsets[open_], values[open_]
-    passed = np.zeros(offsets.size, bool)
-    for first, reached in _stretches(rows, tail):
-        passed |= (offsets >= first) & (offsets < reached)
-    pairs = np.unique(np.stack([offsets[passed], values[passed]], axis=1), axis=0)
+    over = np.zeros(offsets.size, bool)
+    ends = reads["log_offset"][passed.rows[places]]
+    for first, end in zip(passed.expected[places].tolist(), ends.tolist(), strict=True):
+        over |= (offsets >= first) & (offsets < end)
+    pairs = np.unique(np.stack([offsets[over], values[over]], axis=1), axis=0)
     return anomalies("unseen", log_offset=pairs[:, 0], value=pairs[:, 1])
 
 
-def _stretches(rows: PartitionRows, tail: Array) -> list[tuple[int, int]]:
-    """Return for each tailing consumer the least offset that it asked for and the end of what it reached."""
+def _stopped(rows: PartitionRows, context: Context) -> pa.Table:
     polls, reads = rows.columns("polls"), rows.columns("reads")
-    stretches = []
-    for process in distinct(polls["process"][tail]).tolist():
-        positions = polls["position"][tail[polls["process"][tail] == process]]
-        own = reads["log_offset"][(reads["process"] == process) & (reads["phase"] == TAIL)]
-        stretches.append((int(positions.min()), max(int(positions.max()), int(own.max(initial=-1)) + 1)))
-    return stretches
-
-
-def _stopped(rows: PartitionRows, tail: Array) -> pa.Table:
-    polls = rows.columns("polls")
-    offsets = np.sort(rows.columns("reads")["log_offset"][rows.derived(final_reads)])
+    final = rows.derived(final_reads)
+    send = rows.derived(sends_of_reads)[final]
+    sure = np.append(~uncommitted_sends(rows.columns("sends"), context), False)[send] & (send != UNKNOWN)
+    offsets = (np.sort(reads["log_offset"][final]), np.sort(reads["log_offset"][final[sure]]))
+    tail = np.flatnonzero((polls["phase"] == TAIL) & (polls["outcome"] == OK) & (polls["position"] != UNKNOWN))
+    shown = _shown_end(polls)
     found = []
-    for process in distinct(polls["process"][tail]).tolist():
+    for process in assigned(rows, context).tolist():
         own = tail[polls["process"][tail] == process]
+        if own.size == 0:
+            continue
         own = own[np.argsort(polls["poll_index"][own], kind="stable")]
         position = int(polls["position"][own[-1]])
-        idle = (polls["record_count"][own] == 0) & (polls["position"][own] == position)
-        idle &= _shown_end(polls)[own] > position
+        idle = (polls["record_count"][own] == 0) & (polls["position"][own] == position) & (shown[own] > position)
         busy = np.flatnonzero(~idle)
         waiting = own[busy[-1] + 1 if busy.size else 0 :]
-        if waiting.size == 0:
+        rising = np.flatnonzero(np.diff(shown[waiting]) > 0) + 1
+        if rising.size == 0:
             continue
-        since, until = int(polls["invoke_ns"][waiting].min()), int(polls["invoke_ns"][waiting].max())
-        end = int(_shown_end(polls)[waiting].max())
-        more = np.searchsorted(offsets, end) > np.searchsorted(offsets, position)
-        if until - since >= LEAST_NS and more:
-            found.append((position, end, since, until, process))
+        since, fresh = int(polls["invoke_ns"][waiting].min()), int(polls["invoke_ns"][waiting[rising]].max())
+        end = int(shown[waiting[0]])
+        visible = offsets[int((polls["isolation"][own] == READ_COMMITTED).any())]
+        more = np.searchsorted(visible, end) > np.searchsorted(visible, position)
+        if fresh - since >= LEAST_NS and more:
+            found.append((position, end, since, fresh, process))
     columns = list(zip(*found, strict=True)) or [()] * 5
     names = ("log_offset", "other_offset", "invoke_ns", "at_ns", "process")
     return anomalies("stopped", **dict(zip(names, columns, strict=True)))
@@ -123,74 +122,57 @@ def detail(anomaly: Anomaly) -> str:
     return f"stood at {anomaly.log_offset} for {waited:.1f} s, was shown {anomaly.other_offset}"
 
 
-SQL: Final = """
-WITH readers AS (
-  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
-  GROUP BY run_id, topic, partition, process
-  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
-), final_log AS (
-  SELECT DISTINCT r.run_id, r.topic, r.partition, r.log_offset, r.value FROM reads r
-  JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
-  WHERE r.phase = 'final'
-), acknowledged AS (
+SQL: Final = "".join((CONSUMED, """, acknowledged AS (
   SELECT s.run_id, s.topic, s.partition, s.value FROM sends s
   LEFT JOIN committed c ON s.run_id = c.run_id AND s.value = c.value
   WHERE s.outcome = 'ok' AND s.acks <> 0 AND (s.txn_id IS NULL OR c.value IS NOT NULL)
-), asked AS (
+), shown AS (
   SELECT *, CASE WHEN isolation = 'read_committed' AND last_stable_offset IS NOT NULL THEN last_stable_offset
                  ELSE COALESCE(high_watermark, -1) END AS shown_end,
          MAX(poll_index) OVER (PARTITION BY run_id, topic, partition, process) AS last_index
-  FROM polls WHERE phase = 'tail' AND outcome = 'ok' AND position IS NOT NULL
-), received AS (
-  SELECT run_id, topic, partition, process, MAX(log_offset) + 1 AS end_offset
-  FROM reads WHERE phase = 'tail' GROUP BY run_id, topic, partition, process
-), stretches AS (
-  SELECT a.run_id, a.topic, a.partition, a.process, MIN(a.position) AS first_offset,
-         GREATEST(MAX(a.position), COALESCE(MAX(r.end_offset), 0)) AS end_offset
-  FROM asked a LEFT JOIN received r
-    ON a.run_id = r.run_id AND a.topic = r.topic AND a.partition = r.partition AND a.process = r.process
-  GROUP BY a.run_id, a.topic, a.partition, a.process
+  FROM asked WHERE outcome = 'ok' AND position IS NOT NULL
 ), places AS (
-  SELECT run_id, topic, partition, process, MAX(position) AS place FROM asked WHERE poll_index = last_index
+  SELECT run_id, topic, partition, process, MAX(position) AS place FROM shown WHERE poll_index = last_index
   GROUP BY run_id, topic, partition, process
 ), idle AS (
-  SELECT a.*, p.place,
-    CASE WHEN a.record_count = 0 AND a.position = p.place AND a.shown_end > p.place THEN 1 ELSE 0 END AS is_idle
-  FROM asked a JOIN places p
-    ON a.run_id = p.run_id AND a.topic = p.topic AND a.partition = p.partition AND a.process = p.process
+  SELECT t.*, p.place,
+    CASE WHEN t.record_count = 0 AND t.position = p.place AND t.shown_end > p.place THEN 1 ELSE 0 END AS is_idle
+  FROM shown t JOIN places p
+    ON t.run_id = p.run_id AND t.topic = p.topic AND t.partition = p.partition AND t.process = p.process
 ), busy AS (
   SELECT run_id, topic, partition, process, MAX(poll_index) AS last_busy FROM idle WHERE is_idle = 0
   GROUP BY run_id, topic, partition, process
-), waits AS (
-  SELECT i.run_id, i.topic, i.partition, i.process, i.place, MAX(i.shown_end) AS shown_end,
-         MIN(i.invoke_ns) AS since_ns, MAX(i.invoke_ns) AS until_ns
+), waiting AS (
+  SELECT i.*, LAG(i.shown_end) OVER (PARTITION BY i.run_id, i.topic, i.partition, i.process ORDER BY i.poll_index) AS shown_before,
+         ROW_NUMBER() OVER (PARTITION BY i.run_id, i.topic, i.partition, i.process ORDER BY i.poll_index) AS number
   FROM idle i LEFT JOIN busy b
     ON i.run_id = b.run_id AND i.topic = b.topic AND i.partition = b.partition AND i.process = b.process
   WHERE i.poll_index > COALESCE(b.last_busy, -1)
-  GROUP BY i.run_id, i.topic, i.partition, i.process, i.place
+), waits AS (
+  SELECT run_id, topic, partition, process, place, MIN(invoke_ns) AS since_ns,
+         MAX(CASE WHEN number = 1 THEN shown_end END) AS first_shown,
+         MAX(CASE WHEN shown_end > shown_before THEN invoke_ns END) AS fresh_ns
+  FROM waiting GROUP BY run_id, topic, partition, process, place
 ), found AS (
   SELECT DISTINCT f.run_id, f.topic, f.partition, 'unseen' AS kind, f.log_offset, f.value,
          CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns, CAST(NULL AS BIGINT) AS other_offset,
          CAST(NULL AS INT) AS process
-  FROM final_log f
+  FROM gaps f
   SEMI JOIN acknowledged a
     ON f.run_id = a.run_id AND f.topic = a.topic AND f.partition = a.partition AND f.value = a.value
-  JOIN stretches s
-    ON f.run_id = s.run_id AND f.topic = s.topic AND f.partition = s.partition
-   AND f.log_offset >= s.first_offset AND f.log_offset < s.end_offset
   ANTI JOIN (SELECT run_id, topic, partition, value FROM reads WHERE phase = 'tail') t
     ON f.run_id = t.run_id AND f.topic = t.topic AND f.partition = t.partition AND f.value = t.value
   UNION ALL
-  SELECT DISTINCT w.run_id, w.topic, w.partition, 'stopped', w.place, CAST(NULL AS BIGINT), w.since_ns, w.until_ns,
-         w.shown_end, w.process
-  FROM waits w JOIN final_log f
-    ON w.run_id = f.run_id AND w.topic = f.topic AND w.partition = f.partition
-   AND f.log_offset >= w.place AND f.log_offset < w.shown_end
-  WHERE w.until_ns - w.since_ns >= 10000000000
+  SELECT DISTINCT w.run_id, w.topic, w.partition, 'stopped', w.place, CAST(NULL AS BIGINT), w.since_ns, w.fresh_ns,
+         w.first_shown, w.process
+  FROM waits w
+  JOIN isolations i ON w.run_id = i.run_id AND w.topic = i.topic AND w.partition = i.partition AND w.process = i.process
+  JOIN visible v ON w.run_id = v.run_id AND w.topic = v.topic AND w.partition = v.partition
+                AND v.is_committed = i.is_committed AND v.log_offset >= w.place AND v.log_offset < w.first_shown
+  WHERE w.fresh_ns - w.since_ns >= 10000000000
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS INT) AS leader_epoch FROM found
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(

@@ -26,6 +26,7 @@ from tribunal.checkers.graphs.columns import ListSteps
 from tribunal.checkers.graphs.findings import Contradiction, Findings
 from tribunal.checkers.graphs.models import RULES_OUT, ruled_out
 from tribunal.checkers.graphs.send_poll import LogHistory
+from tribunal.checkers.judge.lost_orders import is_of_order, permitted_orders
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.results.verdict import Detail
 
@@ -52,14 +53,10 @@ SENTENCES: Final = {
     "phantom": "a transaction read an element that nobody appended",
     "internal": "a transaction's read contradicts its own steps",
 }
-# What follows from the order of a list's elements, which a loss undoes: not what single transactions read.
-CYCLES: Final = ("list-G0", "G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
-OF_ORDER: Final = frozenset({*CYCLES, "incompatible-order", "lost-update"})
 
 
 def _excuses(kind: str) -> tuple[Excuse, ...]:
-    in_order = kind.removesuffix("-process").removesuffix("-realtime") in OF_ORDER
-    return (Excuse.ORDER_LOST,) if in_order else ()
+    return (Excuse.ORDER_LOST,) if is_of_order(kind) else ()
 
 
 KINDS: Final = {
@@ -69,7 +66,6 @@ KINDS: Final = {
     CONTRADICTED: Kind(Meaning.PROMISED, "two values were seen at one offset"),
     "list-G0": Kind(Meaning.VIOLATION, "transactions overwrite each other in a circle (G0)", _excuses("list-G0")),
 }  # fmt: skip
-NEVER: Final = 1 << 62
 # Who sends and polls outside of transactions is not in the table: what such messages lack here is no fact.
 UNSURE: Final = frozenset({"phantom", "unseen", "nonmonotonic-send", "int-send-skip", "int-nonmonotonic-send"})
 
@@ -89,31 +85,29 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     contradictions: dict[int, Contradiction] = {}
     details: dict[int, Detail] = {}
     if lists.txn.size:
-        own, ends_ns, details = _anomalies(list_append.check(lists), txns, {"G0": "list-G0"})
-        found.append(own)
-        judgements = _out_of_order(own, ends_ns, history.memory_lost(Excuse.ORDER_LOST))
+        checked = list_append.check(lists)
+        excused = permitted_orders(lists, checked, history)
+        kept, first = (checked, Findings()) if excused is None else (excused.kept, excused.permitted)
+        for part in (kept, first):
+            own, more = _anomalies(part, txns, {"G0": "list-G0"})
+            before = sum(table.num_rows for table in found)
+            if part is first and excused is not None:
+                judgements |= dict.fromkeys(range(before, before + own.num_rows), excused.judgement)
+            details |= {before + row: detail for row, detail in more.items()}
+            found.append(own)
     if messages.sends.operation.size or messages.reads.operation.size:
         result = send_poll.check(messages, ww=False)
         first = sum(table.num_rows for table in found)
         contradictions = dict(enumerate(result.contradictions, first))
         found.append(_contradictions(result.contradictions, txns))
         first = sum(table.num_rows for table in found)
-        own, _, more = _anomalies(result, txns, {})
+        own, more = _anomalies(result, txns, {})
         found.append(own)
         details |= {first + row: detail for row, detail in more.items()}
     figures = {"transactions": txns.num_rows}
     return Found(
         pa.concat_tables(found), figures, judgements=judgements, details=details, contradictions=contradictions
     )
-
-
-def _out_of_order(own: pa.Table, ends_ns: list[int], lost: Judgement | None) -> dict[int, Judgement]:
-    """Excuse what lists say of an order, where records of it were permitted to be lost before the last of these transactions ended."""
-    if lost is None or lost.at_ns is None:
-        return {}
-    kinds = own["kind"].to_pylist()
-    excused = (row for row, kind in enumerate(kinds) if Excuse.ORDER_LOST in KINDS[kind].excused_by)
-    return {row: lost for row in excused if ends_ns[row] >= lost.at_ns}
 
 
 def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
@@ -126,12 +120,9 @@ def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
     )
 
 
-def _anomalies(
-    found: Findings, txns: pa.Table, renamed: Mapping[str, str]
-) -> tuple[pa.Table, list[int], dict[int, Detail]]:
-    """Return the examples, when the last transaction of each had ended (never, if nobody knows), and their facts."""
+def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> tuple[pa.Table, dict[int, Detail]]:
+    """Return the examples and their facts."""
     tables, facts = [nothing()], {}
-    ends_ns: list[int] = []
     for name, witnesses in found.witnesses.items():
         kind = renamed.get(name, name)
         if (name in UNSURE and not renamed) or kind not in KINDS or kind == CONTRADICTED:
@@ -142,9 +133,8 @@ def _anomalies(
         details = [witness.words + model for witness in witnesses]
         details[0] += f" ({more} more like these)" if more else ""
         first = [witness.operations[0] if witness.operations else None for witness in witnesses]
-        for row, witness in enumerate(witnesses, len(ends_ns)):
+        for row, witness in enumerate(witnesses, sum(table.num_rows for table in tables)):
             facts[row] = Detail(edges=witness.edges or None, rules_out=tuple(weakest) or None)
-        ends_ns += [_ended_ns(witness.operations, txns) for witness in witnesses]
         tables.append(
             anomalies(
                 kind,
@@ -155,13 +145,7 @@ def _anomalies(
         )
     if found.undecided:
         tables.append(anomalies("undecided", detail=[", ".join(sorted(set(found.undecided)))]))
-        ends_ns.append(0)
-    return pa.concat_tables(tables), ends_ns, facts
-
-
-def _ended_ns(operations: tuple[int, ...], txns: pa.Table) -> int:
-    ends = [txns["end_ns"][row].as_py() for row in operations]
-    return max((NEVER if end is None else end for end in ends), default=0)
+    return pa.concat_tables(tables), facts
 
 
 PROPERTY: Final = Property(

@@ -5,11 +5,16 @@ concluded from them, and tests of that code check what they hold.
 
     can_lead            topic, partition, node                    final ISR and ELR
     leaders             topic, partition, leader_epoch, node      as committed
+    endings             topic, partition, leader, since_epoch, since_ns  how a partition's committed history ends
+    hurt_disks          topic, partition, node, from_offset       members that provably lack records, and are not whole again
     committed           value                                     sent in a committed transaction
-    txn_steps           txn, step, process, outcome, begin_ns, end_ns, kind, topic, partition, log_offset, value
+    txn_steps           txn, step, process, outcome, begin_ns, end_ns, timeout_ms, kind, topic, partition, log_offset, value
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
     transaction_timeouts  timeout_ns                              of runs with transactions
-    complete_runs, lossy_runs                                     runs that came to their end; whose disks provably lost records
+    complete_runs                                                 runs that came to their end
+    leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
+    below_min_isr       topic, partition, since_ns, until_ns, said_by, of_epoch, is_only, needs_min_isr  when leaders knew of too small an ISR
+    forgotten           topic, partition, position, node          who left ISR and ELR although the ELR should have kept it
     entries, entry_facts, members                                 a partition's committed history, step by step
     metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' registrations, requests between nodes
     faults              fault_index, kind, resolved_target, injected_ns, healed_ns
@@ -23,7 +28,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncleanly
-from tribunal.checkers.judge.partition import history_of
+from tribunal.checkers.judge.endings import ending
+from tribunal.checkers.judge.partition import history_of, settings_of
+from tribunal.checkers.judge.presence import below_min_isr, forgotten, leaderless
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
@@ -39,6 +46,29 @@ RUN: Final = PLACE[:1]
 SCHEMAS: Final = {
     "can_lead": pa.schema([*PLACE, ("node", pa.int32())]),
     "leaders": pa.schema([*PLACE, ("leader_epoch", pa.int32()), ("node", pa.int32())]),
+    "endings": pa.schema([*PLACE, ("leader", pa.int32()), ("since_epoch", pa.int32()), ("since_ns", pa.int64())]),
+    "hurt_disks": pa.schema([*PLACE, ("node", pa.int32()), ("from_offset", pa.int64())]),
+    "leaderless": pa.schema(
+        [
+            *PLACE,
+            ("node", pa.int32()),
+            ("since_ns", pa.int64()),
+            ("until_ns", pa.int64()),
+            ("leader_epoch", pa.int32()),
+        ]
+    ),
+    "forgotten": pa.schema([*PLACE, ("position", pa.int32()), ("node", pa.int32())]),
+    "below_min_isr": pa.schema(
+        [
+            *PLACE,
+            ("since_ns", pa.int64()),
+            ("until_ns", pa.int64()),
+            ("said_by", pa.int32()),
+            ("of_epoch", pa.int32()),
+            ("is_only", pa.int32()),
+            ("needs_min_isr", pa.int32()),
+        ]
+    ),
     "entries": pa.schema(
         [
             *PLACE,
@@ -82,7 +112,6 @@ SCHEMAS: Final = {
     ),
     "transaction_timeouts": pa.schema([*RUN, ("timeout_ns", pa.int64())]),
     "complete_runs": pa.schema(RUN),
-    "lossy_runs": pa.schema(RUN),
 }
 Row = Mapping[str, str | int | None]
 
@@ -107,15 +136,14 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
     named = {partition_order(name): None for name in recording.partitions(*VIEWS)}
     for topic, partition in sorted({**named, **dict.fromkeys(history.partitions())}):
         timeline = history.timeline(topic, partition)
-        for name, row in _of_timeline(timeline):
+        for name, row in (*_of_timeline(timeline), *_of_presence(timeline, recording)):
             rows[name].append({"topic": topic, "partition": partition, **row})
-    txns, faults = recording.table("txns"), recording.table("faults")
+    txns = recording.table("txns")
     settings = recording.settings or {}
     if txns.num_rows:
         timeout_ms = integer(settings, TIMEOUT, DEFAULT_TIMEOUT_MS)
         rows["transaction_timeouts"].append({"timeout_ns": timeout_ms * 1_000_000})
     rows["complete_runs"] += [{}] if recording.complete else []
-    rows["lossy_runs"] += [{}] if any(faults["lost_from_offset"].to_pylist()) else []
     rows["registrations"] += _registrations(recording.table("metadata"))
     return rows
 
@@ -134,6 +162,9 @@ def _registrations(metadata: pa.Table) -> Iterator[Row]:
 def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
     yield from (("can_lead", {"node": node}) for node in timeline.can_lead)
     yield from (("leaders", {"leader_epoch": epoch, "node": node}) for epoch, node in timeline.leaders)
+    own = ending(timeline.entries)
+    yield "endings", {"leader": own.leader, "since_epoch": own.since_epoch, "since_ns": own.since_ns}
+    yield from (("hurt_disks", {"node": node, "from_offset": offset}) for node, offset in own.hurt)
     for position, entry in enumerate(timeline.entries):
         yield "entries", {"position": position, **_entry(entry)}
         state = entry.state
@@ -144,6 +175,21 @@ def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
         for fact in entry.facts:
             for row in _fact(fact):
                 yield "entry_facts", {"position": position, **row}
+
+
+def _of_presence(timeline: Timeline, recording: Recording) -> Iterator[tuple[str, Row]]:
+    history, settings = timeline.entries, settings_of(recording)
+    for position, node in forgotten(timeline):
+        yield "forgotten", {"position": position, "node": node}
+    left = leaderless(history, settings, recording.table)
+    if left is not None:
+        span = {"since_ns": left.since_ns, "until_ns": left.until_ns}
+        yield "leaderless", {"node": left.node, "leader_epoch": left.leader_epoch, **span}
+    for time in below_min_isr(history, settings, recording.table):
+        needs = int(history[-1].settings.high_watermark_needs_min_isr)
+        span = {"since_ns": time.since_ns, "until_ns": time.until_ns}
+        said = {"said_by": time.by, "of_epoch": time.of_epoch, "is_only": int(time.is_only)}
+        yield "below_min_isr", {**span, **said, "needs_min_isr": needs}
 
 
 def _entry(entry: Entry) -> Row:

@@ -9,7 +9,7 @@ from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import elect_leaders as el
 from replog.wire.messages import incremental_alter_configs as iac
-from tribunal.clusters.api import ClusterError, TopicPartition
+from tribunal.clusters.api import ClusterError, Refused, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.clients.operator_requests import (
     election_errors,
@@ -58,26 +58,32 @@ class Administration:
         """Ask until an answer stands, and return it; `ClusterError` when it is no, or none comes."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + INSIST_MS / 1000
+        in_doubt = False  # an earlier asking may have been carried out
         while True:
-            answer = await self._ask_any(exchange, version, body)
+            answer, is_first = await self._ask_any(exchange, version, body)
+            in_doubt = in_doubt or not is_first
             bad = [] if answer is None else [error for error in errors(answer) if error is not Error.NONE]
             if answer is not None and not bad:
                 return answer
             if (bad and bad[0] not in PASSING) or loop.time() > deadline:
-                raise ClusterError(f"{exchange.api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
+                refusal = Refused if bad and bad[0] not in PASSING and not in_doubt else ClusterError
+                raise refusal(f"{exchange.api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
+            in_doubt = True
             await asyncio.sleep(RETRY_MS / 1000)
 
-    async def _ask_any(self, exchange: Exchange[Q, R], version: int, body: Q) -> R | None:
-        """Return the first answer, None when no broker has one."""
+    async def _ask_any(self, exchange: Exchange[Q, R], version: int, body: Q) -> tuple[R | None, bool]:
+        """Return the first answer, None when no broker has one, and whether nobody else was asked before and fell silent."""
+        is_first = True
         for endpoint in self._endpoints():
             try:
                 asking = await Asking.open(endpoint, CLIENT_ID, TIMEOUT_MS)
             except FAILURES:
                 continue
             try:
-                return await asking.ask(exchange, version, body, TIMEOUT_MS)
+                return await asking.ask(exchange, version, body, TIMEOUT_MS), is_first
             except FAILURES:
+                is_first = False
                 continue
             finally:
                 asking.close()
-        return None
+        return None, is_first

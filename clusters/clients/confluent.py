@@ -8,12 +8,21 @@ as code: a send that might be in the log is `info`, never `fail`.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -31,6 +40,7 @@ from tribunal.clusters.api import (
     TransactionalProducer,
 )
 from tribunal.clusters.clients.list_offsets import Leaders, fenced_offsets
+from tribunal.clusters.links.answers import Answers
 
 POLL_MS: Final = 3
 STATEMENT_MS: Final = 200
@@ -76,6 +86,17 @@ NEVER_VALID: Final = frozenset(
 )
 
 
+def answered(delivery: Delivery, answers: Answers, client_id: str, partition: TopicPartition) -> Delivery:
+    """Add who acknowledged a record, and as whose."""
+    if delivery.log_offset is None:
+        return delivery
+    appended = answers.appended(client_id, partition, delivery.log_offset)
+    if appended is None:
+        return delivery
+    producer = (appended.producer_id, appended.producer_epoch) if appended.producer_id >= 0 else None
+    return delivery._replace(answered_by=appended.node, producer=producer)
+
+
 def delivered(code: int | None, name: str | None, log_offset: int | None, *, acks: int) -> Delivery:
     """Say what a delivery report proves (docs/verdicts.md, facts).
 
@@ -113,22 +134,24 @@ class _Epochs:
 
     def __init__(self) -> None:
         self.count = 0
-        self._current: tuple[int, int] | None = None
+        self.current: tuple[int, int] | None = None
 
     def read(self, text: str) -> None:
         """Take in statistics."""
         eos = msgspec.json.decode(text, type=_Statement).eos
         identity = (eos.producer_id, eos.producer_epoch)
-        if eos.producer_id >= 0 and identity != self._current:
-            self._current = identity
+        if eos.producer_id >= 0 and identity != self.current:
+            self.current = identity
             self.count += 1
 
 
 class ConfluentProducer:
     """A producer; idempotent ones retry inside, the others only where librdkafka does so uncounted."""
 
-    def __init__(self, bootstrap: str, settings: ProducerSettings, client_id: str) -> None:
+    def __init__(self, bootstrap: str, settings: ProducerSettings, client_id: str, answers: Answers) -> None:
         self._settings = settings
+        self._client_id = client_id
+        self._answers = answers
         self._config: dict[str, ClientSetting] = {
             **COMMON,
             "bootstrap.servers": bootstrap,
@@ -146,7 +169,7 @@ class ConfluentProducer:
             self._config |= {"statistics.interval.ms": STATEMENT_MS, "stats_cb": self._on_statistics}
         else:
             self._config["message.send.max.retries"] = 0
-        self.on_epochs: Callable[[int], None] | None = None
+        self.on_epochs: Callable[[int, tuple[int, int] | None], None] | None = None
         self._epochs = _Epochs()
         self._fatal = False
         self._producer = Producer(self._config, logger=QUIET)
@@ -160,7 +183,7 @@ class ConfluentProducer:
     def _on_statistics(self, text: str) -> None:
         self._epochs.read(text)
         if self.on_epochs is not None:
-            self.on_epochs(self._epochs.count)
+            self.on_epochs(self._epochs.count, self._epochs.current)
 
     def _on_error(self, error: KafkaError) -> None:
         # The rest are passing troubles of connections, which delivery reports show.
@@ -185,26 +208,34 @@ class ConfluentProducer:
         self._fatal = False
         self._producer = Producer(self._config, logger=QUIET)
 
-    def send(
-        self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
-    ) -> None:
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]) -> int:
         """Offer one record."""
+        timestamp_ms = time.time_ns() // 1_000_000
         try:
             self._producer.produce(
                 partition.topic,
                 key=key,
                 value=value,
                 partition=partition.partition,
-                on_delivery=partial(self._on_delivery, done),
+                timestamp=timestamp_ms,
+                on_delivery=partial(self._on_delivery, done, partition),
             )
         except BufferError:
             done(Delivery("fail", "_QUEUE_FULL", None, None, 0))
         except KafkaException as problem:
             done(Delivery("fail", problem.args[0].name(), None, None, 0))
+        return timestamp_ms
 
-    def _on_delivery(self, done: Callable[[Delivery], None], error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(
+        self,
+        done: Callable[[Delivery], None],
+        partition: TopicPartition,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
         code, name = (None, None) if error is None else (error.code(), error.name())
-        done(delivered(code, name, message.offset(), acks=self._settings.acks))
+        delivery = delivered(code, name, message.offset(), acks=self._settings.acks)
+        done(answered(delivery, self._answers, self._client_id, partition))
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way."""
@@ -242,6 +273,7 @@ class ConfluentConsumer:
         bootstrap: str,
         client_id: str,
         isolation: Literal["read_uncommitted", "read_committed"],
+        answers: Answers,
         more: Mapping[str, ClientSetting] | None = None,
     ) -> None:
         config = {
@@ -263,12 +295,16 @@ class ConfluentConsumer:
             "enable.partition.eof": isolation == "read_committed",
             **(more or {}),
         }
+        self._client_id = client_id
+        self._answers = answers
+        answers.forget(client_id)
         self.consumer = Consumer(config, logger=QUIET)
         self.positions: dict[TopicPartition, int] = {}
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on."""
         self.positions = dict(positions)
+        self._answers.forget(self._client_id)
         self.consumer.assign(
             [RdPartition(partition.topic, partition.partition, offset) for partition, offset in positions.items()]
         )
@@ -314,10 +350,29 @@ class ConfluentConsumer:
         assert offset is not None
         assert not isinstance(key, str)
         assert not isinstance(value, str)
-        poll.records.append(ReceivedRecord(offset, key, value, message.leader_epoch()))
+        kind, timestamp_ms = message.timestamp()
+        is_stamped = kind != TIMESTAMP_NOT_AVAILABLE
+        received = ReceivedRecord(
+            offset,
+            key,
+            value,
+            message.leader_epoch(),
+            _headers(message),
+            timestamp_ms if is_stamped else None,
+            kind == TIMESTAMP_LOG_APPEND_TIME if is_stamped else None,
+        )
+        poll.records.append(received)
         self.positions[poll.partition] = offset + 1
 
     def _add_watermarks(self, poll: PartitionPoll) -> None:
+        """Add the ends of the log as the answer had them that was read from; else what librdkafka heard last, of no epoch."""
+        fetched = self._answers.fetched(self._client_id, poll.partition, poll.position)
+        if fetched is not None:
+            poll.answered_by, poll.leader_epoch = fetched.node, fetched.leader_epoch
+            poll.high_watermark = fetched.high_watermark
+            poll.last_stable_offset = fetched.last_stable_offset
+            poll.log_start_offset = fetched.log_start_offset
+            return
         try:
             low, high = self.consumer.get_watermark_offsets(RdPartition(*poll.partition), cached=True)
         except KafkaException:
@@ -328,6 +383,14 @@ class ConfluentConsumer:
     async def close(self) -> None:
         """Release everything."""
         await asyncio.to_thread(self.consumer.close)
+
+
+def _headers(message: Message) -> Sequence[tuple[str, bytes | None]]:
+    headers = message.headers()
+    if not headers:
+        return ()
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
 
 
 class ConfluentAdmin:
@@ -369,17 +432,18 @@ def _admin_config(bootstrap: str, client_id: str) -> dict[str, Plain]:
 class ConfluentClients:
     """Makes clients that reach the brokers through their relays."""
 
-    def __init__(self, bootstrap: Sequence[tuple[str, int]], leaders: Leaders) -> None:
+    def __init__(self, bootstrap: Sequence[tuple[str, int]], leaders: Leaders, answers: Answers) -> None:
         self._leaders = leaders
+        self._answers = answers
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in bootstrap)
 
     def producer(self, settings: ProducerSettings, client_id: str) -> ConfluentProducer:
         """Make a producer."""
-        return ConfluentProducer(self.bootstrap, settings, client_id)
+        return ConfluentProducer(self.bootstrap, settings, client_id, self._answers)
 
     def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> ConfluentConsumer:
         """Make a consumer."""
-        return ConfluentConsumer(self.bootstrap, client_id, isolation)
+        return ConfluentConsumer(self.bootstrap, client_id, isolation, self._answers)
 
     def admin(self, client_id: str) -> ConfluentAdmin:
         """Make an admin client."""
@@ -389,7 +453,7 @@ class ConfluentClients:
         """Make a member of a group."""
         from tribunal.clusters.clients.confluent_coordinated import ConfluentMember
 
-        return ConfluentMember(self.bootstrap, client_id, settings)
+        return ConfluentMember(self.bootstrap, client_id, settings, self._answers)
 
     def transactional_producer(
         self, transactional_id: str, transaction_timeout_ms: int, client_id: str
@@ -397,4 +461,4 @@ class ConfluentClients:
         """Make a producer of transactions."""
         from tribunal.clusters.clients.confluent_coordinated import ConfluentTransactions
 
-        return ConfluentTransactions(self.bootstrap, transactional_id, transaction_timeout_ms, client_id)
+        return ConfluentTransactions(self.bootstrap, transactional_id, transaction_timeout_ms, client_id, self._answers)

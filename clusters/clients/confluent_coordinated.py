@@ -6,6 +6,7 @@ the attempt that failed.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -30,9 +31,11 @@ from tribunal.clusters.clients.confluent import (
     QUIET,
     ClientSetting,
     ConfluentConsumer,
+    answered,
     delivered,
     purge,
 )
+from tribunal.clusters.links.answers import Answers
 
 ABORT_MS: Final = 3_000
 REQUEST_TIMEOUT_MS: Final = 2_000
@@ -42,7 +45,7 @@ HEARTBEATS_A_SESSION: Final = 6
 class ConfluentMember:
     """A member of a group, eager and classic; see `tribunal.clusters.api.GroupConsumer`."""
 
-    def __init__(self, bootstrap: str, client_id: str, settings: GroupSettings) -> None:
+    def __init__(self, bootstrap: str, client_id: str, settings: GroupSettings, answers: Answers) -> None:
         self.settings = settings
         more: dict[str, ClientSetting] = {
             "group.id": settings.group,
@@ -52,7 +55,7 @@ class ConfluentMember:
             "partition.assignment.strategy": "range",
             "enable.partition.eof": False,
         }
-        self._reading = ConfluentConsumer(bootstrap, client_id, settings.isolation, more)
+        self._reading = ConfluentConsumer(bootstrap, client_id, settings.isolation, answers, more)
         self.consumer: Consumer = self._reading.consumer
         self._own: list[TopicPartition] = []
         self._started: dict[TopicPartition, None] = {}
@@ -125,7 +128,11 @@ class ConfluentTransactions:
 
     identity: tuple[int, int] | None = None  # librdkafka does not show it
 
-    def __init__(self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int, client_id: str) -> None:
+    def __init__(
+        self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int, client_id: str, answers: Answers
+    ) -> None:
+        self._client_id = client_id
+        self._answers = answers
         self._config: dict[str, ClientSetting] = {
             **COMMON,
             "bootstrap.servers": bootstrap,
@@ -163,10 +170,9 @@ class ConfluentTransactions:
             return False
         return True
 
-    def send(
-        self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]
-    ) -> None:
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Callable[[Delivery], None]) -> int:
         """Offer one record."""
+        timestamp_ms = time.time_ns() // 1_000_000
         try:
             assert self._producer is not None
             self._producer.produce(
@@ -174,16 +180,24 @@ class ConfluentTransactions:
                 key=key,
                 value=value,
                 partition=partition.partition,
-                on_delivery=partial(self._on_delivery, done),
+                timestamp=timestamp_ms,
+                on_delivery=partial(self._on_delivery, done, partition),
             )
         except (BufferError, KafkaException) as problem:
             self._broken = str(problem)
             done(Delivery("fail", "_STATE", None, None, 0))
+        return timestamp_ms
 
-    def _on_delivery(self, done: Callable[[Delivery], None], error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(
+        self,
+        done: Callable[[Delivery], None],
+        partition: TopicPartition,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
         code, name = (None, None) if error is None else (error.code(), error.name())
         self._broken = self._broken or name
-        done(delivered(code, name, message.offset(), acks=-1))
+        done(answered(delivered(code, name, message.offset(), acks=-1), self._answers, self._client_id, partition))
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way."""

@@ -83,7 +83,11 @@ def request_at(timestamp: int, epochs: Mapping[TopicPartition, int], *, stable: 
 
 
 def combined(
-    epochs: Mapping[TopicPartition, int], earliest: ListOffsetsResponse, latest: ListOffsetsResponse, answered_s: float
+    leader: int,
+    epochs: Mapping[TopicPartition, int],
+    earliest: ListOffsetsResponse,
+    latest: ListOffsetsResponse,
+    answered_s: float,
 ) -> list[Offsets]:
     """Return what two answers of one leader say, for the partitions that both name."""
     first, last = _by_partition(earliest), _by_partition(latest)
@@ -95,6 +99,7 @@ def combined(
             leader_epoch=epoch,
             error=last[partition][1] or first[partition][1],
             answered_s=answered_s,
+            answered_by=leader,
         )
         for partition, epoch in epochs.items()
         if partition in first and partition in last
@@ -130,4 +135,4 @@ async def _ask(
         return [failed(partition, type(problem).__name__) for partition in asked]
     finally:
         asking.close()
-    return combined(epochs, earliest, latest, asyncio.get_running_loop().time())
+    return combined(leaders[asked[0]].node, epochs, earliest, latest, asyncio.get_running_loop().time())

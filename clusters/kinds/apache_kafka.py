@@ -63,7 +63,7 @@ def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, j
     """Compose a cluster of Apache Kafka's nodes."""
     state = ClusterState()
     committed = CommittedRecords(state)
-    view = MetadataView(committed, run.clock.wall_start_ms)
+    view = MetadataView(committed, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
     controllers = {node: links.endpoint(node) for node in run.spec.controller_ids}
     events = KafkaEvents(committed, run.data_dir, run.clock.now_ns)
     software = KafkaSoftware(run, environment, links, jars)

@@ -16,6 +16,7 @@ import msgspec
 from tribunal.clusters.api import CLIENTS, CutMode, Link
 from tribunal.clusters.capabilities import Fate
 from tribunal.clusters.frame_rules import Rules
+from tribunal.clusters.links.answers import Listener
 from tribunal.clusters.links.frames import (
     REQUEST_HEAD_BYTES,
     RESPONSE_HEAD_BYTES,
@@ -64,6 +65,9 @@ class Wires(Protocol):
 
     def note_message(self, head: Head) -> None:
         """Take note of a message that begins, its fate decided."""
+
+    def listener(self) -> Listener | None:
+        """Return what listens to a connection of clients, None where nobody wants to know."""
 
     async def connect(self, caller: int, target: int, far: "Side") -> None:
         """Connect a relay's far side to its node; `OSError` when nobody listens there."""
@@ -155,6 +159,7 @@ class Relay:
         self.closed = False
         self.half_open_side: Side | None = None  # this end takes the connection for open, the other has closed it
         self.connecting: asyncio.Task[None] | None = None
+        self._listener: Listener | None = None
 
     def other(self, side: Side) -> Side:
         """Return the other side."""
@@ -181,6 +186,7 @@ class Relay:
             assert side.transport is not None
             self.peer = side.transport.get_extra_info("peername")[:2]
             self.caller = self.talk.caller = self.wires.caller(self.peer[0])
+            self._listener = self.wires.listener() if self.caller == CLIENTS else None
             self.wires.relays[self] = None
             traffic = self.wires.traffic(self.link(side))
             traffic.connections += 1
@@ -271,6 +277,8 @@ class Relay:
                 if rules.in_force:
                     self._decide(piece, rules)
                 self.wires.note_message(piece.head)
+            if self._listener is not None:
+                self._listener.pass_by(piece)
             if plain and piece.head.rule is None and not piece.head.swallowed:
                 self._write(side, piece.data)
             else:

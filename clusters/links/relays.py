@@ -31,6 +31,7 @@ from typing import Final, NamedTuple, Protocol
 from tribunal.clusters.api import CLIENTS, CutMode, Link, Proof
 from tribunal.clusters.capabilities import RETRANSMISSION_MS, Fate, Shape
 from tribunal.clusters.frame_rules import Rules
+from tribunal.clusters.links.answers import Listener
 from tribunal.clusters.links.frames import Head
 from tribunal.clusters.links.packet_filter import NoPacketFilter, PacketFilter
 from tribunal.clusters.links.probing import (
@@ -184,6 +185,7 @@ class Links:
         self._random = Random("links")
         self._traffic: dict[Link, Traffic] = {}
         self._servers: list[asyncio.Server] = []
+        self.listener: Callable[[], Listener | None] = lambda: None
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where the node itself listens."""

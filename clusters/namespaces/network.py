@@ -147,6 +147,9 @@ class Bypasses:
     def note_message(self, head: Head) -> None:
         """Keep it to oneself: this is nobody's traffic."""
 
+    def listener(self) -> None:
+        """Listen to nobody."""
+
     async def connect(self, caller: int, target: int, far: Side) -> None:
         """Connect from within the node's own namespace."""
         await self._addresses.connect_relay(target, target, far)

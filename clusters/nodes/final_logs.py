@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from replog.log import batch
+from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import LogEntry
 
 VALUE_BYTES: Final = 8
@@ -12,10 +13,15 @@ VALUE_BYTES: Final = 8
 
 def partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
     """Return the partitions whose logs lie in a log directory: topic, number, folder; internal ones left out."""
+    return [one for one in all_partition_directories(log_dir) if not one[0].startswith("__")]
+
+
+def all_partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
+    """Return the partitions whose logs lie in a log directory, those of internal topics too; not the metadata log."""
     found = []
     for folder in sorted(log_dir.iterdir()) if log_dir.is_dir() else []:
         topic, dash, number = folder.name.rpartition("-")
-        if folder.is_dir() and dash and number.isdigit() and not topic.startswith("__"):
+        if folder.is_dir() and dash and number.isdigit() and topic != METADATA_TOPIC:
             found.append((topic, int(number), folder))
     return found
 
@@ -44,6 +50,10 @@ def segment_entries(node: int, topic: str, partition: int, content: bytes) -> It
                     value=int.from_bytes(value or b"") if known else None,
                     batch_first_offset=header.base_offset,
                     is_control=is_control,
+                    key=record.key,
+                    headers=record.headers,
+                    timestamp_ms=record.timestamp_ms,
+                    log_append_time=header.is_log_append_time,
                 )
     except batch.CorruptBatch:
         return

@@ -10,14 +10,14 @@ from replog.log import batch
 from replog.log.batch import BatchHeader, CorruptBatch, has_valid_crc
 from tribunal.clusters.api import Proof
 from tribunal.clusters.capabilities import Damage
-from tribunal.clusters.nodes.final_logs import partition_directories
+from tribunal.clusters.nodes.final_logs import all_partition_directories, partition_directories
 
 RECORDS_AT = 61  # where a batch's records begin: a bit turned there is seen by the checksum alone
 
 
 def log_ends(log_dir: Path) -> dict[str, int]:
-    """Return for each partition on this disk the offset behind its last sound batch."""
-    return {f"{topic}-{partition}": _log_end(folder) for topic, partition, folder in partition_directories(log_dir)}
+    """Return for each partition on this disk, those of internal topics too, the offset behind its last sound batch."""
+    return {f"{topic}-{partition}": _log_end(folder) for topic, partition, folder in all_partition_directories(log_dir)}
 
 
 def _log_end(folder: Path) -> int:

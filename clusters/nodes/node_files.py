@@ -9,7 +9,7 @@ from typing import Protocol
 from tribunal.clusters.api import Proof, Unsupported
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
 from tribunal.clusters.nodes.final_logs import log_bytes
-from tribunal.clusters.nodes.log_damage import do_damage
+from tribunal.clusters.nodes.log_damage import do_damage, log_ends
 from tribunal.clusters.nodes.node_control import NodeControl
 from tribunal.clusters.nodes.node_software import NodeSoftware, is_zookeeper
 from tribunal.clusters.run_context import RunContext
@@ -86,6 +86,7 @@ class LocalFiles:
             raise Unsupported("the disk of a ZooKeeper server is not wiped: what a majority loses is no loss of ours")
         data = self._run.data_dir(node)
         before, old_directory_id = log_bytes(data), directory_id(data)
+        ends = await asyncio.to_thread(log_ends, data)
         shutil.rmtree(data, ignore_errors=True)
         shutil.rmtree(self._run.folder(node) / "undo", ignore_errors=True)
         self._software.format(node)
@@ -94,7 +95,8 @@ class LocalFiles:
             holds=bool(before) and not any(left.values()) and old_directory_id != new_directory_id,
             facts={
                 "log_bytes_before": before,
-                "log_end_offsets_after": left or dict.fromkeys(before, 0),
+                "log_end_offsets_before": ends,
+                "log_end_offsets_after": left or dict.fromkeys(ends, 0),
                 "directory_id_before": old_directory_id,
                 "directory_id_after": new_directory_id,
             },

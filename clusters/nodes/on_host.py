@@ -21,12 +21,16 @@ from tribunal.clusters.nodes.node_control import NodeControl
 def wipe(folder: Path) -> Proof:
     """Remove the disk; the node is formatted again afterwards."""
     data = folder / "data"
-    before = log_bytes(data)
+    before, ends = log_bytes(data), log_ends(data)
     shutil.rmtree(data, ignore_errors=True)
     shutil.rmtree(folder / "undo", ignore_errors=True)
     return Proof(
         holds=bool(before) and not data.exists(),
-        facts={"log_bytes_before": before, "log_end_offsets_after": dict.fromkeys(before, 0)},
+        facts={
+            "log_bytes_before": before,
+            "log_end_offsets_before": ends,
+            "log_end_offsets_after": dict.fromkeys(ends, 0),
+        },
     )
 
 

@@ -13,6 +13,7 @@ from tribunal.clusters.api import ClusterError, Link, Proof, TopicPartition
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.frame_rules import Rule
+from tribunal.clusters.orders import Order, Orders, elections
 from tribunal.clusters.simulated.clients import SimulatedClients
 from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import SimulatedNode
@@ -21,6 +22,7 @@ from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S
 from tribunal.clusters.simulated.replica_logs import ReplicaLog
 from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import Machine, Simulation
+from tribunal.results.recording import PREFERRED, AdminApi
 
 PPB_PER_PPM: Final = 1_000
 KIB: Final = 1_024
@@ -33,6 +35,7 @@ class Body(Protocol):
     nodes: Mapping[int, SimulatedNode]
     clients: SimulatedClients
     watch: Watch
+    orders: Orders
 
     def machine(self, node: int) -> Machine:
         """Return a node's machine."""
@@ -172,17 +175,19 @@ class SimulatedFaults(Body, Protocol):
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas."""
-        async with self._operator() as operator:
+        order = Order(api=AdminApi.REASSIGN, topic=partition.topic, partition=partition.partition)
+        async with self.orders.given(order), self._operator() as operator:
             await operator.reassign(partition, replicas)
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings."""
-        async with self._operator() as operator:
+        order = Order(api=AdminApi.SET_CONFIG, topic=topic, setting=name, value=value)
+        async with self.orders.given(order), self._operator() as operator:
             await operator.set_topic_config(topic, name, value)
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica."""
-        async with self._operator() as operator:
+        async with self.orders.given(*elections(partitions, PREFERRED)), self._operator() as operator:
             await operator.elect_preferred(partitions)
 
     async def unregister(self, node: int) -> None:

@@ -121,4 +121,4 @@ class SimulatedAdmin:
                 ]
         except (*NO_ANSWER, TimeoutError) as problem:
             return [failed(partition, type(problem).__name__) for partition in asked]
-        return combined(epochs, earliest, latest, asyncio.get_running_loop().time())
+        return combined(leader, epochs, earliest, latest, asyncio.get_running_loop().time())

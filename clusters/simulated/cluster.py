@@ -34,6 +34,7 @@ from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import segment_entries
+from tribunal.clusters.orders import Orders, OrderSeen
 from tribunal.clusters.simulated.capabilities import SimulatedFaults
 from tribunal.clusters.simulated.clients import SimulatedClients
 from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation, QuorumMember
@@ -94,8 +95,8 @@ class SimulatedCluster(SimulatedFaults):
         self._known_members: Mapping[Incarnation, QuorumMember] = {}
         self._members_as_of = -1
         self._own_events: list[NodeEvent] = []
-        # A node runs while it sends: its clock is not the run's.
-        self._requests = RequestLog(lambda: simulation.loop.now_ns - clock.start_ns)
+        self._requests = RequestLog(self._observed_ns)
+        self.orders = Orders(clock.now_ns, lambda: self.committed.state.topic_ids)
         self._is_down = False
         self._probes_reported = False
         simulation.network.frames.on_message = self._requests.note
@@ -112,6 +113,10 @@ class SimulatedCluster(SimulatedFaults):
     def now_ns(self) -> int:
         """Return the run's clock."""
         return self.clock.now_ns()
+
+    def _observed_ns(self) -> int:
+        """Return the run's clock as the harness has it also while a node runs, whose clock is another."""
+        return self.simulation.loop.now_ns - self.clock.start_ns
 
     def clock_offset_ns(self, node: int) -> int:
         """Return 0: what nodes report is on the run's clock."""
@@ -154,8 +159,13 @@ class SimulatedCluster(SimulatedFaults):
     def _committed_state(self, machines: Mapping[int, Machine]) -> CommittedMetadata:
         if not self.spec.is_zookeeper_mode:
             disks = {node: machine.disk for node, machine in machines.items()}
-            return CommittedMetadata(disks, EPOCH_MS, min_insync_replicas=self.spec.min_insync_replicas)
-        znodes = CommittedZnodes(self.clock.now_ns)
+            return CommittedMetadata(
+                disks,
+                now_ns=self._observed_ns,
+                wall_start_ms=EPOCH_MS,
+                min_insync_replicas=self.spec.min_insync_replicas,
+            )
+        znodes = CommittedZnodes(self._observed_ns)
         self.model.on_commit = znodes.committed
         return znodes
 
@@ -391,6 +401,10 @@ class SimulatedCluster(SimulatedFaults):
     def drain_requests(self) -> list[RequestSeen]:
         """Return what nodes said to each other since the last call, and what a rule decided on."""
         return self._requests.drain()
+
+    def drain_orders(self) -> list[OrderSeen]:
+        """Return what was ordered as an operator does since the last call."""
+        return self.orders.drain()
 
     def drain_metadata(self) -> list[MetadataEntry]:
         """Return committed metadata records since the last call."""

@@ -4,7 +4,7 @@ It is the state by which faults choose their targets and the source of the recor
 committed record is held against the invariants of docs/invariants.md that speak of metadata alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -68,7 +68,12 @@ class CommittedMetadata:
     """Follows the committed prefix of the metadata log."""
 
     def __init__(
-        self, disks: Mapping[int, SimulatedDisk], wall_start_ms: float, *, min_insync_replicas: int = 1
+        self,
+        disks: Mapping[int, SimulatedDisk],
+        *,
+        now_ns: Callable[[], int],
+        wall_start_ms: float,
+        min_insync_replicas: int = 1,
     ) -> None:
         self.state = ClusterState()
         self.unclean: dict[TopicPartition, int] = {}  # the leader epoch of the last unclean election
@@ -77,7 +82,7 @@ class CommittedMetadata:
         self.ended: dict[str, None] = {}  # topics deleted, or created again with another id, until somebody has looked
         self._disks = disks
         self._records = CommittedRecords(self.state)
-        self._view = MetadataView(self._records, wall_start_ms)
+        self._view = MetadataView(self._records, now_ns=now_ns, wall_start_ms=wall_start_ms)
         self._marks: list[BatchMark] = []
         self._end_offset = 0
         self._leaders: dict[int, int] = {}  # quorum epoch -> leader

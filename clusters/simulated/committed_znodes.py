@@ -19,7 +19,7 @@ class CommittedZnodes(CommittedMetadata):
     """The metadata that the transactions of the ZooKeeper model have committed, checked as it changes."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
-        super().__init__({}, 0)
+        super().__init__({}, now_ns=now_ns, wall_start_ms=0)
         self._znodes = ZnodeView(self._records, now_ns)
         self._transactions: list[Sequence[Change]] = []
         self.on_change: Callable[[], None] = lambda: None

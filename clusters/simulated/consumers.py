@@ -36,7 +36,15 @@ def partition_poll(fetched: PartitionRecords) -> PartitionPoll:
         partition=fetched.partition,
         position=fetched.position,
         records=[
-            ReceivedRecord(record.offset, record.key, record.value, read.leader_epoch)
+            ReceivedRecord(
+                record.offset,
+                record.key,
+                record.value,
+                read.leader_epoch,
+                record.headers,
+                record.timestamp_ms,
+                read.is_log_append_time,
+            )
             for read in fetched.batches
             for record in read.records
         ],
@@ -45,6 +53,8 @@ def partition_poll(fetched: PartitionRecords) -> PartitionPoll:
         last_stable_offset=fetched.last_stable_offset,
         log_start_offset=fetched.log_start_offset,
         next_position=fetched.next_position,
+        answered_by=fetched.leader.node_id,
+        leader_epoch=fetched.leader.leader_epoch,
     )
 
 

@@ -10,7 +10,7 @@ from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import elect_leaders as el
 from replog.wire.messages import incremental_alter_configs as iac
-from tribunal.clusters.api import ClusterError, TopicPartition
+from tribunal.clusters.api import ClusterError, Refused, TopicPartition
 from tribunal.clusters.clients.operator_requests import (
     election_errors,
     preferred_election,
@@ -37,29 +37,36 @@ class SimulatedOperator:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._in_doubt = False  # something that was asked may have been carried out without an answer that says so
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas (none: give up a reassignment under way)."""
         wanted = reassignment(partition, replicas, TIMEOUT_MS)
         answer = await self._ask(apr.EXCHANGE, wanted, lambda given: [given.error_code])
-        _refuse(f"reassignment of {partition}", reassignment_errors(answer))
+        self._refuse(f"reassignment of {partition}", reassignment_errors(answer))
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings (None: back to the default)."""
         answer = await self._ask(iac.EXCHANGE, topic_setting(topic, name, value), lambda _: [])
-        _refuse(f"{name} of {topic}", setting_errors(answer))
+        self._refuse(f"{name} of {topic}", setting_errors(answer))
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica; one that leads already is fine."""
         wanted = preferred_election(partitions, TIMEOUT_MS)
         answer = await self._ask(el.EXCHANGE, wanted, lambda given: [given.error_code])
-        _refuse("election of preferred leaders", election_errors(answer))
+        self._refuse("election of preferred leaders", election_errors(answer))
 
     async def insist(self, exchange: Exchange[Q, R], version: int, body: Q, errors: Callable[[R], list[Error]]) -> R:
         """Ask until an answer stands, in whatever version; `ClusterError` when it is no."""
         answer = await self._ask(exchange, body, errors)
-        _refuse(exchange.api.name.lower(), errors(answer))
+        self._refuse(exchange.api.name.lower(), errors(answer))
         return answer
+
+    def _refuse(self, what: str, errors: Sequence[Error]) -> None:
+        wrong = [error.name for error in errors if error is not Error.NONE]
+        if wrong:
+            refusal = ClusterError if self._in_doubt else Refused
+            raise refusal(f"{what} is refused: {', '.join(wrong)}")
 
     async def close(self) -> None:
         """Release everything."""
@@ -80,11 +87,6 @@ class SimulatedOperator:
                 if not passing:
                     return answer
                 reason = passing[0].name
+            self._in_doubt = True
             await asyncio.sleep(RETRY_MS / 1000)
         raise ClusterError(f"{exchange.api.name}: {reason}")
-
-
-def _refuse(what: str, errors: Sequence[Error]) -> None:
-    wrong = [error.name for error in errors if error is not Error.NONE]
-    if wrong:
-        raise ClusterError(f"{what} is refused: {', '.join(wrong)}")

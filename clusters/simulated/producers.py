@@ -30,7 +30,7 @@ def deliver(waiting: list[Done], end: BatchEnd) -> None:
     outcome, base_offset = DELIVERED[end.outcome], end.base_offset
     for position, done in enumerate(waiting):
         log_offset = None if base_offset is None else base_offset + position
-        done(Delivery(outcome, end.error, log_offset, None, end.attempts))
+        done(Delivery(outcome, end.error, log_offset, None, end.attempts, end.answered_by, end.producer))
 
 
 class SimulatedProducer:
@@ -46,9 +46,9 @@ class SimulatedProducer:
         )
         self._producer: producer.Producer[Done] = producer.Producer(client, clock, own, deliver)
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> None:
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> int | None:
         """Offer one record."""
-        self._producer.send(partition, key, value, done)
+        return self._producer.send(partition, key, value, done)
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""
@@ -76,9 +76,9 @@ class SimulatedTransactions:
         """Begin a transaction; False when none can be begun in this time."""
         return await self._producer.begin(timeout_ms)
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> None:
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> int | None:
         """Offer one record of the transaction."""
-        self._producer.send(partition, key, value, done)
+        return self._producer.send(partition, key, value, done)
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""

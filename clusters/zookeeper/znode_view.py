@@ -162,6 +162,7 @@ class ZnodeView:
             metadata_offset=self._count,
             quorum_epoch=max(0, self.state.quorum_epoch),
             at_ns=max(0, self._now_ns()),
+            stamped_ns=None,
             topic=topic if key is None else key.topic,
             partition=None if key is None else key.partition,
         )

@@ -17,8 +17,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def inject(cluster: PowerTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Inject: the process is gone and its files are as they were last synced. Heal: a new incarnation in its ISRs."""
     former = incarnation(cluster, node)
+    begin_ns = cluster.now_ns()
     effect = Effect(node, await cluster.power_fail(node))
-    effect.losses += proven_losses(node, effect.proof)
+    effect.losses += proven_losses(cluster, node, effect.proof, begin_ns)
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from tribunal.clusters.capabilities import CanWipe
-from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation, proven_losses
 from tribunal.nemesis.bounce import KillTarget
 from tribunal.nemesis.votes import vote_again, with_votes
 
@@ -27,8 +27,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def inject(cluster: WipeTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Inject: the process is gone, every log ends at 0 on another disk. Heal: a new incarnation in its ISRs."""
     former = incarnation(cluster, node)
-    effect = Effect(node, await cluster.kill(node), lost_everything=True)
-    effect.add_proof("wiped", await cluster.wipe(node))
+    begin_ns = cluster.now_ns()
+    effect = Effect(node, await cluster.kill(node))
+    wiped = await cluster.wipe(node)
+    effect.add_proof("wiped", wiped)
+    effect.losses += proven_losses(cluster, node, wiped, begin_ns)
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)

@@ -218,6 +218,22 @@ class Client:
     ) -> PartitionProduceResponse | None:
         """Send one record batch to the leader; None when acks is 0, because then nobody answers."""
         leader = await self.leader(topic, partition)
+        return await self.produce_to(
+            leader, topic, partition, batch, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
+        )
+
+    async def produce_to(
+        self,
+        leader: Leader,
+        topic: str,
+        partition: int,
+        batch: Buffer,
+        *,
+        acks: int,
+        timeout_ms: int | None,
+        transactional_id: str | None,
+    ) -> PartitionProduceResponse | None:
+        """Send one record batch to a partition's leader as it is known to be; None when acks is 0."""
         data = PartitionProduceData(index=partition, records=batch if isinstance(batch, bytes) else memoryview(batch))
         body = ProduceRequest(
             transactional_id=transactional_id,

@@ -26,7 +26,7 @@ ASK_AGAIN: Final = STALE | {Error.OFFSET_NOT_AVAILABLE, Error.REPLICA_NOT_AVAILA
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
-Answers = dict[TopicPartition, tuple[int, PartitionData]]  # with the position that was asked for
+Answers = dict[TopicPartition, tuple[int, Leader, PartitionData]]  # with the position, and who was asked
 
 
 class ReadBatch(NamedTuple):
@@ -34,10 +34,14 @@ class ReadBatch(NamedTuple):
 
     leader_epoch: int
     records: list[batch.Record]
+    is_log_append_time: bool
 
 
 class PartitionRecords(msgspec.Struct, kw_only=True):
-    """What arrived of one partition; the watermarks are the answer's, None where it had none."""
+    """What arrived of one partition; the watermarks are the answer's, None where it had none.
+
+    leader:  who was asked, in the leader epoch that it was asked for: had it been in another, it had refused.
+    """
 
     partition: TopicPartition
     position: int  # where this answer began to read
@@ -47,6 +51,7 @@ class PartitionRecords(msgspec.Struct, kw_only=True):
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
     next_position: int | None = None  # where reading goes on: behind transaction markers too
+    leader: Leader
 
 
 class Consumer:
@@ -121,8 +126,8 @@ class Consumer:
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 if partition in asked:
-                    found[partition] = (asked[partition], data)
-        if answer.error_code is not Error.NONE or any(data.error_code in ASK_AGAIN for _, data in found.values()):
+                    found[partition] = (asked[partition], leaders[partition], data)
+        if answer.error_code is not Error.NONE or any(data.error_code in ASK_AGAIN for *_, data in found.values()):
             self._forget(leaders)
             await asyncio.sleep(BACKOFF_MS / 1000)
         return found
@@ -158,12 +163,14 @@ class Consumer:
     # answers
 
     def _take(self, answers: Answers) -> None:
-        for partition, (position, data) in answers.items():
+        for partition, (position, leader, data) in answers.items():
             if self._positions.get(partition) != position or data.error_code in ASK_AGAIN:
                 continue
             if data.error_code is not Error.NONE:
                 self._surplus.append(
-                    PartitionRecords(partition=partition, position=position, batches=[], error=data.error_code)
+                    PartitionRecords(
+                        partition=partition, position=position, batches=[], error=data.error_code, leader=leader
+                    )
                 )
                 continue
             batches, next_position = self._read(data, position)
@@ -178,6 +185,7 @@ class Consumer:
                         last_stable_offset=data.last_stable_offset if data.last_stable_offset >= 0 else None,
                         log_start_offset=data.log_start_offset if data.log_start_offset >= 0 else None,
                         next_position=next_position,
+                        leader=leader,
                     )
                 )
 
@@ -188,7 +196,7 @@ class Consumer:
         for header in self._visible(content, data):
             records = [record for record in batch.records(content, header) if record.offset >= position]
             if records:
-                found.append(ReadBatch(header.leader_epoch, records))
+                found.append(ReadBatch(header.leader_epoch, records, header.is_log_append_time))
         for header in batch.batches(content):
             position = max(position, header.next_offset)
         return found, position

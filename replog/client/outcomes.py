@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from replog.types import TopicPartition
+from replog.types import NodeId, TopicPartition
 
 
 class Outcome(Enum):
@@ -25,12 +25,16 @@ class BatchEnd(NamedTuple):
 
     base_offset:  the offset of its first record, None unless the leader said it.
     attempts:     how often it was sent; None where a retry may have left uncounted.
+    answered_by:  whose answer the last one was, None without an answer.
+    producer:     producer id and epoch that it was sent with, None for neither idempotent nor transactional ones.
     """
 
     outcome: Outcome
     error: str | None
     base_offset: int | None
     attempts: int | None
+    answered_by: NodeId | None = None
+    producer: tuple[int, int] | None = None
 
 
 # A producer is closed, or has no room: what was offered and never left, and what may have left.

@@ -6,7 +6,7 @@ from replog.client.client import Client, Unreachable
 from replog.client.connection import ConnectionLost, UnsupportedVersion
 from replog.client.outcomes import BatchEnd, Outcome
 from replog.errors import Error
-from replog.types import TopicPartition
+from replog.types import NodeId, TopicPartition
 from replog.wire.messages.produce import PartitionProduceResponse
 
 # With a single attempt these say that the broker wrote nothing.
@@ -23,11 +23,12 @@ NOTHING_WRITTEN: Final = frozenset(
 
 
 class Attempt(NamedTuple):
-    """How one request ended: an answer, or why there is none and whether it left."""
+    """How one request ended: an answer and whose it was, or why there is none and whether it left."""
 
     answer: PartitionProduceResponse | None
     error: str | None
     sent: bool
+    node: NodeId | None = None
 
 
 NO_ATTEMPT: Final = Attempt(None, "_TIMED_OUT", sent=False)  # there was no time for any
@@ -44,29 +45,39 @@ async def attempt_produce(
 ) -> Attempt:
     """Send a batch once."""
     try:
-        answer = await client.produce(
-            *partition, content, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
+        leader = await client.leader(*partition)
+        answer = await client.produce_to(
+            leader, *partition, content, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
         )
     except (Unreachable, UnsupportedVersion) as problem:
         return Attempt(None, type(problem).__name__, sent=False)
     except ConnectionLost as problem:
         return Attempt(None, type(problem).__name__, sent=True)
-    return Attempt(answer, None, sent=True)
+    return Attempt(answer, None, sent=True, node=None if answer is None else leader.node_id)
 
 
-def batch_end(attempt: Attempt, *, acks: int, may_have_left: bool, attempts: int | None) -> BatchEnd:
+def batch_end(
+    attempt: Attempt,
+    *,
+    acks: int,
+    may_have_left: bool,
+    attempts: int | None,
+    producer: tuple[int, int] | None = None,
+) -> BatchEnd:
     """Say what a batch's last attempt proves.
 
     may_have_left:  whether any attempt reached the network.
     attempts:       1 for producers with a single attempt, None for those that retry.
+    producer:       producer id and epoch that it was sent with.
     """
     if attempt.answer is not None and attempt.answer.error_code is Error.NONE:
-        return BatchEnd(Outcome.DONE, None, attempt.answer.base_offset, attempts)
+        return BatchEnd(Outcome.DONE, None, attempt.answer.base_offset, attempts, attempt.node, producer)
     if attempt.answer is None and attempt.error is None:
         assert acks == 0
-        return BatchEnd(Outcome.UNACKNOWLEDGED, None, None, attempts)
+        return BatchEnd(Outcome.UNACKNOWLEDGED, None, None, attempts, None, producer)
     name = attempt.answer.error_code.name if attempt.answer is not None else attempt.error
     nothing_written = not may_have_left or (
         attempts == 1 and attempt.answer is not None and attempt.answer.error_code in NOTHING_WRITTEN
     )
-    return BatchEnd(Outcome.WITHOUT_EFFECT if nothing_written else Outcome.UNKNOWN, name, None, attempts)
+    outcome = Outcome.WITHOUT_EFFECT if nothing_written else Outcome.UNKNOWN
+    return BatchEnd(outcome, name, None, attempts, attempt.node, producer)

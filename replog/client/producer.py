@@ -71,12 +71,15 @@ class Producer(Generic[Token]):
         self.on_end = on_end
         self._senders: dict[TopicPartition, PartitionSender[Token]] = {}
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> None:
-        """Offer one record; `on_end` gets its token once, possibly before this returns."""
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> int | None:
+        """Offer one record; return its timestamp, None where there is no room for it.
+
+        `on_end` gets its token once, possibly before this returns.
+        """
         sender = self._senders.get(partition)
         if sender is None:
             sender = self._senders[partition] = PartitionSender(self, partition)
-        sender.offer(key, value, token)
+        return sender.offer(key, value, token)
 
     async def flush(self, timeout_ms: int) -> int:
         """Wait until nothing is under way; return how many still are."""
@@ -116,15 +119,16 @@ class PartitionSender(Generic[Token]):
         """How many records have no known fate yet."""
         return len(self._queue) + len(self._current)
 
-    def offer(self, key: bytes | None, value: bytes, token: Token) -> None:
-        """Take a record."""
+    def offer(self, key: bytes | None, value: bytes, token: Token) -> int | None:
+        """Take a record; return its timestamp, None where there is no room for it."""
         if len(self._queue) >= QUEUE_RECORDS_MAX:
             self._on_end([token], NO_ROOM)
-            return
+            return None
         deadline_ms = self._clock.now_ms() + self._settings.delivery_timeout_ms
         record = batch.NewRecord(key, value, timestamp_ms=self._clock.wall_ms())
         self._queue.append(Offered(record, token, deadline_ms))
         self._work.set()
+        return record.timestamp_ms
 
     def stop(self) -> None:
         """Give up: what never left surely wrote nothing, what is under way nobody knows."""
@@ -155,12 +159,12 @@ class PartitionSender(Generic[Token]):
     async def _deliver_with_retries(self) -> None:
         deadline_ms = self._current[-1].deadline_ms
         attempt, may_have_left = NO_ATTEMPT, False
-        content = b""
+        content, identity = b"", None
         while self._clock.now_ms() < deadline_ms:
             if self._identity is None and not await self._identify():
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
                 continue
-            content = content or self._numbered()
+            content, identity = content or self._numbered(), self._identity
             attempt = await self._attempt(content)
             may_have_left = may_have_left or attempt.sent
             error = attempt.answer.error_code if attempt.answer is not None else None
@@ -171,7 +175,9 @@ class PartitionSender(Generic[Token]):
             self._sequence = (self._sequence + len(self._current)) % batch.SEQUENCE_MODULUS
         else:
             self._begin_anew(attempt)
-        self._complete(batch_end(attempt, acks=self._settings.acks, may_have_left=may_have_left, attempts=None))
+        self._complete(
+            batch_end(attempt, acks=self._settings.acks, may_have_left=may_have_left, attempts=None, producer=identity)
+        )
 
     def _begin_anew(self, attempt: Attempt) -> None:
         """Number from 0 in the next producer epoch, so that what is still on its way is fenced where a newer record stands.

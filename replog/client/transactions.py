@@ -88,23 +88,25 @@ class TransactionalProducer(Generic[Token]):
 
     # records
 
-    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> None:
-        """Offer one record of the transaction; `on_end` gets its token once."""
+    def send(self, partition: TopicPartition, key: bytes | None, value: bytes, token: Token) -> int | None:
+        """Offer one record of the transaction; return its timestamp. `on_end` gets its token once."""
         record = batch.NewRecord(key, value, timestamp_ms=self._clock.wall_ms())
         self._queues.setdefault(partition, deque()).append((record, token))
         if partition not in self._senders:
             sender = self._deliver_all(partition)
             self._senders[partition] = asyncio.create_task(sender, name=f"{self._transactional_id} to {partition}")
+        return record.timestamp_ms
 
     async def _deliver_all(self, partition: TopicPartition) -> None:
         queue = self._queues[partition]
         try:
             while queue:
                 current = list(queue)
+                identity = self._identity
                 attempt, may_have_left = await self._deliver(partition, [record for record, _ in current])
                 for _ in current:
                     queue.popleft()
-                end = batch_end(attempt, acks=-1, may_have_left=may_have_left, attempts=None)
+                end = batch_end(attempt, acks=-1, may_have_left=may_have_left, attempts=None, producer=identity)
                 self._on_end([token for _, token in current], end)
         finally:
             if self._senders.get(partition) is asyncio.current_task():

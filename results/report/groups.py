@@ -96,4 +96,16 @@ def _election(finding: Finding) -> str:
     if election is None:
         return ""
     at = "" if election.at_ns is None else f", {election.at_ns / 1e9:.3f} s"
-    return f"{election.how} election of broker {election.leader}, leader epoch {election.leader_epoch}{at}"
+    elsewhere = (election.topic, election.partition) != (
+        finding.topic,
+        finding.partition,
+    ) and election.topic is not None
+    where = f" of {election.topic}-{election.partition}" if elsewhere else ""
+    held = f"; held by {_brokers(election.holders)}" if election.holders else ""
+    lost = f"; lost on the disk of {_brokers(election.lost)}" if election.lost else ""
+    words = f"{election.how} election of broker {election.leader}{where}, leader epoch {election.leader_epoch}{at}"
+    return f"{words}{held}{lost}" + (f" ({election.rule})" if election.rule is not None else "")
+
+
+def _brokers(nodes: tuple[int, ...]) -> str:
+    return ", ".join(str(node) for node in nodes)

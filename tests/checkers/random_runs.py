@@ -18,9 +18,22 @@ def random_run(run_dir: Path, seed: int | Random) -> Path:
         run.change(150, leader=2, isr=[2, 3])
     if random.random() < 0.4:
         _control_plane(run, random)
+    if log and random.random() < 0.2:
+        content = random.choice(["a1: other key", "b2: other timestamp"])
+        place = {"topic": "t", "partition": 0, "log_offset": 0, "value": log[0], "content": content}
+        run.recorder.row("reads", process=95, poll_index=0, phase="tail", **place)
+        run.recorder.row("logs", node=1, **place | {"log_offset": 500, "leader_epoch": 9})
+    if random.random() < 0.5:
+        run.change(600, **random.choice([{"isr": [1]}, {"isr": [2], "leader": -1}]))
+    if random.random() < 0.5:
+        run.metadata("NoOpRecord", random.choice([1_000, 9_000]))
     _consumers(run, random, log)
     for node in random.choice([(), (1, 2), (1, 2, 3), (2, 3)]):
-        run.log(node, {o: v for o, v in log.items() if v is not None and random.random() < 0.95})
+        run.log(
+            node,
+            {o: v for o, v in log.items() if v is not None and random.random() < 0.95},
+            turn=random.choice([0, 9, 99]),
+        )
     _watermarks(run, random)
     if random.random() < 0.4:
         _group(run, random)
@@ -82,6 +95,7 @@ def _transactions(run: Run, random: Random, log: dict[int, int | None], ends: di
             end_ns=None if outcome == "info" and random.random() < 0.5 else begin_ns + 5 * MS,
             outcome=outcome,
             operations=steps,
+            timeout_ms=(None, 500, 40_000)[txn % 3],
         )
         if random.random() < 0.5:
             _commit(run, random.randrange(5), begin_ns + MS, process=7)
@@ -154,7 +168,7 @@ def _consumers(run: Run, random: Random, log: dict[int, int | None]) -> None:
     if random.random() < 0.3:
         position, end = random.randrange(6), random.randrange(12)
         for at in (1_000, 8_000, 13_000):
-            run.poll(90, "tail", position, 0, at, high_watermark=end, isolation=isolation)
+            run.poll(90, "tail", position, 0, at, high_watermark=end + at // 1_000, isolation=isolation)
 
 
 def _watermarks(run: Run, random: Random) -> None:

@@ -150,13 +150,14 @@ class Run:
         epoch: int | None,
         observer: str = "node-1",
         source: str = "node",
+        topic: str = "t",
         **more: Any,
     ) -> None:
         self.recorder.row(
             "watermarks",
             observer=observer,
             source=source,
-            topic="t",
+            topic=topic,
             partition=0,
             leader_epoch=epoch,
             high_watermark=high_watermark,
@@ -177,7 +178,7 @@ class Run:
         index: int = 0,
         lasts: int = 10,
     ) -> None:
-        lost = [] if lost_from is None else [{"node": node, "topic": "t", "partition": 0, "log_offset": lost_from}]
+        lost = [] if lost_from is None else [{"node": node, "topic": "t", "partition": 0, "from_offset": lost_from}]
         self.recorder.row(
             "faults",
             index=index,
@@ -191,13 +192,14 @@ class Run:
             took_effect=took_effect,
             heal_proof="{}",
             healed=healed,
-            lost_from_offset=lost,
+            losses=lost,
         )
 
     def phase(self, name: str, start: int, end: int) -> None:
         self.recorder.row("phases", name=name, start_ns=start * MS, end_ns=end * MS)
 
-    def log(self, node: int, records: dict[int, int], *, epoch: int = 0) -> None:
+    def log(self, node: int, records: dict[int, int], *, epoch: int = 0, turn: int | None = None) -> None:
+        """Record a replica's final log; `turn`: the first offset of the next leader epoch."""
         for offset, value in records.items():
             self.recorder.row(
                 "logs",
@@ -205,7 +207,7 @@ class Run:
                 topic="t",
                 partition=0,
                 log_offset=offset,
-                leader_epoch=epoch,
+                leader_epoch=epoch + (turn is not None and offset >= turn),
                 value=value,
                 is_control=False,
             )

@@ -8,19 +8,17 @@ from tests.checkers.recorded import Run
 from tribunal.checkers.judge import engine
 
 
-def facts(run_dir: Path) -> list[tuple[str, str, int, int]]:
+def facts(run_dir: Path) -> list[tuple[str, str, int | None]]:
     found = [row.finding for row in engine.judge_runs([run_dir], "inline").findings]
-    return [
-        (one.kind, one.severity, one.log_offset, one.detail.was_at) for one in found if one.property_name == "consumers"
-    ]
+    return [(one.kind, one.severity, one.log_offset) for one in found if one.property_name == "consumers"]
 
 
 @pytest.mark.parametrize(
     ("second", "found"),
     [
         pytest.param([2, 3], [], id="where the first poll ended"),
-        pytest.param([3], [("skipped", "note", 3, 2)], id="beyond a record"),
-        pytest.param([1, 2], [("rewound", "note", 1, 2)], id="at one it had already"),
+        pytest.param([3], [("skipped", "violation", 2)], id="beyond a record"),
+        pytest.param([1, 2], [("rewound", "violation", 1)], id="at one it had already"),
     ],
 )
 def test_a_consumer_goes_on_where_it_was(tmp_path: Path, second: list[int], found: list[object]) -> None:

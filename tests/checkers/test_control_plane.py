@@ -23,10 +23,11 @@ def run(tmp_path: Path) -> Run:
     [
         pytest.param({"isr": [1, 2]}, [], id="ISR shrinks"),
         pytest.param({"isr": [1, 4]}, ["isr_outside_replicas"], id="ISR of a non-replica"),
-        pytest.param({"isr": [1], "eligible_leader_replicas": [2]}, [], id="ELR below min ISR"),
-        pytest.param({"isr": [1], "eligible_leader_replicas": [1]}, ["isr_and_elr_overlap"], id="overlap"),
+        pytest.param({"isr": [1], "eligible_leader_replicas": [2, 3]}, [], id="ELR below min ISR"),
+        pytest.param({"isr": [1], "eligible_leader_replicas": [1, 2, 3]}, ["isr_and_elr_overlap"], id="overlap"),
         pytest.param({"isr": [1, 2], "eligible_leader_replicas": [3]}, ["elr_beside_full_isr"], id="ELR at min ISR"),
-        pytest.param({"isr": [2]}, ["leader_outside_isr"], id="leader outside"),
+        pytest.param({"isr": [2], "eligible_leader_replicas": [1, 3]}, ["leader_outside_isr"], id="leader outside"),
+        pytest.param({"isr": [1], "eligible_leader_replicas": [2]}, ["elr_member_forgotten"], id="one forgotten"),
     ],
 )
 def test_states(run: Run, body: dict[str, Any], expected: list[str]) -> None:
@@ -69,12 +70,12 @@ def test_only_an_unfenced_broker_joins_the_isr(run: Run, unfenced: bool, expecte
     assert kinds(run) == expected
 
 
-@pytest.mark.parametrize(("first", "expected"), [(-1, []), (None, ["elr_lost_member"])])
+@pytest.mark.parametrize(("first", "expected"), [(-1, []), (None, ["elr_lost_member", "elr_member_forgotten"])])
 def test_isr_and_elr_are_empty_only_after_min_isr_unclean_shutdowns(
     run: Run, first: int | None, expected: list[str]
 ) -> None:
     run.change(100, isr=[2, 3], leader=2)
-    run.change(110, isr=[3], leader=3)
+    run.change(110, isr=[3], leader=3, eligible_leader_replicas=[2])
     if first is not None:
         run.registered(2, at=200, previous=first)
     run.change(210, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
@@ -102,9 +103,9 @@ def test_an_unclean_registration_that_empties_the_elr_elects_in_the_same_batch(
 
 
 def test_a_clean_election_of_an_unclean_replica(run: Run) -> None:
-    run.change(100, isr=[1], eligible_leader_replicas=[2])
+    run.change(100, isr=[1], eligible_leader_replicas=[2, 3])
     run.registered(2, at=150, previous=-1)
-    run.change(200, isr=[2], leader=2, eligible_leader_replicas=[1])
+    run.change(200, isr=[2], leader=2, eligible_leader_replicas=[1, 3])
 
     assert kinds(run) == ["clean_election_of_unclean_replica"]
 

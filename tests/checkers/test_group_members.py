@@ -33,7 +33,7 @@ def sent_and_read(run: Run, *received: int) -> None:
     run.final_read(dict(enumerate(values)))
 
 
-@pytest.mark.parametrize("is_lossy", [False, True])
+@pytest.mark.parametrize("is_lossy", [False, True], ids=["", "a user's topic lost records"])
 @pytest.mark.parametrize(
     ("at", "is_stale"), [pytest.param(303, True, id="after the new one's"), pytest.param(301, False, id="beside it")]
 )
@@ -44,11 +44,10 @@ def test_a_commit_of_a_generation_that_passed_is_refused(run: Run, at: int, is_s
     if is_lossy:
         run.fault("kill", 150, node=1, lost_from=0)
 
-    kind, severity = ("stale_generation_after_loss", "note") if is_lossy else ("stale_generation", "violation")
-    assert found(run) == ([(kind, severity, 1)] if is_stale else [])
+    assert found(run) == ([("stale_generation", "violation", 1)] if is_stale else [])
 
 
-@pytest.mark.parametrize("is_lossy", [False, True])
+@pytest.mark.parametrize("is_lossy", [False, True], ids=["", "a disk lost records"])
 @pytest.mark.parametrize(
     ("offset", "is_left_out"), [pytest.param(2, True, id="behind it"), pytest.param(1, False, id="up to it")]
 )
@@ -58,26 +57,33 @@ def test_what_is_committed_was_received(run: Run, offset: int, is_left_out: bool
     if is_lossy:
         run.fault("kill", 150, node=1, lost_from=0)
 
-    kind, severity = ("unconsumed_after_loss", "note") if is_lossy else ("unconsumed", "violation")
-    assert found(run) == ([(kind, severity, 1)] if is_left_out else [])
+    assert found(run) == ([("unconsumed", "violation", 1)] if is_left_out else [])
 
 
 @pytest.mark.parametrize(
-    ("at", "allowed", "severity"),
+    ("allowed", "committed_at", "read_in", "severity"),
     [
-        pytest.param(50, True, "permitted", id="it was written there anew"),
-        pytest.param(150, True, "violation", id="it stood there before"),
-        pytest.param(50, False, "violation", id="not allowed"),
+        pytest.param(True, 55, None, "permitted", id="a position lay behind it before it was written"),
+        pytest.param(True, None, 0, "permitted", id="what stood there was received"),
+        pytest.param(True, None, 1, "violation", id="nobody had come there before"),
+        pytest.param(False, 55, None, "violation", id="not allowed"),
     ],
 )
 def test_what_an_allowed_unclean_leader_writes_may_lie_behind_a_groups_position(
-    tmp_path: Path, at: int, allowed: bool, severity: str
+    tmp_path: Path, allowed: bool, committed_at: int | None, read_in: int | None, severity: str
 ) -> None:
     run = Run(tmp_path / "run", **{"unclean.leader.election.enable": allowed})
     run.change(40, isr=[1, 2])
-    run.change(at, leader=3, isr=[3], leader_recovery_state=1)
-    sent_and_read(run, 0, 2)
+    if read_in is not None:
+        run.read({1: run.send(9, 42, offset=1, process=8, value=(8 << 40) + 9)}, 50, process=50, epoch=read_in)
+    run.change(60, leader=3, isr=[3], leader_recovery_state=1)
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    for offset in (0, 2):
+        run.read({offset: values[offset]}, 200 + offset, process=50, epoch=1)
+    if committed_at is not None:
+        committed(run, 50, 5, 2, committed_at)
     committed(run, 50, 5, 2, 300)
+    run.final_read(dict(enumerate(values)), epoch=1)
 
     assert found(run) == [("unconsumed", severity, 1)]
 
@@ -111,7 +117,7 @@ def test_an_unclean_leader_of_the_groups_topic_may_count_generations_anew(
     tmp_path: Path, topic: str, severity: str
 ) -> None:
     run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
-    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2], "leader": 1, "leader_epoch": 0}
     run.metadata("PartitionRecord", 0, topic=topic, **created)
     run.metadata("PartitionChangeRecord", 302, topic=topic, partition_id=0, isr=[3], leader=3, leader_recovery_state=1)
     sent_and_read(run, 0, 1, 2)

@@ -70,7 +70,7 @@ def test_a_replica_that_can_lead_holds_another_value(run: Run) -> None:
         run.log(node, dict(enumerate(values)))
     run.log(3, {0: values[0], 1: value_of(9, 9)})
 
-    assert kinds(run) == [("diverged", "violation")]
+    assert kinds(run) == [("diverged", "violation"), ("replica_differs", "violation")]
 
 
 def test_a_replica_that_cannot_lead_may_hold_anything(run: Run) -> None:
@@ -105,8 +105,8 @@ def test_a_clean_election_moves_nothing(tmp_path: Path) -> None:
     run = Run(tmp_path, **{"unclean.leader.election.enable": True})
     run.change(50, isr=[1, 2])
     value = run.send(0, 100, offset=5)
-    run.change(200, isr=[2], leader=2)
-    run.change(300, isr=[2, 1, 3])
+    run.change(200, isr=[2], leader=2, eligible_leader_replicas=[1])
+    run.change(300, isr=[2, 1, 3], eligible_leader_replicas=[])
     run.final_read({0: value})
 
     assert kinds(run) == [("moved", "violation")]
@@ -137,7 +137,7 @@ def test_an_offset_that_holds_nothing(run: Run) -> None:
     for node in (1, 2, 3):
         run.log(node, {0: values[0], 2: values[1]})
 
-    assert kinds(run) == [("gap", "violation")]
+    assert kinds(run) == [("gap", "violation"), ("replicas_lack", "violation")]
 
 
 def test_a_retry_that_is_written_late_does_not_put_others_before_their_time(run: Run) -> None:

@@ -243,28 +243,37 @@ def test_a_record_that_stands_twice(run: Run, worker_class: str, kind: str, seve
 
 
 @pytest.mark.parametrize(
-    ("proven", "ended", "severity", "rule"),
+    ("changes", "severity", "rule"),
     [
-        pytest.param(True, 600, "permitted", "R8", id="its leader no longer knows it"),
-        pytest.param(True, 400, "violation", "", id="acknowledged before"),
-        pytest.param(False, 600, "violation", "", id="nothing was lost"),
+        pytest.param({}, "permitted", "R8", id="a leader of its forgot it"),
+        pytest.param({"process": 8}, "violation", "", id="it was another producer's"),
+        pytest.param({"election": 5000}, "violation", "", id="when it was done with the record"),
+        pytest.param({"again": 700}, "violation", "", id="it was known again before it was sent"),
+        pytest.param({"leader": 2}, "violation", "", id="the new leader had its records"),
+        pytest.param({"unclean.leader.election.enable": False}, "violation", "", id="not allowed"),
     ],
 )
-def test_an_idempotent_producer_that_nobody_knows_any_more_repeats_itself(
-    run: Run, proven: bool, ended: int, severity: str, rule: str
+def test_an_idempotent_producer_that_a_leader_forgot_repeats_itself(
+    tmp_path: Path, changes: dict[str, object], severity: str, rule: str
 ) -> None:
-    run.change(50, isr=[2, 3], leader=2)
-    value = run.send(0, 100, complete_ns=ended * 1_000_000)
-    for at, node in ((200, 2), (300, 3)):
-        run.node(node, "killed", at)
-        if proven:
-            run.fault("lose_unsynced", at + 10, node=node, lost_from=0)
-        run.registered(node, at=at + 50, previous=-1)
-    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
-    run.change(510, isr=[3], leader=3, leader_recovery_state=1)
-    run.final_read({0: value, 1: value})
+    """It numbers its records anew in all its partitions: what was under way in `t` is written again (KIP-360)."""
+    given = {"process": 7, "election": 200, "leader": 3, "again": None, **UNCLEAN} | changes
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": given["unclean.leader.election.enable"]})
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic="u", **created)
+    elected = {"partition_id": 0, "isr": [given["leader"]], "leader": given["leader"], "leader_recovery_state": 1}
+    run.metadata("PartitionChangeRecord", int(str(given["election"])), topic="u", **elected)
+    other = (int(str(given["process"])) << 40) + 1
+    run.send(1, 100, topic="u", offset=0, process=given["process"], value=other)
+    if given["again"] is not None:
+        run.send(2, 700, topic="u", offset=0)
+        run.node(1, "killed", 150)  # it is not the deposed leader that answered
+    value = run.send(3, 800, complete_ns=900_000_000)
+    run.final_read({0: value, 1: value}, at=1900)
 
-    assert found(run.finish()) == [("duplicate", severity, rule, 1)]
+    judged = [(kind, *rest) for kind, *rest in found(run.finish()) if kind == "duplicate"]
+
+    assert judged == [("duplicate", severity, rule, 1)]
 
 
 def test_refused_and_corrupt_records(run: Run) -> None:
@@ -324,7 +333,12 @@ def test_a_deposed_leader_that_came_back_to_the_isr_was_notified(run: Run) -> No
     [
         pytest.param("compact", "a", {("lost", "permitted", "gone_by_order", 1)}, id="its key was written again"),
         pytest.param("compact", "b", {("lost", "violation", "", 1)}, id="another key was written"),
-        pytest.param("delete", "a", {("lost", "violation", "", 1), ("gap", "violation", "", 1)}, id="not compacted"),
+        pytest.param(
+            "delete",
+            "a",
+            {(kind, "violation", "", 1) for kind in ("lost", "gap", "replicas_lack")},
+            id="not compacted",
+        ),
     ],
 )
 def test_compaction_takes_only_what_a_newer_record_of_the_key_replaces(
@@ -342,14 +356,15 @@ def test_compaction_takes_only_what_a_newer_record_of_the_key_replaces(
 
 
 @pytest.mark.parametrize(
-    ("waited_at_its_end", "severity", "rule"),
+    ("before", "severity", "rule"),
     [
-        pytest.param(False, "permitted", "R4", id="fetched ahead, who knows when"),
-        pytest.param(True, "violation", "", id="fetched after the election"),
+        pytest.param((1, 150, 2), "permitted", "R4", id="fetched ahead, who knows when"),
+        pytest.param((1, 390, 1), "violation", "", id="fetched after the election"),
+        pytest.param(None, "violation", "", id="its first poll: it had nothing in its hands"),
     ],
 )
 def test_what_a_client_hands_out_late_it_may_have_fetched_before(
-    tmp_path: Path, waited_at_its_end: bool, severity: str, rule: str
+    tmp_path: Path, before: tuple[int, int, int] | None, severity: str, rule: str
 ) -> None:
     """The unclean leader 3 may lack the record; had a consumer fetched it from there, the clean election would have lost it."""
     run = Run(tmp_path, **{"unclean.leader.election.enable": True})
@@ -357,10 +372,11 @@ def test_what_a_client_hands_out_late_it_may_have_fetched_before(
     values = [run.send(i, 100 + i) for i in range(2)]
     run.change(200, isr=[3], leader=3, leader_recovery_state=1, eligible_leader_replicas=[])
     run.change(300, isr=[3, 2], leader_recovery_state=0)
-    if waited_at_its_end:
-        run.poll(90, "tail", 1, 0, 390, high_watermark=1)
+    if before is not None:
+        position, at, end = before
+        run.poll(90, "tail", position, 0, at, high_watermark=end)
     run.read({1: values[1]}, 400)
-    run.change(500, isr=[2], leader=2)
+    run.change(500, isr=[2], leader=2, eligible_leader_replicas=[3])
     run.final_read({0: values[0]}, epoch=4)
 
     assert found(run.finish()) == [("lost", severity, rule, 1)]
@@ -377,7 +393,7 @@ def test_what_a_client_hands_out_late_it_may_have_fetched_before(
 )
 def test_a_committed_record_out_of_sight(tmp_path: Path, uncleanly: str, at: int, severity: str, rule: str) -> None:
     run = Run(tmp_path, **{"unclean.leader.election.enable": True})
-    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2], "leader": 1, "leader_epoch": 0}
     for topic in ("__transaction_state", "elsewhere"):
         run.metadata("PartitionRecord", 0, topic=topic, **created)
     election = {"isr": [3], "leader": 3, "leader_recovery_state": 1}
@@ -460,18 +476,11 @@ def test_a_final_read_that_did_not_come_to_the_end_does_not_say_what_stands_ther
     assert [(kind, severity) for kind, severity, *_ in found(run.finish())] == [("lost", "violation")]
 
 
-@pytest.mark.parametrize(
-    ("topic", "name", "expected"),
-    [
-        pytest.param("t", "retention.ms", [("lost", "permitted", "gone_by_order", 0)], id="its own"),
-        pytest.param("other", "retention.ms", [("lost", "violation", "", 0)], id="another topic's"),
-        pytest.param("t", "segment.bytes", [("lost", "violation", "", 0)], id="another setting"),
-    ],
-)
-def test_retention_takes_what_lies_before_the_log_start(
-    run: Run, topic: str, name: str, expected: list[object]
-) -> None:
-    run.metadata("ConfigRecord", 1, resource_type=2, resource_name=topic, name=name, value="1000")
+GONE, LOST = ("lost", "permitted", "gone_by_order", 0), ("lost", "violation", "", 0)
+
+
+def log_begins_at_1(run: Run) -> list[tuple[object, object, object, object]]:
+    """Two records, and a final read at 900 that begins behind the first."""
     values = [run.send(sequence, 100 + sequence) for sequence in range(2)]
     times = {"invoke_ns": 900_000_000, "complete_ns": 900_000_000, "outcome": "ok"}
     final = {"process": 99, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
@@ -482,6 +491,101 @@ def test_retention_takes_what_lies_before_the_log_start(
     run.recorder.row(
         "reads", process=99, topic="t", partition=0, phase="final", **read
     )  # fmt: skip
+    return found(run.finish())
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "value", "expected"),
+    [
+        pytest.param("t", "retention.ms", "500", GONE, id="its own"),
+        pytest.param("t", "retention.ms", "5000", LOST, id="longer than the record was old"),
+        pytest.param("t", "retention.ms", "-1", LOST, id="without limit"),
+        pytest.param("t", "retention.bytes", "1", GONE, id="of size"),
+        pytest.param("other", "retention.ms", "500", LOST, id="another topic's"),
+        pytest.param("t", "segment.bytes", "500", LOST, id="another setting"),
+    ],
+)
+def test_retention_takes_what_lies_before_the_log_start(
+    run: Run, topic: str, name: str, value: str, expected: object
+) -> None:
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name=topic, name=name, value=value)
+
+    assert log_begins_at_1(run) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [("log.retention.ms", -1, LOST), ("log.retention.ms", 500, GONE), ("log.retention.hours", 168, LOST)],
+)
+def test_the_nodes_own_retention_counts_too(tmp_path: Path, name: str, value: int, expected: object) -> None:
+    assert log_begins_at_1(Run(tmp_path / "run", **{name: value})) == [expected]
+
+
+DELETION = {"api": "delete_records", "topic": "t", "partition": 0, "log_offset": 1, "invoke_ns": 300_000_000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, GONE, id="it named the record"),
+        pytest.param({"partition": 1}, LOST, id="another partition"),
+        pytest.param({"topic": "u"}, LOST, id="another topic"),
+        pytest.param({"log_offset": 0}, LOST, id="up to it"),
+        pytest.param({"log_offset": None}, GONE, id="up to the high watermark"),
+        pytest.param({"outcome": "fail"}, LOST, id="refused"),
+        pytest.param({"outcome": "info", "complete_ns": None}, GONE, id="its answer was lost"),
+        pytest.param({"invoke_ns": 2_000_000_000, "complete_ns": 2_000_000_001}, LOST, id="when it had been missed"),
+        pytest.param({"invoke_ns": 1, "complete_ns": 2}, LOST, id="carried out before it was sent"),
+    ],
+)
+def test_an_order_takes_only_what_it_named(run: Run, changes: dict[str, object], expected: object) -> None:
+    run.recorder.row("admin", **{"complete_ns": 400_000_000, "outcome": "ok", **DELETION, **changes})
+
+    assert log_begins_at_1(run) == [expected]
+
+
+ELECTION = {"api": "elect_leaders", "value": "unclean", "topic": "t", "partition": 0, "invoke_ns": 150_000_000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "at", "severity"),
+    [
+        pytest.param({}, 200, "permitted", id="of this partition"),
+        pytest.param({"topic": None, "partition": None}, 200, "permitted", id="of all"),
+        pytest.param({"partition": 1}, 200, "violation", id="of another one"),
+        pytest.param({"outcome": "fail"}, 200, "violation", id="refused"),
+        pytest.param({"value": "preferred"}, 200, "violation", id="of the preferred leader"),
+        pytest.param({}, 3000, "violation", id="carried out long ago"),
+        pytest.param({"outcome": "info", "complete_ns": None}, 3000, "permitted", id="its answer was lost"),
+    ],
+)
+def test_an_unclean_election_that_was_ordered_excuses_where_it_was_ordered(
+    run: Run, changes: dict[str, object], at: int, severity: str
+) -> None:
+    run.recorder.row("admin", **{"complete_ns": 250_000_000, "outcome": "ok", **ELECTION, **changes})
+    run.change(50, isr=[1, 2])
+    run.send(0, 100)
+    run.change(at, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
+    run.final_read({}, at=9000)
+
+    assert [judged for kind, judged, *_ in found(run.finish()) if kind == "lost"] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("sent_at", "expected"),
+    [
+        pytest.param(100, [("lost", "permitted", "gone_by_order", 0)], id="before"),
+        pytest.param(2000, [("lost", "violation", "", 0)], id="in the new one"),
+    ],
+)
+def test_a_topic_that_was_deleted_and_made_anew_is_another_place(
+    run: Run, sent_at: int, expected: list[object]
+) -> None:
+    """Its leader epochs begin anew, and so do its offsets."""
+    run.change(50, leader=2, isr=[1, 2, 3])
+    run.send(0, sent_at)
+    run.metadata("PartitionRecord", 1000, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)
+    run.final_read({}, at=9000)
 
     assert found(run.finish()) == expected
 
@@ -516,4 +620,143 @@ def test_who_followed_a_leader_without_the_record_lacks_it(tmp_path: Path, rejoi
     run.change(8000, isr=[1], leader=1, leader_recovery_state=1, eligible_leader_replicas=[])
     run.final_read({0: values[0]}, at=9000)
 
-    assert [(kind, severity_found) for kind, severity_found, *_ in found(run.finish())] == [("lost", severity)]
+    assert [(kind, judged) for kind, judged, *_ in found(run.finish())] == [("lost", severity)]
+
+
+def killed_and_deposed(run: Run, *, killed_at: int, back_at: int | None) -> None:
+    """Leader 1 is deposed at 2000 and does not come back to the ISR."""
+    run.node(1, "start", 0)
+    run.change(2000, leader=2, isr=[2, 3])
+    run.node(1, "killed", killed_at)
+    if back_at is not None:
+        run.node(1, "start", back_at)
+        run.registered(1, back_at + 10, previous=-1)
+
+
+@pytest.mark.parametrize(
+    ("killed_at", "back_at", "judged"),
+    [
+        pytest.param(1900, None, ("lost", "violation", "", 0), id="it was down"),
+        pytest.param(1900, 3000, ("lost", "violation", "", 0), id="it had registered anew"),
+        pytest.param(2400, 4500, ("lost", "violation", "", 0), id="it was down when the record was sent"),
+        pytest.param(5500, None, ("lost", "permitted", "R5", 0), id="it ran, and nobody knows that it had heard"),
+    ],
+)
+def test_a_deposed_leader_answers_only_while_the_process_runs_that_led(
+    run: Run, killed_at: int, back_at: int | None, judged: tuple[object, ...]
+) -> None:
+    killed_and_deposed(run, killed_at=killed_at, back_at=back_at)
+    run.send(0, 5000, acks=1)
+    run.final_read({}, at=9000)
+
+    assert found(run.finish()) == [judged]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "judged"),
+    [
+        pytest.param(0, ("lost", "permitted", "R5", 0), id="by the deposed leader"),
+        pytest.param(1, ("lost", "violation", "", 0), id="by the new one"),
+        pytest.param(None, ("lost", "permitted", "R5", 0), id="by nobody that we know of"),
+    ],
+)
+def test_what_the_new_leader_showed_it_may_not_lose_by_its_own_election(
+    run: Run, epoch: int | None, judged: tuple[object, ...]
+) -> None:
+    """A watermark beyond the offset, in the epoch of the new leader, and nothing stands there: what it showed is gone."""
+    run.change(2000, leader=2, isr=[2, 3])
+    run.send(0, 15_000, acks=1)
+    if epoch is not None:
+        run.watermark(1, 15_100, epoch=epoch, observer=f"node-{epoch + 1}")
+    run.final_read({}, at=19_000)
+
+    rows = [one for one in found(run.finish()) if one[0] == "lost"]
+
+    assert rows == ([("lost", "violation", "", 0)] if epoch == 0 else [judged])
+
+
+def test_what_stands_in_its_place_is_what_the_new_leader_showed(run: Run) -> None:
+    """The deposed leader answered at the same offset: it is not the record that the watermark passed."""
+    run.change(2000, leader=2, isr=[2, 3])
+    run.send(0, 15_000, acks=1)
+    other = run.send(1, 15_050, offset=0)
+    run.watermark(1, 15_100, epoch=1, observer="node-2")
+    run.final_read({0: other}, at=19_000, epoch=1)
+
+    assert found(run.finish()) == [("lost", "permitted", "R5", 0)]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "severity"),
+    [
+        pytest.param(2, "violation", id="written after the unclean election"),
+        pytest.param(0, "permitted", id="written before it"),
+    ],
+)
+def test_a_reader_proves_in_which_epoch_a_record_was_written(tmp_path: Path, epoch: int, severity: str) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    run.change(1000, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
+    run.change(1100, leader=3, isr=[3, 2], leader_recovery_state=0)
+    value = run.send(0, 1200)
+    run.poll(90, "tail", 0, 0, 900, high_watermark=1)
+    run.read({0: value}, 1300, epoch=epoch)
+    run.final_read({}, at=1900)
+
+    assert [judged for kind, judged, *_ in found(run.finish()) if kind == "lost"] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("at", "severity"),
+    [pytest.param(300, "permitted", id="before"), pytest.param(5000, "violation", id="behind")],
+)
+def test_an_election_behind_the_first_proof_of_absence_excuses_nothing(tmp_path: Path, at: int, severity: str) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    values = [run.send(i, 100 + i) for i in range(2)]
+    run.final_read({0: values[0]}, at=3000, epoch=0)
+    run.change(at, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
+
+    assert found(run.finish()) == [("lost", severity, "R4" if severity == "permitted" else "", 1)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "severity"),
+    [
+        pytest.param("t", "violation", id="recorded"),
+        pytest.param("u", "unjudged", id="not recorded"),
+    ],
+)
+def test_nobody_is_accused_by_a_history_that_was_not_recorded(run: Run, topic: str, severity: str) -> None:
+    """Any election may lie there: what is unknown excuses nothing, and proves nothing."""
+    run.send(0, 100, topic=topic)
+    final = {"process": 99, "topic": topic, "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
+    answer = {"poll_index": 0, "position": 0, "record_count": 0, "high_watermark": 0, "log_start_offset": 0}
+    run.recorder.row("polls", **final, **answer, invoke_ns=900_000_000, complete_ns=900_000_000, outcome="ok")
+
+    assert [(kind, judged) for kind, judged, *_ in found(run.finish())] == [("lost", severity)]
+
+
+@pytest.mark.parametrize(
+    ("logged", "severity"),
+    [
+        pytest.param(True, "permitted", id="a marker that was written there anew"),
+        pytest.param(False, "violation", id="nothing"),
+    ],
+)
+def test_a_watermark_may_have_passed_a_marker_in_a_records_place(tmp_path: Path, logged: bool, severity: str) -> None:
+    """Final reads do not show markers: what the logs hold there is what the later leader showed."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100, txn_id="x")
+    place = {"topic": "t", "partition": 0, "kind": "send"}
+    ends = {"process": 7, "txn_id": "x", "begin_ns": 99_000_000, "end_ns": 110_000_000, "outcome": "committed"}
+    run.recorder.row("txns", **ends, operations=[place | {"log_offset": 0, "value": value}])
+    run.node(1, "killed", 500)
+    run.change(1000, leader=3, isr=[3], leader_recovery_state=1, eligible_leader_replicas=[])
+    run.watermark(1, 1500, epoch=1, observer="node-3")
+    marker = {"node": 3, "topic": "t", "partition": 0, "leader_epoch": 1, "is_control": True}
+    run.recorder.row("logs", **marker, log_offset=0 if logged else 5)
+    run.final_read({}, at=9000)
+
+    assert [one for kind, one, *_ in found(run.finish()) if kind == "lost"] == [severity]

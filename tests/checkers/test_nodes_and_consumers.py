@@ -88,7 +88,7 @@ def test_a_voter_that_comes_back_does_not_disrupt(run: Run, epoch: int, expected
     ("polled", "expected"),
     [
         pytest.param([[0, 1], [2, 3]], [], id="everything"),
-        pytest.param([[0, 1], [3]], [("unseen", "note", 2)], id="all but one"),
+        pytest.param([[0, 1], [3]], [("unseen", "violation", 2)], id="all but one"),
         pytest.param([[0, 1]], [], id="not that far"),
     ],
 )
@@ -102,17 +102,18 @@ def test_what_consumers_passed_over(run: Run, polled: list[list[int]], expected:
 
 
 @pytest.mark.parametrize(
-    ("until", "high_watermark", "expected"),
+    ("until", "shown", "expected"),
     [
-        pytest.param(10_300, 4, [("stopped", "note", 2)], id="for long"),
-        pytest.param(5_300, 4, [], id="for a moment"),
-        pytest.param(10_300, 2, [], id="at the end"),
+        pytest.param(10_300, (4, 5), [("stopped", "violation", 2)], id="for long"),
+        pytest.param(5_300, (4, 5), [], id="for a moment"),
+        pytest.param(10_300, (2, 2), [], id="at the end"),
+        pytest.param(10_300, (4, 4), [], id="without a fresh answer"),
     ],
 )
-def test_a_consumer_that_stopped(run: Run, until: int, high_watermark: int, expected: list[Any]) -> None:
+def test_a_consumer_that_stopped(run: Run, until: int, shown: tuple[int, int], expected: list[Any]) -> None:
     values = {offset: run.send(offset, 100 + offset) for offset in range(4)}
     run.read({0: values[0], 1: values[1]}, 200)
-    for at in (300, until):
+    for at, high_watermark in zip((300, until), shown, strict=True):
         run.poll(90, "tail", 2, 0, at, high_watermark=high_watermark)
     run.final_read(dict(values), 20_000)
 

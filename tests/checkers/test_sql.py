@@ -54,7 +54,7 @@ def agree(run_dir: Path) -> Counter[str]:
 
 def test_duckdb_and_kernels_agree_and_the_runs_hold_anomalies_of_every_property(tmp_path: Path) -> None:
     found: Counter[str] = Counter()
-    for seed in range(40):
+    for seed in range(500, 540):
         found += agree(random_run(tmp_path / str(seed), seed))
 
     silent = [name for name in defined() if not found.keys() & properties()[name].kinds.keys()]

@@ -110,14 +110,20 @@ def test_two_values_at_one_offset(tmp_path: Path, leader: int, recovery: int, fo
 
 
 @pytest.mark.parametrize(
-    ("at", "found"),
+    ("at", "isr", "found"),
     [
-        pytest.param(25, {("incompatible-order", "permitted", "R10")}, id="an element was lost between the reads"),
-        pytest.param(95, {("incompatible-order", "violation", "")}, id="nothing was lost before both had ended"),
+        pytest.param(
+            25, [1, 2], {("incompatible-order", "permitted", "R10")}, id="an element was lost between the reads"
+        ),
+        pytest.param(25, [1, 2, 3], {("incompatible-order", "violation", "")}, id="the new leader had it"),
+        pytest.param(
+            1095, [1, 2], {("incompatible-order", "violation", "")}, id="nothing was lost before both had ended"
+        ),
     ],
 )
-def test_two_orders_of_a_list(tmp_path: Path, at: int, found: set[Any]) -> None:
+def test_two_orders_of_a_list(tmp_path: Path, at: int, isr: list[int], found: set[Any]) -> None:
     run = Run(tmp_path, **{"unclean.leader.election.enable": True})
+    run.change(0, isr=isr)
     steps = ["append t-0 1", "append t-0 2", "append t-0 3"]
     reads = ["read t-0 1; read t-0 2", "read t-0 1; read t-0 3"]
     election = {"isr": [3], "leader": 3, "leader_recovery_state": 1, "eligible_leader_replicas": []}
@@ -127,6 +133,9 @@ def test_two_orders_of_a_list(tmp_path: Path, at: int, found: set[Any]) -> None:
         performed = [step(text) for text in steps_of.split("; ")]
         ends = {"begin_ns": process * 10 * MS, "end_ns": (process * 10 + 1) * MS, "outcome": "committed"}
         run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=performed, **ends)
+        if performed[0]["kind"] == "append":
+            keys = {"worker_class": "transactional-list", "txn_id": f"x{process}", "process": process}
+            run.send(process, process * 10, value=performed[0]["value"], log_offset=None, **keys)
     if at > 50:
         run.change(at, **election)
     run.finish()

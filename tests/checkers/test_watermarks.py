@@ -53,6 +53,27 @@ def test_the_latest_offset_may_go_back_over_an_allowed_unclean_election(tmp_path
     assert found(run.finish()) == [("latest_offset_back", "permitted", "R4", 7)]
 
 
+@pytest.mark.parametrize(
+    ("epoch", "by", "judged"),
+    [
+        pytest.param(0, 1, ("latest_offset_back", "permitted", "R4", 7), id="by the one before"),
+        pytest.param(1, 3, ("latest_offset_back", "violation", "", 7), id="by the unclean leader itself"),
+    ],
+)
+def test_who_had_shown_the_latest_offset_decides(
+    tmp_path: Path, epoch: int, by: int, judged: tuple[object, ...]
+) -> None:
+    """What the answers tell of their leader epochs is believed: the one that had it higher, not the one that had it lower."""
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    run.change(200, leader=3, isr=[3], leader_recovery_state=1)
+    answer = {"observer": "client-1", "source": "list_offsets"}
+    run.watermark(9, 1900, epoch=epoch, log_end_offset=9, answered_by=by, **answer)
+    run.watermark(7, 2900, epoch=1, log_end_offset=7, answered_by=3, **answer)
+
+    assert judged in found(run.finish())
+
+
 ZOOKEEPER = {"mode": "zookeeper", "min.insync.replicas": 1}
 
 

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, CutMode, Link, TopicPartition, until
+from tests.simulated.cluster_program import Rows
+from tribunal.clusters.api import (
+    CLIENTS,
+    ClusterError,
+    ClusterSpec,
+    CutMode,
+    Link,
+    ProducerSettings,
+    TopicPartition,
+    until,
+)
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import CAPABILITIES
@@ -23,6 +33,8 @@ from tribunal.clusters.nodes.node_process import process_exists
 from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.run_context import RunContext
 from tribunal.harness.catalog import faults
+from tribunal.workloads.api import Reader, Stage, Worker, WorkerPlan
+from tribunal.workloads.transactor import Transactor
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +62,18 @@ async def with_topic(cluster, partitions=2):
     await admin.close()
 
 
+async def filled(cluster):
+    """Write one record to each partition, on every replica's disk."""
+    settings = ProducerSettings(acks=-1, idempotent=False, delivery_timeout_ms=10_000, request_timeout_ms=5_000)
+    producer = cluster.clients.producer(settings, "filler")
+    ends = []
+    for partition in cluster.state.partitions:
+        producer.send(partition, None, bytes(8), ends.append)
+    assert await producer.flush(10_000) == 0
+    await producer.close()
+    assert [end.outcome for end in ends] == ["ok"] * len(cluster.state.partitions)
+
+
 def leader(cluster):
     return cluster.state.partitions[TopicPartition("t", 0)].leader
 
@@ -65,6 +89,7 @@ async def hurt(cluster, name, node, hold_ms=0, **options):
 async def every_fault(folder):
     async with running(folder) as cluster:
         await with_topic(cluster)
+        await filled(cluster)
         former = {node: broker.incarnation for node, broker in cluster.state.brokers.items()}
 
         node = leader(cluster)
@@ -80,7 +105,12 @@ async def every_fault(folder):
 
         assert wiped.proof.holds
         assert set(wiped.proof.facts["wiped"]["log_end_offsets_after"].values()) == {0}
-        assert wiped.lost_everything
+        topic_id = cluster.state.topic_ids["t"]
+        assert [
+            (loss.node, loss.topic, loss.topic_id, loss.partition, loss.from_offset, loss.end_offset)
+            for loss in wiped.losses
+        ] == [(2, "t", topic_id, 0, 0, 1), (2, "t", topic_id, 1, 0, 1)]
+        assert all(loss.begin_ns < loss.end_ns < cluster.now_ns() for loss in wiped.losses)
         assert wiped.heal.holds
 
         isolated = await hurt(cluster, "isolate", leader(cluster), others="nodes")
@@ -108,6 +138,61 @@ async def every_fault(folder):
 
 def test_every_fault_bites_and_heals(tmp_path):
     asyncio.run(every_fault(tmp_path))
+
+
+async def whole_records(folder):
+    async with running(folder, ClusterSpec(controllers=1)) as cluster:
+        await with_topic(cluster)
+        rows = Rows()
+        stage = Stage(clients=cluster.clients, sink=rows, now_ns=cluster.now_ns)
+        idempotent = WorkerPlan(
+            process=1, worker_class="idempotent", acks=-1, idempotent=True, partitions=(0,), rate_per_s=1, seed="0"
+        )
+        worker = Worker(stage, idempotent, delivery_timeout_ms=10_000, request_timeout_ms=5_000)
+        for number in range(50):
+            worker.produce(TopicPartition("t", number % 2), f"key-{number}")
+        await worker.finish(10_000)
+        reader = Reader(stage, 2, "tail")
+        reader.assign({TopicPartition("t", number): 0 for number in range(2)})
+        leaders = {
+            name.partition: (state.leader, state.leader_epoch) for name, state in cluster.state.partitions.items()
+        }
+        async with asyncio.timeout(20):
+            while len(rows.of("reads")) < 50:
+                await reader.poll(100, 200)
+        await reader.close()
+        transactor = Transactor(stage, 3, "t-3", "transactional", 10_000)
+        assert await transactor.begin()
+        transactor.send(TopicPartition("t", 0), "in a transaction")
+        assert (await transactor.end(commit=True)).outcome == "committed"
+        await transactor.close()
+        await cluster.shut_down()
+        return rows, stage.sent, list(cluster.final_logs()), leaders
+
+
+def test_librdkafkas_records_come_back_whole_and_who_answered_is_read_off_its_connections(tmp_path):
+    rows, sent, logs, leaders = asyncio.run(whole_records(tmp_path))
+
+    assert {row["content"] for row in rows.of("reads")} == {None}
+    records = [entry for entry in logs if not entry.is_control]
+    assert {sent.difference(entry.value, entry) for entry in records} == {None}
+    assert len(records) == 3 * 51
+    changed = rows.of("reads")[0]["value"]
+    assert "key" in sent.difference(changed + 1, next(entry for entry in logs if entry.value == changed))
+    (identity,) = {(row["producer_id"], row["producer_epoch"]) for row in rows.of("sends") if row["process"] == 1}
+    assert identity[0] >= 0
+    assert identity[1] == 0
+    assert {(row["partition"], row["answered_by"]) for row in rows.of("sends")} == {
+        (number, node) for number, (node, _) in leaders.items()
+    }
+    (transaction,) = rows.of("txns")
+    assert transaction["producer_id"] not in (None, identity[0])
+    assert transaction["producer_epoch"] is not None
+    for table in ("polls", "watermarks"):
+        seen = {(row["partition"], (row["answered_by"], row["leader_epoch"])) for row in rows.of(table)}
+        assert seen == set(leaders.items())
+    assert all(row["high_watermark"] >= row["position"] for row in rows.of("polls"))
+    assert all(row["last_stable_offset"] == row["high_watermark"] for row in rows.of("polls"))
 
 
 async def stopping_is_clean(folder):

@@ -42,9 +42,9 @@ def facts(took_effect: str) -> Iterator[tuple[str, dict[str, object]]]:
         times = {"invoke_ns": (100 + sequence) * MS, "complete_ns": (101 + sequence) * MS}
         yield "sends", {**PLACE, **sent, **times, "acks": 1, "outcome": "ok"}
     for index, (kind, holds) in enumerate((("wipe", True), ("pause", False))):
-        lost = [{"node": 1, **PLACE, "log_offset": 0}] if holds else []
+        lost = [{"node": 1, **PLACE, "from_offset": 0}] if holds else []
         times = {"planned_ns": 150 * MS, "injected_ns": (150 + index) * MS, "healed_ns": 300 * MS}
-        proof = {"proof": "{}", took_effect: holds, "heal_proof": "{}", "healed": True, "lost_from_offset": lost}
+        proof = {"proof": "{}", took_effect: holds, "heal_proof": "{}", "healed": True, "losses": lost}
         yield (
             "faults",
             {"index": index, "kind": kind, "planned_target": "leader", "resolved_target": "1"} | times | proof,

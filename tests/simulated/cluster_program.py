@@ -33,10 +33,11 @@ class Rows:
 class Trial:
     """A cluster under load inside a simulation."""
 
-    def __init__(self, seed, spec=None, sink=None):
+    def __init__(self, seed, spec=None, sink=None, log_append_time=False):
         self.spec = spec or ClusterSpec()
         self.seed = seed
         self.sink = sink
+        self.log_append_time = log_append_time
         self.rows = Rows()
         self.unread = None
 
@@ -55,7 +56,9 @@ class Trial:
         clock = RunClock()
         self.cluster = cluster = await launch(self.spec, NOWHERE, clock, "trial")
         chosen = plan(Options(partitions=6, rate=rate, readers=1), self.simulation.loop.random("workload"))
-        stage = Stage(clients=cluster.clients, sink=self.rows, now_ns=clock.now_ns)
+        self.stage = stage = Stage(
+            clients=cluster.clients, sink=self.rows, now_ns=clock.now_ns, log_append_time=self.log_append_time
+        )
         await prepare(stage, chosen, self.spec.replication_factor)
         loading = asyncio.create_task(load(stage, chosen))
         await asyncio.sleep(1)

@@ -198,7 +198,7 @@ def state(**changes):
     ],
 )
 def test_committed_partition_states(invariant, now):
-    committed = CommittedMetadata({}, 0)
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
     committed._hold_partition(P, None, state(), 2)
 
     if invariant is None:
@@ -221,7 +221,7 @@ def test_committed_partition_states(invariant, now):
 )
 def test_the_high_watermark_needs_min_isr(states, since_offset, may):
     """I13."""
-    committed = CommittedMetadata({}, 0)
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
     for end_offset, epoch, size in states:
         committed._remember(P, IsrState(end_offset, epoch, size, 2))
 
@@ -229,7 +229,7 @@ def test_the_high_watermark_needs_min_isr(states, since_offset, may):
 
 
 def test_a_quorum_epoch_has_one_leader():
-    committed = CommittedMetadata({}, 0)
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
     committed.claimed(101, 3, 101)
     committed.claimed(101, 3, 102)
     committed.claimed(-1, 4, 102)
@@ -335,7 +335,7 @@ def test_a_segment_that_does_not_follow_is_no_part_of_the_log(followed, first_ho
 
 
 def test_a_metadata_log_that_begins_with_a_snapshot_is_compared_from_there():
-    committed = CommittedMetadata({}, 0)
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
     committed._marks = [mark(0, 4, 1), mark(5, 9, 1), mark(10, 12, 2)]
 
     committed._compare(1, log(mark(5, 9, 1), mark(10, 12, 2)), 0, 13)
@@ -345,7 +345,7 @@ def test_a_metadata_log_that_begins_with_a_snapshot_is_compared_from_there():
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "unfenced"])
 def test_who_enters_the_isr_is_not_fenced(fenced):
-    committed = CommittedMetadata({}, 0)
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
     committed.state.brokers[3] = BrokerState(broker_epoch=7, incarnation="a", fenced=fenced)
 
     with violates("I11") if fenced else nullcontext():

@@ -8,7 +8,7 @@ from replog.client.produce_attempt import NO_ATTEMPT, Attempt, batch_end
 from replog.client.producer import Producer, ProducerSettings
 from replog.errors import Error
 from replog.host.world import RealClock
-from replog.types import TopicPartition
+from replog.types import NodeId, TopicPartition
 from replog.wire.messages.produce import PartitionProduceResponse
 from tests.wire.test_client import Cluster, on_cluster
 
@@ -53,7 +53,7 @@ def test_a_batch_of_records_ends_together() -> None:
         left = await producer.flush(3000)
 
         assert left == 0
-        assert ends == [(["first", "second"], BatchEnd(Outcome.DONE, None, 40, 1))]
+        assert ends == [(["first", "second"], BatchEnd(Outcome.DONE, None, 40, 1, answered_by=NodeId(2)))]
 
     on_cluster(scenario)
 

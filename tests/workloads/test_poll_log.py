@@ -16,11 +16,14 @@ class Sink:
         self.rows.setdefault(table, []).append(columns)
 
 
+def a_poll(**fields: int) -> PartitionPoll:
+    return PartitionPoll(partition=TopicPartition("t", 0), position=37, records=[], **fields)
+
+
 @pytest.mark.parametrize(
     ("phase", "next_position", "high_watermark"),
     [
         pytest.param("final", 37, None, id="a client saw no more"),
-        pytest.param("final", None, 37, id="the leader said that this is the end"),
         pytest.param("tail", 37, 37, id="who follows is asked for nothing"),
     ],
 )
@@ -37,3 +40,25 @@ def test_an_end_that_only_a_client_saw_ends_no_final_read(
 
     assert [row["high_watermark"] for row in sink.rows["polls"]] == [high_watermark]
     assert [row["high_watermark"] for row in sink.rows["watermarks"]] == [37]
+
+
+def test_a_final_read_is_closed_by_the_leaders_word_which_is_no_new_observation() -> None:
+    sink = Sink()
+    log = PollLog(Stage(clients=None, sink=sink, now_ns=lambda: 1), 999, "final", "read_committed")  # type: ignore[arg-type]
+
+    log.record_closing(a_poll(high_watermark=37, answered_by=2, leader_epoch=4), 0)
+
+    (row,) = sink.rows["polls"]
+    assert (row["high_watermark"], row["answered_by"], row["leader_epoch"]) == (37, 2, 4)
+    assert "watermarks" not in sink.rows
+
+
+def test_watermarks_are_of_who_answered_and_of_the_epoch_of_the_answer() -> None:
+    sink = Sink()
+    log = PollLog(Stage(clients=None, sink=sink, now_ns=lambda: 1), 901, "tail", "read_uncommitted")  # type: ignore[arg-type]
+
+    log.record(a_poll(high_watermark=37, answered_by=2, leader_epoch=4), 0)
+    log.record(a_poll(high_watermark=37), 0)
+
+    for table in ("polls", "watermarks"):
+        assert [(row["answered_by"], row["leader_epoch"]) for row in sink.rows[table]] == [(2, 4), (None, None)]

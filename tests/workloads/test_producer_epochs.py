@@ -78,6 +78,9 @@ def test_what_is_sent_again_in_a_new_epoch_is_of_another_class(tmp_path, pause_m
         key: {row["worker_class"] for row in rows if row["key"] == key} for key in ("before", "meanwhile", "after")
     }
     assert len(rows) == 7
+    identities = {(row["producer_id"], row["producer_epoch"]) for row in rows if row["key"] == "before"}
+    assert len(identities) == 1
+    assert identities != {(None, None)}
     assert (classes["before"], classes["after"]) == ({"idempotent"}, {"idempotent"})
     assert (epochs > 1) == (last != "idempotent")
     # The record that timed out is given up, perhaps before the producer says that it has begun a new epoch.

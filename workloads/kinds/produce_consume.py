@@ -7,12 +7,23 @@ Some partitions have one acks level alone, the last two are mixed. acks=all has 
 import asyncio
 from collections.abc import Sequence
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from tribunal.clusters.api import Acks, Admin, PartitionPoll, TopicPartition
-from tribunal.workloads.api import IN_FLIGHT_MAX, Count, Number, Reader, Stage, Worker, WorkerPlan, Workload, drawn_seed
+from tribunal.workloads.api import (
+    IN_FLIGHT_MAX,
+    Count,
+    Number,
+    Reader,
+    Stage,
+    Worker,
+    WorkerPlan,
+    Workload,
+    create_topic,
+    drawn_seed,
+)
 
 TOPIC: Final = "produce-consume"
 FIRST_READER: Final = 901
@@ -165,21 +176,34 @@ async def _observe_offsets(stage: Stage, chosen: Plan) -> None:
         await admin.close()
 
 
+class Ends(NamedTuple):
+    """Earliest and latest offset of a partition, and who said so in which leader epoch."""
+
+    start: int
+    end: int
+    answered_by: int | None
+    leader_epoch: int | None
+
+
 async def record_offsets(
     stage: Stage, admin: Admin, wanted: Sequence[TopicPartition], timeout_ms: int = 2_000
-) -> dict[TopicPartition, tuple[int, int]]:
-    """Ask each leader for its offsets and record them; return (earliest, latest) where both are known."""
+) -> dict[TopicPartition, Ends]:
+    """Ask each leader for its offsets and record them; return those of which both are known."""
     known = {}
     for offsets in await admin.offsets(wanted, timeout_ms):
         if offsets.latest_offset is None or offsets.log_start_offset is None:
             continue
-        known[offsets.partition] = (offsets.log_start_offset, offsets.latest_offset)
+        known[offsets.partition] = Ends(
+            offsets.log_start_offset, offsets.latest_offset, offsets.answered_by, offsets.leader_epoch
+        )
         stage.sink.row(
             "watermarks",
             observer=f"client-{OFFSETS_OBSERVER}",
             source="list_offsets",
             topic=offsets.partition.topic,
             partition=offsets.partition.partition,
+            answered_by=offsets.answered_by,
+            leader_epoch=offsets.leader_epoch,
             high_watermark=offsets.latest_offset,
             log_end_offset=offsets.latest_offset,
             log_start_offset=offsets.log_start_offset,
@@ -213,10 +237,10 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
     reader = Reader(stage, FINAL_READER, "final")
     try:
         ends = await _known_ends(stage, admin, partitions(chosen), deadline)
-        positions = {partition: start for partition, (start, _) in ends.items()}
+        positions = {partition: known.start for partition, known in ends.items()}
         if positions:
             reader.assign(positions)
-        while loop.time() < deadline and any(positions[p] < ends[p][1] for p in positions):
+        while loop.time() < deadline and any(positions[p] < ends[p].end for p in positions):
             for poll in await reader.poll(POLL_RECORDS, POLL_MS):
                 if poll.records:
                     positions[poll.partition] = poll.records[-1].log_offset + 1
@@ -230,8 +254,8 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 
 async def _known_ends(
     stage: Stage, admin: Admin, wanted: Sequence[TopicPartition], deadline: float
-) -> dict[TopicPartition, tuple[int, int]]:
-    """Return (earliest, latest) of each partition whose leader answers, once the latest is behind what was acknowledged.
+) -> dict[TopicPartition, Ends]:
+    """Return the ends of the partitions whose leaders answer, and once the latest is behind what was acknowledged.
 
     With acks=1 a leader answers before its followers have the records, and a member of the ISR may have fetched nothing
     for seconds: read at once, the last ones would be missing. What a fault took never comes: it is waited for at most half
@@ -239,12 +263,12 @@ async def _known_ends(
     """
     loop = asyncio.get_running_loop()
     early_until = (loop.time() + deadline) / 2
-    ends: dict[TopicPartition, tuple[int, int]] = {}
+    ends: dict[TopicPartition, Ends] = {}
     missing = list(wanted)
     while True:
         ends |= await record_offsets(stage, admin, missing)
         is_early = loop.time() < early_until
-        missing = [p for p in wanted if p not in ends or (is_early and ends[p][1] <= stage.acknowledged.get(p, -1))]
+        missing = [p for p in wanted if p not in ends or (is_early and ends[p].end <= stage.acknowledged.get(p, -1))]
         if not missing or loop.time() >= deadline:
             return ends
         await asyncio.sleep(POLL_MS / 1000)
@@ -254,19 +278,25 @@ async def _close_final_read(
     stage: Stage,
     reader: Reader,
     positions: dict[TopicPartition, int],
-    ends: dict[TopicPartition, tuple[int, int]],
+    ends: dict[TopicPartition, Ends],
 ) -> list[TopicPartition]:
     invoke_ns = stage.now_ns()
     late = {poll.partition for poll in await reader.poll(POLL_RECORDS, POLL_MS) if poll.records or poll.error}
     unread = []
-    for partition, (start, end) in ends.items():
-        if positions[partition] < end or partition in late:
+    for partition, known in ends.items():
+        if positions[partition] < known.end or partition in late:
             unread.append(partition)
             continue
         closing = PartitionPoll(
-            partition=partition, position=positions[partition], records=[], high_watermark=end, log_start_offset=start
+            partition=partition,
+            position=positions[partition],
+            records=[],
+            high_watermark=known.end,
+            log_start_offset=known.start,
+            answered_by=known.answered_by,
+            leader_epoch=known.leader_epoch,
         )
-        reader.record(closing, invoke_ns)
+        reader.record_closing(closing, invoke_ns)
     return unread
 
 
@@ -274,7 +304,7 @@ async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
     """Create the topic."""
     admin = stage.clients.admin("topic-maker")
     try:
-        await admin.create_topic(chosen.topic, chosen.partitions, replication_factor, 15_000)
+        await create_topic(stage, admin, chosen.topic, chosen.partitions, replication_factor)
     finally:
         await admin.close()
 

@@ -4,16 +4,17 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
-from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
+from msgspec.structs import replace
+
+from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.checkers.calibration.families.lost_records import kept_of_all, kept_of_transactions, spread
 from tribunal.results.recording import SEQUENCE_BITS, value_of
-from tribunal.results.rows import Send
+from tribunal.results.rows import LogRecord, Read, Send
 
 UNSENT: Final = (1 << SEQUENCE_BITS) - 1  # a sequence that no process ever reaches
 NEAR: Final = 40  # offsets between two records that change places, at most
-NOT_RECORDED: Final = "not recorded yet: `sends` lacks it, or `reads` and `logs` do"
 
 
 def _injected(case: Case, draft: Draft, send: Send, change: str) -> Injected:
@@ -96,6 +97,24 @@ def _corrupt(case: Case, random: Random) -> Iterator[Injected]:
         yield _injected(case, draft, send, "final readers and replicas have bytes there that are none of ours")
 
 
+def _other_content(what: str) -> Inject:
+    """Return an injection after which every reader and every replica has a record with something else than was sent."""
+
+    def inject(case: Case, random: Random) -> Iterator[Injected]:
+        for send in spread(case, random, kept_of_all):
+            place, offset = Place(send.topic, send.partition), send.log_offset
+            draft = Draft(case)
+            draft.edit(Read, place, lambda row, offset=offset: (  # type: ignore[misc]
+                replace(row, content=f"0: {what}") if row.log_offset == offset else row
+            ))  # fmt: skip
+            draft.edit(LogRecord, place, lambda row, offset=offset: (  # type: ignore[misc]
+                replace(row, content=f"0: {what}") if row.log_offset == offset else row
+            ))  # fmt: skip
+            yield _injected(case, draft, send, f"everybody has it with {what} than was sent")
+
+    return inject
+
+
 def _producers_order(case: Case, random: Random) -> Iterator[Injected]:
     def fits(one: Send, two: Send) -> bool:
         return one.process == two.process and is_idempotent(one) and one.value < two.value
@@ -157,20 +176,20 @@ CLASSES: Final = (
     AnomalyClass(
         name="changed-key",
         changes="a record has another key than was sent",
-        seen_by=("whole record",),
-        lacking=NOT_RECORDED,
+        seen_by=("whole_records",),
+        inject=_other_content("another key"),
     ),
     AnomalyClass(
         name="changed-header",
         changes="a record has other headers than were sent",
-        seen_by=("whole record",),
-        lacking=NOT_RECORDED,
+        seen_by=("whole_records",),
+        inject=_other_content("other headers"),
     ),
     AnomalyClass(
         name="changed-timestamp",
         changes="a record has another timestamp than was sent",
-        seen_by=("whole record",),
-        lacking=NOT_RECORDED,
+        seen_by=("whole_records",),
+        inject=_other_content("another timestamp"),
     ),
     AnomalyClass(
         name="producers-order-reversed",

@@ -209,7 +209,7 @@ CLASSES: Final = (
     AnomalyClass(
         name="shown-end",
         changes="the final log ends below the high watermark that its last leader had shown",
-        seen_by=("shown end",),
+        seen_by=("shown_end",),
         inject=_shown_end,
     ),
     AnomalyClass(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, Injection, shuffled
@@ -19,7 +18,7 @@ from tribunal.checkers.calibration.families.control_plane import Appended, betwe
 from tribunal.checkers.calibration.families.groups import fetches, forgotten
 from tribunal.checkers.calibration.families.lost_records import kept_of_all, lost, spread
 from tribunal.results.metadata import NO_LEADER
-from tribunal.results.rows import Admin, Fault, LostFrom, Metadata, NodeEvent, Poll, Send
+from tribunal.results.rows import Admin, Fault, Loss, Metadata, NodeEvent, Poll, Send
 
 SECOND_NS: Final = 1_000_000_000
 ELSEWHERE: Final = "another-topic"
@@ -48,28 +47,25 @@ def _excused_by_disks(case: Case, random: Random) -> Iterator[tuple[Place, Send]
             yield place, random.choice(gone)
 
 
-def _proofs(case: Case, place: Place) -> list[LostFrom]:
-    return [lost for fault in case.of_run(Fault) for lost in fault.lost_from_offset or () if _is_of(lost, place)]
+def _proofs(case: Case, place: Place) -> list[Loss]:
+    return [lost for fault in case.of_run(Fault) for lost in fault.losses or () if _is_of(lost, place)]
 
 
-def _is_of(lost: LostFrom, place: Place) -> bool:
+def _is_of(lost: Loss, place: Place) -> bool:
     return (lost.topic, lost.partition) == (place.topic, place.partition)
 
 
-def _moved(move: Callable[[Case, Place, Send, LostFrom], LostFrom | None], change: str) -> Inject:
+def _moved(move: Callable[[Case, Place, Send, Loss], Loss | None], change: str) -> Inject:
     """Return an injection that changes every proof of the partition."""
 
     def inject(case: Case, random: Random) -> Iterator[Injected]:
         for place, send in _excused_by_disks(case, random):
             draft = Draft(case)
             for fault in case.of_run(Fault):
-                kept = [
-                    move(case, place, send, lost) if _is_of(lost, place) else lost
-                    for lost in fault.lost_from_offset or ()
-                ]
+                kept = [move(case, place, send, lost) if _is_of(lost, place) else lost for lost in fault.losses or ()]
                 left = tuple(lost for lost in kept if lost is not None)
-                if fault.lost_from_offset is not None and left != fault.lost_from_offset:
-                    draft.replace_row(None, fault, replace(fault, lost_from_offset=left))
+                if fault.losses is not None and left != fault.losses:
+                    draft.replace_row(None, fault, replace(fault, losses=left))
             yield _injected(case, draft, place, send, change)
 
     return inject
@@ -84,12 +80,12 @@ def _shifted(when: Callable[[Case, Place, Send], int], change: str) -> Inject:
             if at_ns < 0:
                 continue
             draft = Draft(case)
-            moved: list[LostFrom] = []
+            moved: list[Loss] = []
             for fault in case.of_run(Fault):
-                own = tuple(lost for lost in fault.lost_from_offset or () if _is_of(lost, place))
+                own = tuple(lost for lost in fault.losses or () if _is_of(lost, place))
                 if own:
-                    left = tuple(lost for lost in fault.lost_from_offset or () if lost not in own)
-                    draft.replace_row(None, fault, replace(fault, lost_from_offset=left))
+                    left = tuple(lost for lost in fault.losses or () if lost not in own)
+                    draft.replace_row(None, fault, replace(fault, losses=left))
                     moved += own
             draft.rows(Fault).append(_fault(case, at_ns, *moved))
             yield _injected(case, draft, place, send, f"{change}: at {at_ns / 1e9:.3f} s")
@@ -105,13 +101,13 @@ def _injected(case: Case, draft: Draft, place: Place, send: Send, change: str) -
     return Injected(injection=injection, changed=draft.changed())
 
 
-def _fault(case: Case, at_ns: int, *lost: LostFrom) -> Fault:
+def _fault(case: Case, at_ns: int, *lost: Loss) -> Fault:
     """Return a power failure of a moment, healed at once."""
     index = max((fault.index for fault in case.of_run(Fault)), default=-1) + 1
     return Fault(
         index=index, kind="power-loss", planned_target="broker", resolved_target=f"broker {lost[0].node}", planned_ns=at_ns,
         injected_ns=at_ns, healed_ns=at_ns + SECOND_NS // 2, proof="{}", took_effect=True, heal_proof="{}", healed=True,
-        lost_from_offset=tuple(lost),
+        losses=tuple(replace(one, begin_ns=at_ns, end_ns=at_ns) for one in lost),
     )  # fmt: skip
 
 
@@ -120,26 +116,26 @@ def _neighbour(case: Case, place: Place) -> Place | None:
     return others[0] if others else None
 
 
-def _to_other_partition(case: Case, place: Place, send: Send, lost: LostFrom) -> LostFrom:
+def _to_other_partition(case: Case, place: Place, send: Send, lost: Loss) -> Loss:
     other = _neighbour(case, place)
     return replace(lost, partition=other.partition if other is not None else place.partition + 1)
 
 
-def _to_other_topic(case: Case, place: Place, send: Send, lost: LostFrom) -> LostFrom:
+def _to_other_topic(case: Case, place: Place, send: Send, lost: Loss) -> Loss:
     return replace(lost, topic=ELSEWHERE)
 
 
-def _to_other_node(case: Case, place: Place, send: Send, lost: LostFrom) -> LostFrom:
+def _to_other_node(case: Case, place: Place, send: Send, lost: Loss) -> Loss:
     controllers = [event.node for event in case.of_run(NodeEvent) if event.role == "controller"]
     return replace(lost, node=min(controllers, default=max(case.brokers()) + 1))
 
 
-def _beyond(case: Case, place: Place, send: Send, lost: LostFrom) -> LostFrom:
+def _beyond(case: Case, place: Place, send: Send, lost: Loss) -> Loss:
     end = max([case.log(place).end, *(other.log_offset or 0 for other in case.rows(Send, place))])
-    return replace(lost, log_offset=end + 1)
+    return replace(lost, from_offset=end + 1, end_offset=None)
 
 
-def _not_of_leaders(case: Case, place: Place, send: Send, lost: LostFrom) -> LostFrom | None:
+def _not_of_leaders(case: Case, place: Place, send: Send, lost: Loss) -> Loss | None:
     """Keep only the proofs of those who were never elected: a leader kept what it had."""
     elected = {change.after.leader for change in case.elections(place)}
     return None if lost.node in elected else lost
@@ -191,7 +187,7 @@ def _start_at(draft: Draft, place: Place, start: int) -> None:
 
 def _deleted(case: Case, place: Place, offset: int, at_ns: int, outcome: str = "ok") -> Admin:
     return Admin(
-        process=990, api="delete_records", arguments=msgspec.json.encode({str(place): offset}).decode(), invoke_ns=at_ns,
+        process=990, api="delete_records", topic=place.topic, partition=place.partition, log_offset=offset, invoke_ns=at_ns,
         complete_ns=at_ns + 1_000_000, outcome=outcome, error=None if outcome == "ok" else "POLICY_VIOLATION",
     )  # fmt: skip
 
@@ -319,7 +315,7 @@ def _positions(where: Callable[[Case, Place, int, int], tuple[Place, int] | None
                 draft = Draft(case)
                 injection = forgotten(draft, place, fetch, sure)
                 lost = [
-                    LostFrom(node=node, topic=taken.topic, partition=taken.partition, log_offset=0) for node in case.brokers()[:1]
+                    Loss(node=node, topic=taken.topic, partition=taken.partition, from_offset=0) for node in case.brokers()[:1]
                 ]  # fmt: skip
                 draft.rows(Fault).append(_fault(case, at_ns, *lost))
                 extended = replace(injection, change=f"{injection.change}; {change}: {taken} at {at_ns / 1e9:.3f} s")

@@ -19,7 +19,7 @@ UNSENT: Final = (1 << SEQUENCE_BITS) - 2
 
 def _followers(case: Case, random: Random) -> Iterator[tuple[Place, int, list[LogRecord]]]:
     """Yield members of final ISRs whose disks no fault touched, with what they hold below the high watermark."""
-    with_losses = {lost.node for fault in case.of_run(Fault) for lost in fault.lost_from_offset or ()}
+    with_losses = {lost.node for fault in case.of_run(Fault) for lost in fault.losses or ()}
     for place in shuffled(case.places, random):
         state, log = case.state(place), case.log(place)
         if state is None or not log.records:

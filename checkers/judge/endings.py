@@ -1,0 +1,59 @@
+"""How a partition's committed history ends: from which leader epoch on nothing may have gone, and whose disks are still hurt.
+
+What was shown of the log since the last election that may have taken records has to be in the logs of every member of the final
+ISR and ELR, and in the final log. Members whose own disk provably lost records of this partition, and that were not whole again
+since, are the only ones that may lack them.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tribunal.checkers.guarantees import CutLive, Elected, How, JoinedIsr, ProvenLoss
+from tribunal.checkers.judge.timeline import Entry
+from tribunal.results.metadata import NO_LEADER, State
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a partition's history; without metadata nothing of it is known.
+
+    state:        the last committed one.
+    since_epoch:  the leader epoch that began with the last election of a replica that may have lacked records; -1: there was none.
+    since_ns:     when that was observed.
+    hurt:         nodes whose disks provably lost records from an offset on, and that were not whole again.
+    """
+
+    state: State | None = None
+    since_epoch: int = -1
+    since_ns: int = -1
+    hurt: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Members of the final ISR and ELR: each holds everything below the high watermark (I8, I9)."""
+        return () if self.state is None else tuple(sorted({*self.state.isr, *self.state.elr}))
+
+    @property
+    def leader(self) -> int:
+        """The last leader, NO_LEADER for none."""
+        return NO_LEADER if self.state is None else self.state.leader
+
+
+def ending(entries: Sequence[Entry]) -> Ending:
+    """Walk a partition's history to its end."""
+    hurt: dict[int, int] = {}
+    since_epoch = since_ns = -1
+    for entry in entries:
+        for fact in entry.facts:
+            match fact:
+                case ProvenLoss(node=node) | CutLive(node=node):
+                    hurt[node] = min(entry.from_offset, hurt.get(node, entry.from_offset))
+                case JoinedIsr(node=node):
+                    hurt.pop(node, None)
+                case Elected(leader=node, how=how):
+                    if how is not How.CLEAN or node in hurt:
+                        since_epoch, since_ns = entry.state.leader_epoch, entry.at_ns
+                case _:
+                    pass  # takes nothing off a disk
+    state = entries[-1].state if entries else None
+    return Ending(state=state, since_epoch=since_epoch, since_ns=since_ns, hurt=tuple(sorted(hurt.items())))

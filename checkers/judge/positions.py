@@ -1,0 +1,145 @@
+"""A group's positions that went back or were not there: which commits had to be known, and whether all of them were permitted to be lost (R11).
+
+Looks at one partition's `commits` again, for the few fetches, commits and transactions that a property found to be wrong.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tribunal.checkers.api import OK, UNKNOWN, Anomaly, Array, Context, PartitionRows
+from tribunal.checkers.judge.orders import Order
+from tribunal.checkers.judge.remembered import NEVER, Remembered, by_order
+from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
+from tribunal.checkers.judge.timeline import Judgement
+from tribunal.checkers.properties.group_offsets import COMMIT, effective, prove
+from tribunal.results.recording import AdminApi
+
+Row = Mapping[str, Any]
+
+
+class Positions:
+    """What a partition's groups committed."""
+
+    def __init__(self, rows: PartitionRows, context: Context, remembered: Remembered, orders: Sequence[Order]) -> None:
+        self._orders = orders
+        self._rows = rows
+        self._context = context
+        self._remembered = remembered
+        self._commits = rows.columns("commits")
+        self._groups = rows.words("commits", "group")
+
+    def excuse(self, anomaly: Anomaly) -> Judgement | None:
+        """Return what permitted the loss of the positions in question, if all of it was, or who ordered it."""
+        return self._lost(anomaly) or self._ordered(anomaly)
+
+    def _ordered(self, anomaly: Anomaly) -> Judgement | None:
+        """Look for an order that set or deleted the group's position before it was fetched, and may have been carried out behind the newest commit."""
+        fetch = self._found(anomaly, is_commit=False)
+        if fetch is None:
+            return None
+        group, value = self._groups[int(self._commits["group"][fetch])], anomaly.log_offset
+        own = (self._commits["group"] == self._commits["group"][fetch]) & (self._commits["kind"] == COMMIT)
+        own &= (self._commits["committed_offset"] == anomaly.other_offset) & (self._commits["outcome"] == OK)
+        since_ns = int(self._commits["invoke_ns"][own].max(initial=0))
+        for order in self._orders:
+            sets = order.api == AdminApi.ALTER_OFFSET
+            fits = (order.log_offset in (None, value)) if sets else value is None
+            if fits and order.group in (None, group) and order.may_be_done(since_ns, anomaly.at_ns):
+                return by_order(order)
+        return None
+
+    def _lost(self, anomaly: Anomaly) -> Judgement | None:
+        match anomaly.kind:
+            case "offset_forgotten" | "offset_stale":
+                return self._of_fetch(anomaly)
+            case "stale_generation":
+                return self._of_generation(anomaly)
+            case "processed_twice":
+                assert anomaly.log_offset is not None
+                return self._of_processed(anomaly.log_offset)
+            case _:
+                return None
+
+    def _found(self, anomaly: Anomaly, *, is_commit: bool) -> int | None:
+        commits = self._commits
+        own = (commits["process"] == anomaly.process) & (commits["invoke_ns"] == anomaly.invoke_ns)
+        own &= (commits["complete_ns"] == anomaly.at_ns) & ((commits["kind"] == COMMIT) == is_commit)
+        places = np.flatnonzero(own)
+        return int(places[0]) if places.size else None
+
+    def _of_fetch(self, anomaly: Anomaly) -> Judgement | None:
+        fetch = self._found(anomaly, is_commit=False)
+        if fetch is None:
+            return None
+        commits = self._commits
+        own = np.flatnonzero(commits["group"] == commits["group"][fetch])
+        done, outcome = effective(commits, self._context)
+        writes = own[(commits["kind"][own] == COMMIT) & (outcome[own] != ABORTED)]
+        fetches = own[(commits["kind"][own] != COMMIT) & (commits["outcome"][own] == OK)]
+        prove(commits, (done, outcome), writes, fetches)
+        value = commits["committed_offset"][fetch]
+        returned = writes[(commits["committed_offset"][writes] == value) & (value != UNKNOWN)]
+        since_ns = int(commits["invoke_ns"][returned].max(initial=-1))
+        missing = writes[(outcome[writes] == COMMITTED) & (done[writes] < commits["invoke_ns"][fetch])]
+        missing = missing[commits["invoke_ns"][missing] > since_ns]
+        return self._all_lost(int(commits["group"][fetch]), missing, int(commits["complete_ns"][fetch]))
+
+    def _all_lost(self, group: int, missing: Array, absent_ns: int) -> Judgement | None:
+        newest: Judgement | None = None
+        for row in missing[np.argsort(self._commits["invoke_ns"][missing], kind="stable")].tolist():
+            newest = self._remembered.position_lost(self._groups[group], self._commit(row), absent_ns)
+            if newest is None:
+                return None
+        return newest
+
+    def _commit(self, row: int) -> Row:
+        columns = {name: int(self._commits[name][row]) for name in ("process", "invoke_ns", "complete_ns")}
+        return {name: None if value == UNKNOWN else value for name, value in columns.items()}
+
+    def _of_generation(self, anomaly: Anomaly) -> Judgement | None:
+        """Look for the first commit of a later generation: whoever forgot that generation forgot it, too."""
+        stale = self._found(anomaly, is_commit=True)
+        if stale is None:
+            return None
+        commits = self._commits
+        later = (commits["group"] == commits["group"][stale]) & (commits["kind"] == COMMIT) & (commits["outcome"] == OK)
+        later &= commits["generation"] > commits["generation"][stale]
+        later &= commits["complete_ns"] < commits["invoke_ns"][stale]
+        rows = np.flatnonzero(later)
+        first = rows[[np.argmin(commits["complete_ns"][rows])]] if rows.size else rows
+        return self._all_lost(int(commits["group"][stale]), first, int(commits["complete_ns"][stale]))
+
+    def _of_processed(self, log_offset: int) -> Judgement | None:
+        """Look at the commit of every transaction that consumed the record, but for the last one."""
+        steps, commits = self._context.steps(), self._commits
+        chosen = (steps["kind"] == POLL) & (steps["log_offset"] == log_offset) & (steps["outcome"] == COMMITTED)
+        txns = {int(steps["txn"][row]): row for row in np.flatnonzero(chosen).tolist()}
+        by_group: dict[int, list[int]] = {}
+        for row in txns.values():
+            end_ns = NEVER if steps["end_ns"][row] == UNKNOWN else steps["end_ns"][row]
+            within = (commits["process"] == steps["process"][row]) & (commits["kind"] == COMMIT)
+            within &= (commits["invoke_ns"] >= steps["begin_ns"][row]) & (commits["invoke_ns"] <= end_ns)
+            for commit in np.flatnonzero(within)[-1:].tolist():
+                by_group.setdefault(int(commits["group"][commit]), []).append(commit)
+        return _all(self._in_turn(group, own) for group, own in by_group.items() if len(own) > 1)
+
+    def _in_turn(self, group: int, own: list[int]) -> Judgement | None:
+        own.sort(key=lambda row: int(self._commits["invoke_ns"][row]))
+        return _all(
+            self._remembered.position_lost(
+                self._groups[group], self._commit(first), int(self._commits["invoke_ns"][second])
+            )
+            for first, second in pairwise(own)
+        )
+
+
+def _all(judgements: Iterable[Judgement | None]) -> Judgement | None:
+    """Return the last one if there are any and each of them excuses."""
+    last: Judgement | None = None
+    for last in judgements:
+        if last is None:
+            return None
+    return last

@@ -1,0 +1,259 @@
+"""Since when brokers could lead, since when a leader surely knew that its ISR was too small, and whom an ELR forgot.
+
+All from what the harness observed. A broker can lead while it is registered, neither fenced nor in controlled shutdown, with its
+log directories online, and its process runs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tribunal.checkers.guarantees import Elected, How, JoinedIsr, SettingsChanged, ShutDownUncleanly
+from tribunal.checkers.judge.incarnations import DOWN, NEVER
+from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
+from tribunal.results.manifest import integer
+from tribunal.results.metadata import NO_LEADER
+
+LED_WITHIN_NS: Final = (
+    1_000_000_000  # of commits observed: an election is in the very batch that makes it possible (SPEC 2.6)
+)
+ENSEMBLE_LED_WITHIN_NS: Final = (
+    5_000_000_000  # beyond the session's time-out, by which a controller of ZooKeeper mode is replaced
+)
+SETTLING_NS: Final = 2_000_000_000  # after a heal, until everybody has heard everything
+SESSION_MS: Final = ("broker.session.timeout.ms", 9_000)
+ENSEMBLE_SESSION_MS: Final = ("zookeeper.session.timeout.ms", 18_000)
+HEARTBEAT: Final = 63
+OfRun = Callable[[str], pa.Table]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A time from `since_ns` on and before `until_ns`."""
+
+    since_ns: int
+    until_ns: int
+
+
+class Leaderless(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition without leader although a member of its ISR (or, that being empty, of its ELR) could lead."""
+
+    since_ns: int
+    until_ns: int
+    node: int
+    leader_epoch: int
+
+
+class TooSmall(msgspec.Struct, frozen=True, kw_only=True):
+    """A time in which the committed ISR was below min ISR, and the leader surely knew.
+
+    by:        it holds for what this node said, the only leader it ever had or not, in leader epoch `of_epoch`; None: for what anybody said.
+    """
+
+    since_ns: int
+    until_ns: int
+    by: int | None
+    of_epoch: int
+    is_only: bool
+
+
+def able(metadata: pa.Table, nodes: pa.Table) -> dict[int, list[Span]]:
+    """Return when each broker could lead, as far as anybody observed it."""
+    events = sorted([*_registered(metadata), *_lived(nodes)], key=lambda event: event[0])
+    barred: dict[int, dict[str, bool]] = {}
+    since: dict[int, int] = {}
+    spans: dict[int, list[Span]] = {}
+    for at_ns, node, what, is_barred in events:
+        own = barred.setdefault(node, {"registration": True})
+        own[what] = is_barred
+        if not any(own.values()):
+            since.setdefault(node, at_ns)
+        elif node in since:
+            spans.setdefault(node, []).append(Span(since.pop(node), at_ns))
+    for node, at_ns in since.items():
+        spans.setdefault(node, []).append(Span(at_ns, NEVER))
+    return spans
+
+
+def _registered(metadata: pa.Table) -> Iterator[tuple[int, int, str, bool]]:
+    at_ns = 0
+    for row in metadata.sort_by("metadata_offset").select(["at_ns", "record_type", "body"]).to_pylist():
+        at_ns = max(at_ns, row["at_ns"] or 0)
+        match row["record_type"]:
+            case "RegisterBrokerRecord":
+                body = msgspec.json.decode(row["body"])
+                yield at_ns, body["broker_id"], "registration", body.get("fenced", True)
+                yield at_ns, body["broker_id"], "shutdown", bool(body.get("in_controlled_shutdown"))
+                yield at_ns, body["broker_id"], "directories", False
+            case "BrokerRegistrationChangeRecord":
+                body = msgspec.json.decode(row["body"])
+                if body.get("fenced"):
+                    yield at_ns, body["broker_id"], "registration", body["fenced"] == 1
+                if body.get("in_controlled_shutdown"):
+                    yield at_ns, body["broker_id"], "shutdown", True
+                if body.get("log_dirs"):
+                    yield at_ns, body["broker_id"], "directories", True
+            case "UnregisterBrokerRecord":
+                yield at_ns, msgspec.json.decode(row["body"])["broker_id"], "registration", True
+            case _:
+                pass  # says nothing of a broker
+
+
+def _lived(nodes: pa.Table) -> Iterator[tuple[int, int, str, bool]]:
+    for row in nodes.select(["node", "role", "event", "at_ns"]).to_pylist():
+        if row["role"] == "broker" and (row["event"] in DOWN or row["event"] in ("start", "registered")):
+            yield row["at_ns"], row["node"], "process", row["event"] in DOWN
+
+
+def in_effect(faults: pa.Table) -> list[Span]:
+    """Return when faults were in effect; one that nobody saw healed never ends."""
+    rows = faults.select(["injected_ns", "healed_ns"]).to_pylist()
+    begun = [row for row in rows if row["injected_ns"] is not None]
+    return [Span(row["injected_ns"], NEVER if row["healed_ns"] is None else row["healed_ns"]) for row in begun]
+
+
+def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> Leaderless | None:
+    """Return for how long a partition was left without leader at the end, after the last heal, if that is too long."""
+    changed = [entry for entry in history if entry.changed]
+    if not changed or changed[-1].state.leader != NO_LEADER:
+        return None
+    state, metadata, phases = changed[-1].state, of_run("metadata"), of_run("phases")
+    faults = in_effect(of_run("faults"))
+    zookeeper = settings.get("mode") == "zookeeper"
+    within_ns = ENSEMBLE_LED_WITHIN_NS + _session_ns(settings) if zookeeper else LED_WITHIN_NS
+    # A quorum commits something all the time; in ZooKeeper mode nothing is written where nothing changes.
+    clock = phases["end_ns"] if zookeeper else metadata["at_ns"]
+    observed_ns = max((at_ns for at_ns in clock.to_pylist() if at_ns is not None), default=0)
+    since_ns = max([changed[-1].at_ns, *(fault.until_ns for fault in faults)])
+    spans = able(metadata, of_run("nodes"))
+    found = [
+        Leaderless(since_ns=max(since_ns, span.since_ns), until_ns=min(observed_ns, span.until_ns), node=node,
+                   leader_epoch=state.leader_epoch)
+        for node in sorted(state.isr or state.elr)
+        for span in spans.get(node, ())
+    ]  # fmt: skip
+    return next((one for one in found if one.until_ns - one.since_ns > within_ns), None)
+
+
+def _session_ns(settings: NodeSettings) -> int:
+    name, default = ENSEMBLE_SESSION_MS if settings.get("mode") == "zookeeper" else SESSION_MS
+    return integer(settings, name, default) * 1_000_000
+
+
+def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> list[TooSmall]:
+    """Return when the committed ISR was too small and the leader knew it for certain.
+
+    A change is committed up to the lag of observation before it was observed. A leader knows a change that began its own leader epoch; any
+    other one that its ISR shrank by half a lag later if nothing was hurt then, and when a controller has answered it since.
+    """
+    if "min.insync.replicas" not in settings or not history:
+        return []
+    ends = [*(entry.at_ns for entry in history[1:]), _observed_ns(of_run("metadata"))]
+    faults = [Span(one.since_ns, one.until_ns + SETTLING_NS) for one in in_effect(of_run("faults"))]
+    leaders = {entry.state.leader for entry in history} - {NO_LEADER}
+    found: list[TooSmall] = []
+    first = 0
+    for place, entry in enumerate(history):
+        if place and not _same(history[place - 1], entry):
+            first = place
+        if not _is_small(entry) or (place + 1 < len(history) and _same(history[place + 1], entry)):
+            continue  # all is well, or goes on like this
+        until_ns = ends[place] - OBSERVATION_LAG_NS
+        leader, epoch = _term(entry)
+        began = first == 0 or history[first - 1].state.leader_epoch != epoch
+        known = Span(history[first].at_ns + OBSERVATION_LAG_NS // 2, until_ns)
+        known_ns = -1 if began else _known_ns(of_run("requests"), leader, history[first].at_ns)
+        times: list[tuple[Span, int | None]] = [(quiet, None) for quiet in _without(known, faults)]
+        times += [(Span(known_ns, until_ns), leader)] if known_ns < until_ns else []
+        found += [
+            TooSmall(since_ns=time.since_ns, until_ns=time.until_ns, by=by, of_epoch=epoch, is_only=len(leaders) == 1)
+            for time, by in times
+        ]
+    return found
+
+
+def _known_ns(requests: pa.Table, leader: int, since_ns: int) -> int:
+    """Return when a leader surely knew what was committed before: it asked once more after a controller had answered its heartbeat."""
+    rows = requests.filter(pc.equal(requests["api_key"], HEARTBEAT)).sort_by("at_ns").to_pylist()
+    answered = [
+        row["at_ns"] for row in rows
+        if row["direction"] == "response" and row["to"] == leader and row["fate"] == "delivered" and row["at_ns"] > since_ns
+    ]  # fmt: skip
+    asked = [row["at_ns"] for row in rows if row["direction"] == "request" and row["from"] == leader]
+    return next((at_ns for at_ns in asked if answered and at_ns > answered[0]), NEVER)
+
+
+def _observed_ns(metadata: pa.Table) -> int:
+    return max((at_ns for at_ns in metadata["at_ns"].to_pylist() if at_ns is not None), default=0)
+
+
+def _is_small(entry: Entry) -> bool:
+    least = entry.settings.effective_min_isr
+    return entry.state.leader != NO_LEADER and len(dict.fromkeys(entry.state.isr)) < least
+
+
+def _term(entry: Entry) -> tuple[int, int]:
+    return entry.state.leader, entry.state.leader_epoch
+
+
+def _same(entry: Entry, other: Entry) -> bool:
+    """Whether an entry's ISR is too small, under the same leader in the same leader epoch as another one's."""
+    return _is_small(entry) and _term(entry) == _term(other)
+
+
+def _without(span: Span, others: Sequence[Span]) -> Iterator[Span]:
+    """Yield what is left of a time without others."""
+    since_ns = span.since_ns
+    for other in sorted(others, key=lambda one: one.since_ns):
+        if since_ns < min(other.since_ns, span.until_ns):
+            yield Span(since_ns, min(other.since_ns, span.until_ns))
+        since_ns = max(since_ns, other.until_ns)
+    if since_ns < span.until_ns:
+        yield Span(since_ns, span.until_ns)
+
+
+def forgotten(timeline: Timeline) -> Iterator[tuple[int, int]]:
+    """Yield the entries, by position, with a node that leaves ISR and ELR although the ELR should have kept it (SPEC 2.5.2).
+
+    Below min ISR a member that leaves the ISR goes over to the ELR, and stays there until it is back, has registered after an unclean shutdown,
+    or is no replica any more. An election that was not clean empties the ELR, and so does a change of min ISR. Whoever began another
+    life meanwhile may have been unclean, if nobody recorded how the former one ended.
+    """
+    unclean: dict[int, None] = {}
+    joined_ns: dict[int, int] = {}
+    for position, (before, entry) in enumerate(pairwise(timeline.entries), start=1):
+        for fact in (*(before.facts if position == 1 else ()), *entry.facts):
+            match fact:
+                case ShutDownUncleanly(node=node):
+                    unclean[node] = None
+                case JoinedIsr(node=node):
+                    unclean.pop(node, None)
+                    joined_ns[node] = entry.at_ns
+                case Elected(leader=node, how=how) if how is not How.CLEAN:
+                    unclean.pop(node, None)
+                case _:
+                    pass  # says nothing of who may be in the ELR
+        if not _keeps(before, entry, timeline.entries[position + 1 : position + 2]):
+            continue
+        # The change that an unclean registration makes stands before it, in the same batch.
+        following = [fact for one in timeline.entries[position + 1 : position + 2] for fact in one.facts]
+        registering = [fact.node for fact in following if isinstance(fact, ShutDownUncleanly)]
+        kept = (*entry.state.isr, *entry.state.elr, *registering)
+        for node in dict.fromkeys((*before.state.isr, *before.state.elr)):
+            since_ns = joined_ns.get(node, timeline.entries[0].at_ns)
+            restarted = timeline.restarted_between(node, since_ns, entry.at_ns + OBSERVATION_LAG_NS)
+            if node not in kept and node not in unclean and not restarted:
+                yield position, node
+
+
+def _keeps(before: Entry, entry: Entry, after: Sequence[Entry]) -> bool:
+    """Whether a change has to leave everybody who was in the ISR or the ELR in one of the two."""
+    facts = [fact for one in (before, entry, *after) for fact in one.facts]
+    ordered = any(isinstance(fact, SettingsChanged) for fact in facts)
+    elected = any(isinstance(fact, Elected) and fact.how is not How.CLEAN for fact in entry.facts)
+    is_small = len(dict.fromkeys(entry.state.isr)) < entry.settings.effective_min_isr
+    same = before.state.replicas == entry.state.replicas and before.settings.elr and entry.settings.elr
+    return entry.changed and is_small and same and not ordered and not elected

@@ -1,0 +1,180 @@
+"""What brokers remember, as records: a group's positions, a transaction's decision and its markers, what is known of a producer.
+
+Each of these is a record of some partition that was acknowledged like one with acks=all: a position in the partition of
+`__consumer_offsets` that its group hashes to, a decision in that of `__transaction_state`, a marker in the partition itself, a producer's
+state in its last acknowledged record. So each is judged by the same rules (R1 to R7) in its own place, from when it was written until it
+was found to be missing. R8 to R12 (docs/verdicts.md) are names for what follows.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from tribunal.checkers.api import OK, UNKNOWN, Array, Columns, Excuse
+from tribunal.checkers.guarantees import Promise
+from tribunal.checkers.judge.orders import Order
+from tribunal.checkers.judge.timeline import GROUP_LOG, TRANSACTION_LOG, History, Judgement, Record
+from tribunal.results.store import Recording
+
+NEVER: Final = 1 << 62
+Row = Mapping[str, Any]
+Place = tuple[str, int]
+
+
+class Remembered:
+    """One run's memory, looked at only where something is wrong with it."""
+
+    def __init__(self, run_dir: Path, history: History) -> None:
+        self._run_dir = run_dir
+        self._history = history
+        self._rows: dict[tuple[str, Place], Columns] = {}
+
+    @cached_property
+    def _recording(self) -> Recording:
+        return Recording.open(self._run_dir, compare=False)
+
+    def _columns(self, table: str, place: Place) -> Columns:
+        if (table, place) not in self._rows:
+            self._rows[table, place] = Columns(table, self._recording.table(table, f"{place[0]}-{place[1]}"))
+        return self._rows[table, place]
+
+    @cached_property
+    def transactions(self) -> list[dict[str, Any]]:
+        """The rows of `txns`."""
+        rows: list[dict[str, Any]] = self._recording.table("txns").to_pylist()
+        return rows
+
+    # Things written at a known time
+
+    def written(self, place: Place, since_ns: int, done_ns: int | None, absent_ns: int | None) -> Judgement:
+        """Judge what was written to a partition between two moments, as if with acks=all; its offset lies between the ends of those moments."""
+        first, last = self._bounds(place, since_ns, done_ns)
+        record = Record(
+            log_offset=last, first_offset=first, acks=-1, invoke_ns=since_ns, complete_ns=done_ns, absent_ns=absent_ns
+        )
+        return self._history.timeline(*place).judge(record)
+
+    def _bounds(self, place: Place, since_ns: int, done_ns: int | None) -> tuple[int, int]:
+        """Return the least and the greatest offset that something may have, by the high watermarks of its leader epoch."""
+        seen, timeline = self._columns("watermarks", place), self._history.timeline(*place)
+        epochs = {timeline.leader_epoch_at(since_ns), None if done_ns is None else timeline.leader_epoch_at(done_ns)}
+        known = seen["high_watermark"] != UNKNOWN
+        if len(epochs) > 1 or None in epochs or done_ns is None:
+            return 0, NEVER
+        known &= seen["leader_epoch"] == epochs.pop()
+        before = seen["high_watermark"][known & (seen["at_ns"] < since_ns)]
+        behind = seen["high_watermark"][known & (seen["at_ns"] > done_ns)]
+        return int(before.max(initial=0)), int(behind.min(initial=NEVER)) - 1 if behind.size else NEVER
+
+    # Things written at some time
+
+    def marker(self, place: Place, since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return what may have taken a transaction's end marker from a partition to which it sent at that moment.
+
+        It is written after the decision, nobody knows when; and a leader that was elected uncleanly aborts every transaction that its log
+        leaves open, also one whose commit was decided (KIP-704).
+        """
+        timeline = self._history.timeline(*place)
+        return timeline.aborting(since_ns, absent_ns) or timeline.permitting(since_ns, absent_ns)
+
+    def decision(self, name: str, since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return what may have taken the decision of a transaction that began at that moment."""
+        home = self._history.home(TRANSACTION_LOG, name)
+        return None if home is None else self._history.timeline(*home).permitting(since_ns, absent_ns)
+
+    def end_lost(self, name: str, places: Iterable[Place], since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return what may have taken the end of a transaction: its marker in one of these partitions, or its decision (R9)."""
+        found = [self.marker(place, since_ns, absent_ns) for place in places]
+        found.append(self.decision(name, since_ns, absent_ns))
+        return _first(found, Excuse.END_LOST)
+
+    def sends_in_transactions(self, place: Place) -> list[dict[str, Any]]:
+        """Return what transactions sent to a partition: txn_id, begin_ns, log_offset."""
+        return [
+            {"txn_id": row["txn_id"], "begin_ns": row["begin_ns"], "log_offset": step["log_offset"]}
+            for row in self.transactions
+            for step in row["operations"] or ()
+            if step["kind"] == "send" and (step["topic"], step["partition"]) == place
+        ]
+
+    # Positions of groups
+
+    def position_lost(self, group: str, commit: Row, absent_ns: int) -> Judgement | None:
+        """Return what may have taken a position that a group had committed (R11)."""
+        home = self._history.home(GROUP_LOG, group)
+        if home is None:
+            return None
+        found: list[Judgement | None] = [self.written(home, commit["invoke_ns"], commit["complete_ns"], absent_ns)]
+        transaction = self.transaction_of(commit)
+        if transaction is not None:
+            found.append(self.marker(home, commit["invoke_ns"], absent_ns))
+            found.append(self.decision(transaction["txn_id"], transaction["begin_ns"], absent_ns))
+        return _first(found, Excuse.POSITIONS_LOST)
+
+    def transaction_of(self, commit: Row) -> dict[str, Any] | None:
+        """Return the transaction that a commit was a part of."""
+        for row in self.transactions:
+            end_ns = NEVER if row["end_ns"] is None else row["end_ns"]
+            if row["process"] == commit["process"] and row["begin_ns"] <= commit["invoke_ns"] <= end_ns:
+                return row
+        return None
+
+    # Producers
+
+    def producer_forgotten(self, process: int, invoke_ns: int, done_ns: int | None) -> Judgement | None:
+        """Return what may have taken what a leader knew of a producer, before it was done with a record (R8).
+
+        A producer that one leader does not know numbers its records anew in all its partitions (KIP-360); a leader knows it by
+        its last acknowledged record there.
+        """
+        found = []
+        for place in map(_place, self._recording.partitions("sends")):
+            sends = self._columns("sends", place)
+            own = np.flatnonzero((sends["process"] == process) & (sends["outcome"] == OK) & (sends["acks"] == -1))
+            for row in self._state(sends, own, invoke_ns, done_ns):
+                offset = int(sends["log_offset"][row])
+                record = Record(
+                    log_offset=offset,
+                    acks=-1,
+                    invoke_ns=int(sends["invoke_ns"][row]),
+                    complete_ns=int(sends["complete_ns"][row]),
+                    absent_ns=done_ns,
+                )
+                found.append(self._history.timeline(*place).judge(record))
+        return _first(found, Excuse.MEMORY_LOST)
+
+    def _state(self, sends: Columns, own: Array, invoke_ns: int, done_ns: int | None) -> list[int]:
+        """Return the record by which a leader knew the producer when another one was sent, and those while that was under way."""
+        done = sends["complete_ns"][own]
+        before = own[done < invoke_ns]
+        within = own[(done >= invoke_ns) & (done <= (NEVER if done_ns is None else done_ns))]
+        last = before[np.argmax(sends["complete_ns"][before])] if before.size else None
+        return [*([] if last is None else [int(last)]), *within.tolist()]
+
+
+def _place(topic_partition: str) -> Place:
+    topic, _, partition = topic_partition.rpartition("-")
+    return topic, int(partition)
+
+
+def _first(found: Iterable[Judgement | None], rule: Excuse) -> Judgement | None:
+    """Return the earliest of those that permit something, under the name of a rule of its own."""
+    permitted = [one for one in found if one is not None and not one.promise.must_survive]
+    if not permitted:
+        return None
+    return under(rule, min(permitted, key=lambda one: one.at_ns or 0))
+
+
+def by_order(order: Order) -> Judgement:
+    """Return that something is gone because somebody ordered it."""
+    promise = Promise(rule="gone_by_order", violations=())
+    return Judgement(promise, None, -1, order.since_ns, (), topic=order.topic, partition=order.partition)
+
+
+def under(rule: Excuse, judgement: Judgement) -> Judgement:
+    """Return a permitted loss under the name of the rule for what follows from it."""
+    return replace(judgement, promise=Promise(rule=rule, violations=()), by=judgement.promise.rule)

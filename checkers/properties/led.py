@@ -1,0 +1,62 @@
+"""A partition whose ISR (or, that being empty, ELR) has a member that could lead is not left without leader.
+
+An election stands in the very batch of metadata that makes it possible (SPEC 2.6), so what is judged is the committed metadata: from the last heal
+on, a member is registered, neither fenced nor in controlled shutdown, its log directories online and its process running, and the
+partition stays without leader to the end although the controllers go on to commit. In ZooKeeper mode a controller may first have to
+be replaced: a session's time-out and five seconds more. Where a fault was never healed nothing is claimed.
+"""
+
+from typing import Final
+
+from tribunal.checkers.api import Anomaly, Context, Found, Kind, Meaning, PartitionRows, Property, anomalies, nothing
+from tribunal.checkers.judge.presence import leaderless
+
+KINDS: Final = {
+    "leaderless": Kind(
+        Meaning.VIOLATION,
+        "a partition stays without leader although a member of its ISR or ELR could lead (SPEC 2.6: liveness)",
+    ),
+}
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Look at the end of the committed history.
+
+    returns:  one row: node could lead, from invoke_ns to at_ns.
+    source:   SPEC 2.6; docs/verdicts.md, "Lost or unread?".
+    """
+    found = leaderless(context.history, context.settings, context.of_run)
+    if found is None:
+        return Found(nothing())
+    return Found(
+        anomalies(
+            "leaderless",
+            node=[found.node],
+            invoke_ns=[found.since_ns],
+            at_ns=[found.until_ns],
+            leader_epoch=[found.leader_epoch],
+        )
+    )
+
+
+def detail(anomaly: Anomaly) -> str:
+    """Say who could have led, and for how long."""
+    waited = ((anomaly.at_ns or 0) - (anomaly.invoke_ns or 0)) / 1e9
+    return f"broker {anomaly.node} could lead for {waited:.1f} s, and nobody was elected"
+
+
+SQL: Final = """
+SELECT run_id, topic, partition, 'leaderless' AS kind, node, since_ns AS invoke_ns, until_ns AS at_ns, leader_epoch,
+       CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
+       CAST(NULL AS BIGINT) AS other_offset
+FROM leaderless
+"""
+
+
+PROPERTY: Final = Property(
+    tables=("watermarks",),
+    kinds=KINDS,
+    kernel=kernel,
+    detail=detail,
+    sql=SQL,
+)

@@ -1,0 +1,150 @@
+"""The highest watermark that was shown, against the end of the final log: what was shown is promised to be there.
+
+The end is that of complete final reads, or else of the logs of those that can lead. Every stretch behind it is judged by the last that
+showed it: only an election after that can have taken it by right. Shown by leaders themselves, by Fetch answers whose leader
+epoch is known, and by ListOffsets. What else a consumer was shown may be older than its poll: clients fetch ahead.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from tribunal.checkers.api import (
+    FINAL,
+    OK,
+    UNKNOWN,
+    Anomaly,
+    Array,
+    Context,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    Property,
+    anomalies,
+    is_among,
+    nothing,
+)
+from tribunal.checkers.properties.lost_writes import complete_readers
+from tribunal.results.recording import WORDS
+
+LIST_OFFSETS: Final = WORDS["watermarks", "source"].index("list_offsets")
+KINDS: Final = {
+    "shown_end_lost": Kind(
+        Meaning.PROMISED, "a high watermark was shown beyond the end of the final log (docs/invariants.md#i4)"
+    ),
+}
+
+
+def kernel(rows: PartitionRows, context: Context) -> Found:
+    """Look for observations beyond the final end.
+
+    returns:  one row per stretch: from log_offset on it is gone, before other_offset it had been shown, at invoke_ns for the last time.
+    source:   I4, I5 (docs/invariants.md); docs/verdicts.md, "Watermarks".
+    """
+    end = final_end(rows, context)
+    if end is None:
+        return Found(nothing())
+    seen, polls = rows.columns("watermarks"), rows.columns("polls")
+    asked, known = seen["source"] == LIST_OFFSETS, seen["leader_epoch"] != UNKNOWN
+    answered = polls["leader_epoch"] != UNKNOWN
+    columns = [
+        np.concatenate([seen[name][known & ~asked], polls[other][answered]])
+        for name, other in (
+            ("leader_epoch", "leader_epoch"),
+            ("at_ns", "invoke_ns"),
+            ("high_watermark", "high_watermark"),
+        )
+    ]
+    unknown = np.full(int(asked.sum()), UNKNOWN, np.int64)
+    found = [_gone(end, *columns), _gone(end, unknown, seen["at_ns"][asked], seen["high_watermark"][asked])]
+    return Found(pa.concat_tables(found), {"ends compared with what was shown": 1})
+
+
+def final_end(rows: PartitionRows, context: Context) -> int | None:
+    """Return the end of the final log: of complete final reads, or else of the logs of all that can lead; None: nobody knows."""
+    polls, logs = rows.columns("polls"), rows.columns("logs")
+    final = (polls["phase"] == FINAL) & (polls["outcome"] == OK) & is_among(polls["process"], complete_readers(polls))
+    if final.any():
+        return int(polls["position"][final].max())
+    members = np.asarray(context.can_lead, np.int64)
+    logged = np.unique(logs["node"][is_among(logs["node"], members)])
+    if members.size == 0 or logged.size < members.size:
+        return None
+    return int(logs["log_offset"][is_among(logs["node"], members)].max()) + 1
+
+
+def _gone(end: int, epochs: Array, times: Array, shown: Array) -> pa.Table:
+    """Return what each observation shows that none behind it does: by leader epoch, then by time."""
+    beyond = np.flatnonzero(shown > end)
+    order = beyond[np.lexsort((shown[beyond], times[beyond], epochs[beyond]))][::-1]
+    so_far = np.maximum.accumulate(np.concatenate([[end], shown[order]]))[:-1]
+    higher = np.flatnonzero(shown[order] > so_far)
+    rows = order[higher]
+    return anomalies(
+        "shown_end_lost",
+        log_offset=so_far[higher],
+        other_offset=shown[rows],
+        invoke_ns=times[rows],
+        leader_epoch=epochs[rows],
+    )
+
+
+def detail(anomaly: Anomaly) -> str:
+    """Say what was shown."""
+    return f"the high watermark {anomaly.other_offset} was shown; from {anomaly.log_offset} on the log is gone"
+
+
+SQL: Final = """
+WITH readers AS (
+  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
+  GROUP BY run_id, topic, partition, process
+  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
+     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
+), read_ends AS (
+  SELECT p.run_id, p.topic, p.partition, MAX(p.position) AS log_end FROM polls p
+  JOIN readers r ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition AND p.process = r.process
+  WHERE p.phase = 'final' AND p.outcome = 'ok' GROUP BY p.run_id, p.topic, p.partition
+), logged AS (
+  SELECT c.run_id, c.topic, c.partition, MAX(l.log_offset) + 1 AS log_end FROM can_lead c
+  LEFT JOIN logs l ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
+  GROUP BY c.run_id, c.topic, c.partition HAVING COUNT(DISTINCT c.node) = COUNT(DISTINCT l.node)
+), ends AS (
+  SELECT run_id, topic, partition, log_end FROM read_ends
+  UNION ALL
+  SELECT l.run_id, l.topic, l.partition, l.log_end FROM logged l
+  ANTI JOIN read_ends r ON l.run_id = r.run_id AND l.topic = r.topic AND l.partition = r.partition
+), shown AS (
+  SELECT run_id, topic, partition, leader_epoch, at_ns, high_watermark, 'answer' AS sort FROM watermarks
+  WHERE source <> 'list_offsets' AND leader_epoch IS NOT NULL
+  UNION ALL
+  SELECT run_id, topic, partition, leader_epoch, invoke_ns, high_watermark, 'answer' FROM polls
+  WHERE leader_epoch IS NOT NULL
+  UNION ALL
+  SELECT run_id, topic, partition, CAST(NULL AS INT), at_ns, high_watermark, 'asked' FROM watermarks
+  WHERE source = 'list_offsets'
+), behind AS (
+  SELECT DISTINCT t.run_id, t.topic, t.partition, t.leader_epoch, t.at_ns, t.high_watermark, t.sort, e.log_end
+  FROM shown t JOIN ends e ON t.run_id = e.run_id AND t.topic = e.topic AND t.partition = e.partition
+  WHERE t.high_watermark > e.log_end
+), stretches AS (
+  SELECT *, COALESCE(MAX(high_watermark) OVER (PARTITION BY run_id, topic, partition, sort
+                                               ORDER BY COALESCE(leader_epoch, -1) DESC, at_ns DESC, high_watermark DESC
+                                               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), log_end) AS so_far
+  FROM behind
+)
+SELECT run_id, topic, partition, 'shown_end_lost' AS kind, so_far AS log_offset, CAST(NULL AS BIGINT) AS value,
+       CAST(NULL AS INT) AS acks, at_ns AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns, leader_epoch,
+       high_watermark AS other_offset
+FROM stretches WHERE high_watermark > so_far
+"""
+
+
+PROPERTY: Final = Property(
+    tables=("polls", "watermarks"),
+    kinds=KINDS,
+    kernel=kernel,
+    detail=detail,
+    sql=SQL,
+)

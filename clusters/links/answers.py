@@ -1,0 +1,221 @@
+"""Who answered a client's produces and fetches, and in which leader epoch: read off the connections between clients and brokers.
+
+librdkafka does not tell its user. Its requests and their answers pass through the relays in whole frames, so what a client learned
+can be looked up by its client id: of an acknowledged offset the batch that it lies in, of a position the fetch that read it. What
+does not fit together is unknown. Nothing is changed on its way, and frames that cannot be read are none of ours.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from replog.errors import Error
+from replog.log import batch
+from replog.types import TopicPartition
+from replog.wire.apis import Api
+from replog.wire.codec import decode_request, decode_response
+from replog.wire.decoder import MalformedMessage
+from replog.wire.exchange import exchange_of
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+from tribunal.clusters.api import CLIENTS
+from tribunal.clusters.links.frames import LENGTH_BYTES, Head, Piece
+
+LISTENED_TO: Final = frozenset({int(Api.PRODUCE), int(Api.FETCH)})
+BATCHES_KEPT: Final = 512  # of a client and partition: a delivery is reported some ms after its answer
+FETCHES_KEPT: Final = 512
+UNANSWERED_MAX: Final = 1_024
+
+
+class Appended(NamedTuple):
+    """A batch that was acknowledged: its offsets, who said so, and as whose (-1: nobody's in particular)."""
+
+    base_offset: int
+    end_offset: int
+    node: int
+    producer_id: int
+    producer_epoch: int
+
+
+class Fetched(NamedTuple):
+    """An answer to a fetch: from where, who gave it, for which leader epoch it was asked (None: for any), and its ends of the log."""
+
+    offset: int
+    node: int
+    leader_epoch: int | None
+    high_watermark: int
+    last_stable_offset: int | None
+    log_start_offset: int | None
+
+
+class Asked(NamedTuple):
+    """A question that is not answered yet: batches (count, producer id and epoch) or fetches (offset, leader epoch) by partition."""
+
+    client_id: str
+    batches: Mapping[TopicPartition, tuple[int, int, int]]
+    fetches: Mapping[TopicPartition, tuple[int, int]]
+
+
+class Answers(Protocol):
+    """What clients look up."""
+
+    def appended(self, client_id: str, partition: TopicPartition, log_offset: int) -> Appended | None:
+        """Return the acknowledged batch that an offset lies in, None where that is not known for sure."""
+
+    def fetched(self, client_id: str, partition: TopicPartition, position: int) -> Fetched | None:
+        """Return the answer that a position was read from, None where that is not known."""
+
+    def forget(self, client_id: str) -> None:
+        """Forget what a client fetched: it reads from elsewhere now."""
+
+
+class ClientAnswers:
+    """Takes note of what clients were answered.
+
+    topic_ids:  of the topics that there are: newer versions of the protocol name them by these.
+    """
+
+    def __init__(self, topic_ids: Callable[[], Mapping[str, str]]) -> None:
+        self._topic_ids = topic_ids
+        self._names: dict[UUID, str] = {}
+        self._appended: dict[tuple[str, TopicPartition], deque[Appended]] = {}
+        self._fetched: dict[tuple[str, TopicPartition], list[Fetched]] = {}
+
+    def listener(self) -> "Listener":
+        """Return what listens to one connection."""
+        return Listener(self)
+
+    def appended(self, client_id: str, partition: TopicPartition, log_offset: int) -> Appended | None:
+        """Return the acknowledged batch that an offset lies in, None where that is not known for sure."""
+        kept = self._appended.get((client_id, partition), ())
+        found = [one for one in kept if one.base_offset <= log_offset < one.end_offset]
+        return found[-1] if len({one.node for one in found}) == 1 else None
+
+    def fetched(self, client_id: str, partition: TopicPartition, position: int) -> Fetched | None:
+        """Return the answer that a position was read from, None where that is not known."""
+        kept = self._fetched.get((client_id, partition), [])
+        index = bisect_right(kept, position, key=lambda one: one.offset)
+        return kept[index - 1] if index else None
+
+    def forget(self, client_id: str) -> None:
+        """Forget what a client fetched: it reads from elsewhere now."""
+        for key in [key for key in self._fetched if key[0] == client_id]:
+            del self._fetched[key]
+
+    def name(self, name: str, topic_id: UUID) -> str:
+        """Return a topic's name, which newer versions leave to its id; empty for one that nobody knows."""
+        if not name and topic_id not in self._names:
+            self._names = {UUID(known): name for name, known in self._topic_ids().items()}
+        return name or self._names.get(topic_id, "")
+
+    def note_appended(self, client_id: str, partition: TopicPartition, appended: Appended) -> None:
+        """Take note of a batch."""
+        self._appended.setdefault((client_id, partition), deque(maxlen=BATCHES_KEPT)).append(appended)
+
+    def note_fetched(self, client_id: str, partition: TopicPartition, fetched: Fetched) -> None:
+        """Take note of an answer; what was fetched from there on before, the client has thrown away."""
+        kept = self._fetched.setdefault((client_id, partition), [])
+        while kept and kept[-1].offset >= fetched.offset:
+            kept.pop()
+        kept.append(fetched)
+        if len(kept) > 2 * FETCHES_KEPT:
+            del kept[:FETCHES_KEPT]
+
+
+class Listener:
+    """Puts one connection's frames together and pairs answers with their questions."""
+
+    def __init__(self, answers: ClientAnswers) -> None:
+        self._answers = answers
+        self._parts: dict[bool, list[bytes]] = {True: [], False: []}  # of the request or response that is passing
+        self._asked: dict[int, Asked] = {}
+
+    def pass_by(self, piece: Piece) -> None:
+        """Take note of bytes on their way."""
+        head = piece.head
+        if head.api not in LISTENED_TO or CLIENTS not in (head.source, head.target):
+            return
+        parts = self._parts[head.is_request]
+        if piece.is_first:
+            parts.clear()
+        parts.append(piece.data)
+        if not piece.is_last:
+            return
+        frame = memoryview(b"".join(parts))[LENGTH_BYTES:]
+        parts.clear()
+        try:
+            (self._on_request if head.is_request else self._on_response)(head, frame)
+        except (MalformedMessage, batch.CorruptBatch):
+            self._asked.pop(head.correlation_id, None)
+
+    def _on_request(self, head: Head, frame: memoryview) -> None:
+        request = decode_request(frame)
+        batches: dict[TopicPartition, tuple[int, int, int]] = {}
+        fetches: dict[TopicPartition, tuple[int, int]] = {}
+        match request.body:
+            case ProduceRequest(acks=0):
+                return  # nobody answers
+            case ProduceRequest(topic_data=topics):
+                for topic in topics:
+                    name = self._answers.name(topic.name, topic.topic_id)
+                    for data in topic.partition_data:
+                        first = batch.header_at(data.records or b"", 0)
+                        batches[TopicPartition(name, data.index)] = (
+                            first.last_offset_delta + 1, first.producer_id, first.producer_epoch,
+                        )  # fmt: skip
+            case FetchRequest(topics=wanted):
+                for topic_wanted in wanted:
+                    name = self._answers.name(topic_wanted.topic, topic_wanted.topic_id)
+                    for part in topic_wanted.partitions:
+                        fetches[TopicPartition(name, part.partition)] = (part.fetch_offset, part.current_leader_epoch)
+            case _:
+                return
+        if len(self._asked) < UNANSWERED_MAX:
+            self._asked[head.correlation_id] = Asked(request.client_id or "", batches, fetches)
+
+    def _on_response(self, head: Head, frame: memoryview) -> None:
+        asked = self._asked.pop(head.correlation_id, None)
+        if asked is None:
+            return
+        _, body = decode_response(exchange_of(Api(head.api)), head.version, frame)
+        match body:
+            case ProduceResponse():
+                self._on_produced(head.source, asked, body)
+            case FetchResponse():
+                self._on_fetched(head.source, asked, body)
+            case _:
+                pass  # an answer to something else
+
+    def _on_produced(self, node: int, asked: Asked, body: ProduceResponse) -> None:
+        for topic in body.responses:
+            name = self._answers.name(topic.name, topic.topic_id)
+            for answer in topic.partition_responses:
+                partition = TopicPartition(name, answer.index)
+                if answer.error_code is Error.NONE and answer.base_offset >= 0 and partition in asked.batches:
+                    count, producer_id, producer_epoch = asked.batches[partition]
+                    end_offset = answer.base_offset + count
+                    appended = Appended(answer.base_offset, end_offset, node, producer_id, producer_epoch)
+                    self._answers.note_appended(asked.client_id, partition, appended)
+
+    def _on_fetched(self, node: int, asked: Asked, body: FetchResponse) -> None:
+        for topic in body.responses:
+            name = self._answers.name(topic.topic, topic.topic_id)
+            for answer in topic.partitions:
+                partition = TopicPartition(name, answer.partition_index)
+                if answer.error_code is Error.NONE and answer.high_watermark >= 0 and partition in asked.fetches:
+                    offset, leader_epoch = asked.fetches[partition]
+                    fetched = Fetched(
+                        offset=offset,
+                        node=node,
+                        leader_epoch=_known(leader_epoch),
+                        high_watermark=answer.high_watermark,
+                        last_stable_offset=_known(answer.last_stable_offset),
+                        log_start_offset=_known(answer.log_start_offset),
+                    )
+                    self._answers.note_fetched(asked.client_id, partition, fetched)
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None

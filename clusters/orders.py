@@ -1,0 +1,97 @@
+"""What operators ordered of a cluster, as the recording's table `admin` has it: one row for each thing that an order names.
+
+Whoever asks as an operator wraps the asking in `Orders.given`. An order that was surely refused is `fail`; one that nobody answered, or
+that was refused when an earlier attempt may have been carried out already, is `info`: it may have been done.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Literal
+
+import msgspec
+
+from replog.types import TopicPartition
+from tribunal.clusters.values import ClusterError, Refused
+from tribunal.results.recording import AdminApi
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that an operator asks for (docs/recording-format.md, admin); null: not named."""
+
+    api: AdminApi
+    topic: str | None = None
+    partition: int | None = None
+    log_offset: int | None = None
+    setting: str | None = None
+    value: str | None = None
+    group: str | None = None
+
+
+class OrderSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """An order, when it was given, and what came of it."""
+
+    order: Order
+    topic_id: str | None
+    outcome: Literal["ok", "fail", "info"]
+    error: str | None
+    invoke_ns: int
+    complete_ns: int | None
+
+
+class Orders:
+    """Takes note of orders until somebody asks for them.
+
+    topic_ids:  of the topics that there are now: a name may stand for another topic later.
+    """
+
+    def __init__(self, now_ns: Callable[[], int], topic_ids: Callable[[], Mapping[str, str]]) -> None:
+        self._now_ns = now_ns
+        self._topic_ids = topic_ids
+        self._seen: list[OrderSeen] = []
+
+    @asynccontextmanager
+    async def given(self, *orders: Order) -> AsyncGenerator[None]:
+        """Note how an order ends that is given inside: it is unknown where the asking does not come to an end."""
+        invoke_ns, ids = self._now_ns(), self._topic_ids()
+        outcome: Literal["ok", "fail", "info"] = "info"
+        error: str | None = "not answered"
+        complete_ns: int | None = None
+        try:
+            yield
+            outcome, error, complete_ns = "ok", None, self._now_ns()
+        except ClusterError as problem:
+            # Of several things one may have been refused and another one done.
+            outcome = "fail" if isinstance(problem, Refused) and len(orders) == 1 else "info"
+            error, complete_ns = str(problem), self._now_ns()
+            raise
+        finally:
+            self._seen += [
+                OrderSeen(
+                    order=order,
+                    topic_id=None if order.topic is None else ids.get(order.topic),
+                    outcome=outcome,
+                    error=error,
+                    invoke_ns=invoke_ns,
+                    complete_ns=complete_ns,
+                )
+                for order in orders
+            ]
+
+    def drain(self) -> list[OrderSeen]:
+        """Return what was ordered since the last call."""
+        seen, self._seen = self._seen, []
+        return seen
+
+
+def elections(partitions: Iterable[TopicPartition], kind: str) -> list[Order]:
+    """Return the order of an election of each partition's leader, `UNCLEAN` or `PREFERRED`."""
+    return [
+        Order(api=AdminApi.ELECT_LEADERS, topic=topic, partition=number, value=kind) for topic, number in partitions
+    ]
+
+
+def admin_row(seen: OrderSeen) -> dict[str, str | int | None]:
+    """Return an order as a row of `admin`."""
+    order: dict[str, str | int | None] = msgspec.to_builtins(seen.order)
+    columns: dict[str, str | int | None] = msgspec.to_builtins(seen)
+    return {name: value for name, value in columns.items() if name != "order"} | order

@@ -1,0 +1,163 @@
+"""The logs of the ISR's members: pairs of replicas that are one log and their neighbours that are not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.checkers.recorded import Run
+from tests.checkers.test_lost_writes import found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Four records, sent, and read to the end at 900 ms: the high watermark is 4."""
+    run = Run(tmp_path / "run")
+    run.final_read({offset: run.send(offset, 100 + offset) for offset in range(4)})
+    return run
+
+
+def log(*, without: tuple[int, ...] = (), **other: int) -> dict[int, int]:
+    values = {offset: (7 << 40) + offset for offset in range(4) if offset not in without}
+    return values | {int(name.removeprefix("at_")): value for name, value in other.items()}
+
+
+def kinds(run: Run) -> list[tuple[object, object]]:
+    return [(kind, severity) for kind, severity, *_ in found(run.finish()) if kind in KINDS]
+
+
+KINDS = {"replica_differs", "replica_lacks", "replicas_lack", "epoch_back"}
+
+
+def test_the_logs_of_the_isr_are_one_log(run: Run) -> None:
+    for node in (1, 2, 3):
+        run.log(node, log())
+
+    assert kinds(run) == []
+
+
+@pytest.mark.parametrize(("of_node_3", "expected"), [
+    pytest.param(log(at_2=5), "replica_differs", id="another value"),
+    pytest.param(log(without=(2,)), "replica_lacks", id="a hole"),
+    pytest.param(log(without=(3,)), "replica_lacks", id="its end is missing"),
+    pytest.param(log(without=(0,)), "replica_lacks", id="its beginning is missing"),
+])  # fmt: skip
+def test_a_member_of_the_isr_holds_something_else(run: Run, of_node_3: dict[int, int], expected: str) -> None:
+    run.log(1, log())
+    run.log(3, of_node_3)
+
+    assert kinds(run) == [(expected, "violation")]
+
+
+def test_what_stands_beyond_the_high_watermark_may_differ(run: Run) -> None:
+    run.log(1, log(at_4=8))
+    run.log(3, log(at_4=9))
+
+    assert kinds(run) == []
+
+
+def test_who_left_the_isr_may_lack_everything(run: Run) -> None:
+    run.change(500, isr=[1, 2])
+    run.log(1, log())
+    run.log(3, log(without=(1, 2, 3)))
+
+    assert kinds(run) == []
+
+
+def test_a_member_of_the_elr_may_lack_nothing(run: Run) -> None:
+    run.change(500, isr=[1], eligible_leader_replicas=[3])
+    run.log(1, log())
+    run.log(3, log(without=(3,)))
+
+    assert kinds(run) == [("replica_lacks", "violation")]
+
+
+@pytest.mark.parametrize(("lost_from", "joins", "expected"), [
+    pytest.param(2, False, [], id="its own disk lost it"),
+    pytest.param(3, False, [("replica_lacks", "violation")], id="its disk lost only what stands behind"),
+    pytest.param(2, True, [("replica_lacks", "violation")], id="it was whole again"),
+])  # fmt: skip
+def test_only_its_own_disk_excuses_a_member(
+    run: Run, lost_from: int, joins: bool, expected: list[tuple[str, str]]
+) -> None:
+    run.node(3, "start", 1)
+    run.fault("truncate-segment", 300, node=3, lost_from=lost_from)
+    if joins:
+        run.change(500, isr=[1, 2])
+        run.change(600, isr=[1, 2, 3])
+    run.log(1, log())
+    run.log(3, log(without=(2, 3)) | ({} if lost_from == 2 else {3: (7 << 40) + 3}))
+
+    assert kinds(run) == expected
+
+
+def test_another_nodes_disk_is_no_excuse(run: Run) -> None:
+    run.node(2, "start", 1)
+    run.fault("truncate-segment", 300, node=2, lost_from=0)
+    run.log(1, log())
+    run.log(3, log(without=(2,)))
+
+    assert kinds(run) == [("replica_lacks", "violation")]
+
+
+def test_what_was_shown_before_an_unclean_election_need_not_be_there(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.watermark(4, 100, epoch=0)
+    run.change(1_000, leader=3, isr=[3], leader_recovery_state=1)
+    run.change(1_100, leader_recovery_state=0)
+    run.change(1_200, isr=[1, 3])
+    run.watermark(2, 2_000, epoch=1, observer="node-3")
+    run.log(3, log(without=(2, 3)))
+    run.log(1, log())
+
+    assert kinds(run) == []
+
+
+def test_what_was_shown_after_an_unclean_election_has_to_be_there(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(1_000, leader=3, isr=[3], leader_recovery_state=1)
+    run.change(1_100, leader_recovery_state=0)
+    run.change(1_200, isr=[1, 3])
+    run.watermark(4, 2_000, epoch=1, observer="node-3")
+    run.log(3, log())
+    run.log(1, log(without=(2, 3)))
+
+    assert kinds(run) == [("replica_lacks", "violation")]
+
+
+def test_a_hole_that_all_replicas_share(run: Run) -> None:
+    for node in (1, 2, 3):
+        run.log(node, log(without=(2,)))
+
+    assert ("replicas_lack", "violation") in kinds(run)
+
+
+def test_replicas_begin_at_the_log_start(run: Run) -> None:
+    run.watermark(4, 950, epoch=0, log_start_offset=2)
+    run.log(1, log())
+    run.log(3, log(without=(0, 1)))
+
+    assert kinds(run) == []
+
+
+def test_a_compacted_topic_may_have_holes_and_no_other_values(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", **{"log.cleanup.policy": "compact"})
+    run.watermark(4, 100, epoch=0)
+    run.log(1, log())
+    run.log(3, log(without=(2,), at_1=5))
+
+    assert kinds(run) == [("replica_differs", "violation")]
+
+
+def test_epochs_go_up_along_a_log(run: Run) -> None:
+    for node in (1, 2, 3):
+        run.log(node, log(), turn=2)
+
+    assert kinds(run) == []
+
+
+def test_epochs_that_go_back_along_every_log(run: Run) -> None:
+    for node in (1, 2, 3):
+        run.log(node, {0: 7 << 40}, epoch=1)
+        run.log(node, {offset: value for offset, value in log().items() if offset})
+
+    assert kinds(run) == [("epoch_back", "violation")] * 3

@@ -1,0 +1,132 @@
+"""What clients were answered is read off their connections: of an offset the batch, of a position the fetch, and of which leader."""
+
+from uuid import UUID
+
+import pytest
+
+from replog.errors import Error
+from replog.log import batch
+from replog.types import TopicPartition
+from replog.wire.apis import Api
+from replog.wire.codec import encode_request, encode_response
+from replog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from replog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from tribunal.clusters.api import CLIENTS
+from tribunal.clusters.links.answers import Appended, ClientAnswers
+from tribunal.clusters.links.frames import REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, Conversation, Cutter
+
+P = TopicPartition("t", 0)
+TOPIC_ID = UUID(int=7)
+
+
+class Line:
+    """A connection of clients to a node, cut into small pieces."""
+
+    def __init__(self, answers, node):
+        talk = Conversation(CLIENTS, node)
+        self.ways = {True: Cutter(talk.request, REQUEST_HEAD_BYTES), False: Cutter(talk.response, RESPONSE_HEAD_BYTES)}
+        self.listener = answers.listener()
+
+    def carry(self, data, *, is_request):
+        for start in range(0, len(data), 7):
+            for piece in self.ways[is_request].feed(bytes(data[start : start + 7])):
+                self.listener.pass_by(piece)
+
+    def produced(self, base_offset, number, *, error=Error.NONE, count=3, version=9, client_id="worker-1"):
+        records = batch.build([batch.NewRecord(None, b"v")] * count, timestamp_ms=1, producer=(40, 2, 0))
+        data = [PartitionProduceData(index=0, records=records)]
+        asked = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", topic_id=TOPIC_ID, partition_data=data)])
+        answered = [PartitionProduceResponse(index=0, error_code=error, base_offset=base_offset)]
+        answer = ProduceResponse(
+            responses=[TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=answered)]
+        )
+        self.carry(encode_request(Api.PRODUCE, version, number, client_id, asked), is_request=True)
+        self.carry(encode_response(Api.PRODUCE, version, number, answer), is_request=False)
+
+    def fetched(self, offset, number, *, epoch, high_watermark, error=Error.NONE, version=12):
+        wanted = [FetchPartition(partition=0, current_leader_epoch=epoch, fetch_offset=offset)]
+        asked = FetchRequest(topics=[FetchTopic(topic="t", topic_id=TOPIC_ID, partitions=wanted)])
+        answered = PartitionData(
+            error_code=error, high_watermark=high_watermark, last_stable_offset=high_watermark - 1, log_start_offset=0
+        )
+        answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[answered])])
+        self.carry(encode_request(Api.FETCH, version, number, "reader-901", asked), is_request=True)
+        self.carry(encode_response(Api.FETCH, version, number, answer), is_request=False)
+
+
+@pytest.fixture
+def answers():
+    return ClientAnswers(lambda: {"t": str(TOPIC_ID)})
+
+
+@pytest.mark.parametrize("version", [9, 13])
+def test_an_acknowledged_offset_is_of_the_batch_that_it_lies_in(answers, version):
+    Line(answers, 1).produced(10, 1, version=version)
+
+    assert [answers.appended("worker-1", P, offset) for offset in (9, 10, 12, 13)] == [
+        None, Appended(10, 13, 1, 40, 2), Appended(10, 13, 1, 40, 2), None,
+    ]  # fmt: skip
+    assert answers.appended("worker-2", P, 10) is None
+
+
+def test_where_two_nodes_acknowledged_an_offset_nobody_is_named(answers):
+    Line(answers, 1).produced(10, 1)
+    Line(answers, 2).produced(12, 1)
+
+    assert [getattr(answers.appended("worker-1", P, offset), "node", None) for offset in (11, 12, 13)] == [1, None, 2]
+
+
+def test_a_refused_batch_is_of_no_offset(answers):
+    Line(answers, 1).produced(-1, 1, error=Error.NOT_LEADER_OR_FOLLOWER)
+
+    assert answers.appended("worker-1", P, -1) is None
+    assert answers.appended("worker-1", P, 0) is None
+
+
+@pytest.mark.parametrize("version", [12, 16])
+def test_a_position_is_of_the_last_fetch_from_there_or_before(answers, version):
+    one, two = Line(answers, 1), Line(answers, 2)
+    one.fetched(0, 1, epoch=3, high_watermark=20, version=version)
+    one.fetched(20, 2, epoch=3, high_watermark=40, version=version)
+    two.fetched(30, 1, epoch=4, high_watermark=35, error=Error.NOT_LEADER_OR_FOLLOWER, version=version)
+
+    def answered(position):
+        found = answers.fetched("reader-901", P, position)
+        return (found.node, found.leader_epoch, found.high_watermark, found.last_stable_offset)
+
+    assert [answered(position) for position in (0, 19, 20, 35)] == [
+        (1, 3, 20, 19),
+        (1, 3, 20, 19),
+        (1, 3, 40, 39),
+        (1, 3, 40, 39),
+    ]
+
+    # A new leader is asked again from where the user stands: what the old one had said behind it is thrown away.
+    two.fetched(10, 2, epoch=4, high_watermark=15, version=version)
+
+    assert [answered(position) for position in (9, 10, 20)] == [(1, 3, 20, 19), (2, 4, 15, 14), (2, 4, 15, 14)]
+    answers.forget("reader-901")
+    assert answers.fetched("reader-901", P, 10) is None
+
+
+def test_frames_that_cannot_be_read_pass_unheard(answers):
+    line = Line(answers, 1)
+    asked = encode_request(Api.PRODUCE, 9, 1, "worker-1", ProduceRequest(acks=-1))
+    line.carry(bytes(asked[:14]) + bytes(len(asked) - 14), is_request=True)
+    line.produced(10, 2)
+
+    assert answers.appended("worker-1", P, 10).node == 1
