@@ -253,16 +253,12 @@ def _is_swarm(given: Plain, steps: Sequence[Plain]) -> bool:
 
 def cluster_spec(given: Plain) -> ClusterSpec:
     """Check the `cluster` part."""
+    settings = given.get("settings") if isinstance(given, dict) else None
+    if isinstance(settings, dict):
+        _check_settings(settings)  # first: it names the setting that is wrong
     spec = _converted("cluster", given, ClusterSpec)
     if spec.profile not in PROFILES:
         raise nearest("profile", spec.profile, PROFILES)
-    for setting, value in spec.settings.items():
-        if setting not in DEFINITIONS:
-            raise nearest("setting", setting, DEFINITIONS)
-        try:
-            DEFINITIONS[setting].checked(value)
-        except ConfigError as problem:
-            raise ValueError(f"cluster: {problem}") from None
     if not 1 <= spec.replication_factor <= spec.brokers <= 99:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
     if spec.mode not in MODES:
@@ -270,6 +266,16 @@ def cluster_spec(given: Plain) -> ClusterSpec:
     if not 1 <= spec.controllers <= 99:
         raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
     return spec
+
+
+def _check_settings(settings: Mapping[str, Plain]) -> None:
+    for setting, value in settings.items():
+        if setting not in DEFINITIONS:
+            raise nearest("setting", setting, DEFINITIONS)
+        try:
+            DEFINITIONS[setting].checked(value)
+        except ConfigError as problem:
+            raise ValueError(f"cluster: {problem}") from None
 
 
 def workload_of(given: Plain) -> tuple[str, LoadOptions]:

@@ -71,6 +71,12 @@ def test_durations(text, expected):
         pytest.param(
             "scenario: small", "cluster: {settings: {min.insync.replicas: 0}}", "must be at least 1: 0", id="value"
         ),
+        pytest.param(
+            "scenario: small",
+            "cluster: {settings: {min.insync.replicas: ~}}",
+            "'min.insync.replicas' must be int, not None",
+            id="a setting without a value",
+        ),
         pytest.param("steps:", "order: random\nsteps:", "use fixed or shuffled", id="order"),
         pytest.param(
             "workload: produce-consume",
