@@ -40,6 +40,8 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     topic_id:    where it is known.
     end_offset:  where the log had ended; None: unknown.
     begin_ns:    the disk was still whole; end_ns: it was not any more. None: some time while the fault lasted.
+    unseen_end_offset:  the batch at `from_offset`, which ends here, was damaged in bytes that no checksum covers: recovery cannot find it,
+                        and the node may keep it for ever. None: recovery finds the damage.
     """
 
     node: int
@@ -50,13 +52,18 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int | None = None
     begin_ns: int | None = None
     end_ns: int | None = None
+    unseen_end_offset: int | None = None
 
 
 class LogEnds(msgspec.Struct):
-    """Where a disk's logs ended, by partition: the facts that a proof has of something done to a disk."""
+    """Where a disk's logs ended, by partition: the facts that a proof has of something done to a disk.
+
+    unseen_end_offsets:  of partitions whose damage no checksum covers: where the damaged batch ends.
+    """
 
     log_end_offsets_before: dict[str, int] = {}
     log_end_offsets_after: dict[str, int] = {}
+    unseen_end_offsets: dict[str, int] = {}
 
 
 def proven_losses(cluster: FaultTarget, node: int, proof: Proof, begin_ns: int) -> list[Loss]:
@@ -80,6 +87,7 @@ def proven_losses(cluster: FaultTarget, node: int, proof: Proof, begin_ns: int) 
                 end_offset=end,
                 begin_ns=begin_ns,
                 end_ns=now_ns,
+                unseen_end_offset=ends.unseen_end_offsets.get(name),
             )
             found.append(loss)
     return found

@@ -41,6 +41,7 @@ LOSS: Final = pa.struct(
         ("end_offset", OFFSET),
         ("begin_ns", TIME),
         ("end_ns", TIME),
+        ("unseen_end_offset", OFFSET),
     ]
 )
 

@@ -196,7 +196,10 @@ class Request(Row, frozen=True, kw_only=True, rename={"source": "from", "target"
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node's disk lost of a partition; without topic: of all of them; without end: all from there on."""
+    """What a node's disk lost of a partition; without topic: of all of them; without end: all from there on.
+
+    unseen_end_offset:  records from `from_offset` up to here may stay there for ever, damaged: no checksum covers the damaged bytes.
+    """
 
     node: int | None = None
     topic: str | None = None
@@ -206,6 +209,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int | None = None
     begin_ns: int | None = None
     end_ns: int | None = None
+    unseen_end_offset: int | None = None
 
 
 class Fault(Row, frozen=True, kw_only=True):

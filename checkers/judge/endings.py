@@ -21,12 +21,14 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     since_epoch:  the leader epoch that began with the last election of a replica that may have lacked records; -1: there was none.
     since_ns:     when that was observed.
     hurt:         nodes whose disks provably lost records from an offset on, and that were not whole again.
+    damaged:      (node, from offset, end offset) of batches that were damaged where no checksum sees it: they may stay so for ever.
     """
 
     state: State | None = None
     since_epoch: int = -1
     since_ns: int = -1
     hurt: tuple[tuple[int, int], ...] = ()
+    damaged: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -42,12 +44,15 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 def ending(entries: Sequence[Entry]) -> Ending:
     """Walk a partition's history to its end."""
     hurt: dict[int, int] = {}
+    damaged: dict[tuple[int, int, int], None] = {}
     since_epoch = since_ns = -1
     for entry in entries:
         for fact in entry.facts:
             match fact:
                 case ProvenLoss(node=node) | CutLive(node=node):
                     hurt[node] = min(entry.from_offset, hurt.get(node, entry.from_offset))
+                    if entry.unseen_end_offset is not None:
+                        damaged[node, entry.from_offset, entry.unseen_end_offset] = None
                 case JoinedIsr(node=node):
                     hurt.pop(node, None)
                 case Elected(leader=node, how=how):
@@ -56,4 +61,10 @@ def ending(entries: Sequence[Entry]) -> Ending:
                 case _:
                     pass  # takes nothing off a disk
     state = entries[-1].state if entries else None
-    return Ending(state=state, since_epoch=since_epoch, since_ns=since_ns, hurt=tuple(sorted(hurt.items())))
+    return Ending(
+        state=state,
+        since_epoch=since_epoch,
+        since_ns=since_ns,
+        hurt=tuple(sorted(hurt.items())),
+        damaged=tuple(sorted(damaged)),
+    )

@@ -80,6 +80,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     node: int
     from_offset: int
     end_offset: int | None
+    unseen_end_offset: int | None
     injected_ns: int
     alive: bool
 
@@ -96,6 +97,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of the partition's history: what happened and the state after it.
 
     from_offset, end_offset:  the facts hold only for records within these offsets (a proven loss); no end: for all from there on.
+    unseen_end_offset:  of a proven loss: records up to here may stay on that disk, damaged where no checksum sees it.
     changed:      the partition's own state changed here.
     made_anew:    how often the topic had been deleted and made anew.
     fenced:       brokers that were registered and fenced.
@@ -107,6 +109,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     from_offset: int = 0
     end_offset: int | None = None
+    unseen_end_offset: int | None = None
     changed: bool = False
     made_anew: int = 0
     fenced: tuple[int, ...] = ()
@@ -621,6 +624,7 @@ class History:
                                 node=lost.node,
                                 from_offset=lost.from_offset or 0,
                                 end_offset=lost.end_offset,
+                                unseen_end_offset=lost.unseen_end_offset,
                                 injected_ns=at_ns,
                                 alive=alive,
                             )
@@ -747,6 +751,7 @@ class _Builder:
             settings=self._settings(),
             from_offset=0 if loss is None else loss.from_offset,
             end_offset=None if loss is None else loss.end_offset,
+            unseen_end_offset=None if loss is None else loss.unseen_end_offset,
             changed=changed,
             made_anew=self._made_anew,
             fenced=tuple(sorted(self._fenced)),

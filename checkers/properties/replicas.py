@@ -3,7 +3,8 @@
 Every member of the final ISR and ELR holds everything below the high watermark, so what one of them lacks or holds otherwise is
 wrong even if nobody reads it. The high watermark is the greatest that was shown since the last election of a replica that may have
 lacked records: by leaders of these epochs, or to final reads. Only a member's own disk excuses it: what provably left it in this
-partition, from that offset on and until the member was whole again. Replicas begin at the log start, and compacted ones may have holes.
+partition, from that offset on and until the member was whole again; and a batch that was damaged in bytes that no checksum covers (a flipped
+leader epoch), which nobody can find and which may stay for ever. Replicas begin at the log start, and compacted ones may have holes.
 """
 
 from typing import Final
@@ -98,6 +99,8 @@ def _whole(logs: Columns, ending: Ending) -> Array:
     whole = np.ones(logs["node"].size, bool)
     for node, from_offset in ending.hurt:
         whole &= (logs["node"] != node) | (logs["log_offset"] < from_offset)
+    for node, from_offset, end_offset in ending.damaged:
+        whole &= (logs["node"] != node) | (logs["log_offset"] < from_offset) | (logs["log_offset"] >= end_offset)
     return whole
 
 
@@ -128,6 +131,8 @@ def _lack(logs: Columns, own: Array, ending: Ending) -> list[pa.Table]:
     found = []
     for node in distinct(logs["node"][is_among(logs["node"], np.asarray(ending.members, np.int64))]).tolist():
         wanted = held[held < hurt[node]] if node in hurt else held
+        for member, from_offset, end_offset in ending.damaged:
+            wanted = wanted[(wanted < from_offset) | (wanted >= end_offset)] if member == node else wanted
         lacking = wanted[~is_among(wanted, distinct(logs["log_offset"][own][logs["node"][own] == node]))]
         begins = np.flatnonzero(np.append(True, np.diff(lacking) > 1)[: lacking.size])
         ends = np.append(begins[1:], lacking.size)[: begins.size] - 1
@@ -173,6 +178,9 @@ WITH starts AS (
          COALESCE(l.is_control, FALSE) AS own_control
   FROM logs l
   LEFT JOIN hurt_disks h ON l.run_id = h.run_id AND l.topic = h.topic AND l.partition = h.partition AND l.node = h.node
+  ANTI JOIN damaged_batches d
+    ON l.run_id = d.run_id AND l.topic = d.topic AND l.partition = d.partition AND l.node = d.node
+   AND l.log_offset >= d.from_offset AND l.log_offset < d.end_offset
   WHERE h.from_offset IS NULL OR l.log_offset < h.from_offset
 ), held AS (
   SELECT w.run_id, w.topic, w.partition, w.node, w.log_offset, w.value, w.leader_epoch, w.own_value, w.own_epoch,
@@ -202,6 +210,9 @@ WITH starts AS (
   LEFT JOIN (SELECT DISTINCT run_id, topic, partition, node, log_offset FROM held) h
     ON o.run_id = h.run_id AND o.topic = h.topic AND o.partition = h.partition AND o.log_offset = h.log_offset
    AND m.node = h.node
+  ANTI JOIN damaged_batches d
+    ON o.run_id = d.run_id AND o.topic = d.topic AND o.partition = d.partition AND m.node = d.node
+   AND o.log_offset >= d.from_offset AND o.log_offset < d.end_offset
   WHERE m.from_offset IS NULL OR o.log_offset < m.from_offset
 ), stretches AS (
   SELECT *, log_offset - ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, node ORDER BY log_offset) AS stretch

@@ -19,13 +19,14 @@ from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import SimulatedNode
 from tribunal.clusters.simulated.operator import SimulatedOperator
 from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S
-from tribunal.clusters.simulated.replica_logs import ReplicaLog
+from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog
 from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import Machine, Simulation
 from tribunal.results.recording import PREFERRED, AdminApi
 
 PPB_PER_PPM: Final = 1_000
 KIB: Final = 1_024
+LEADER_EPOCH_BYTES: Final = range(12, 16)  # of a batch: no checksum covers what a leader stamps
 
 
 class Body(Protocol):
@@ -116,15 +117,21 @@ class SimulatedFaults(Body, Protocol):
             raise ClusterError(f"node {node} runs: kill it before its disk is damaged")
         machine.power_on()
         before = self.log_ends(node)
-        after = dict(before)
+        after, unseen = dict(before), dict[str, int]()
         self.watch.damaged(node)
         for partition, log in sorted(self.watch.replicas[node].logs.items()):
             if log.batches and not partition.topic.startswith("__"):
-                after[str(partition)] = self._harm(machine, log, damage)
-        return Proof(holds=after != before, facts={"log_end_offsets_before": before, "log_end_offsets_after": after})
+                hit, is_seen = self._harm(machine, log, damage)
+                after[str(partition)] = hit.base_offset
+                if not is_seen:
+                    unseen[str(partition)] = hit.last_offset + 1
+        return Proof(
+            holds=after != before,
+            facts={"log_end_offsets_before": before, "log_end_offsets_after": after, "unseen_end_offsets": unseen},
+        )
 
-    def _harm(self, machine: Machine, log: ReplicaLog, damage: Damage) -> int:
-        """Damage one log's last segment; return the offset at which it now ends."""
+    def _harm(self, machine: Machine, log: ReplicaLog, damage: Damage) -> tuple[BatchMark, bool]:
+        """Damage one log's last segment; return the first damaged batch, and whether recovery can see the damage."""
         path, end = log.ends[-1]
         first = next(index for index, (other, _) in enumerate(log.ends) if other == path)
         starts = [0, *(position for _, position in log.ends[first:-1])]
@@ -142,7 +149,8 @@ class SimulatedFaults(Body, Protocol):
             case _:
                 assert_never(damage)
         hit = max(index for index, start in enumerate(starts) if start <= position)
-        return log.batches[first + hit].base_offset
+        is_seen = damage is not Damage.BIT_FLIP or position - starts[hit] not in LEADER_EPOCH_BYTES
+        return log.batches[first + hit], is_seen
 
     async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
         """Move a node's clock."""

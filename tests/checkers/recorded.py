@@ -172,13 +172,15 @@ class Run:
         *,
         node: int,
         lost_from: int | None = None,
+        unseen_end: int | None = None,
         took_effect: bool = True,
         healed: bool = True,
         target: str | None = None,
         index: int = 0,
         lasts: int = 10,
     ) -> None:
-        lost = [] if lost_from is None else [{"node": node, "topic": "t", "partition": 0, "from_offset": lost_from}]
+        place = {"node": node, "topic": "t", "partition": 0, "unseen_end_offset": unseen_end}
+        lost = [] if lost_from is None else [place | {"from_offset": lost_from}]
         self.recorder.row(
             "faults",
             index=index,

@@ -90,6 +90,28 @@ def test_only_its_own_disk_excuses_a_member(
     assert kinds(run) == expected
 
 
+@pytest.mark.parametrize(("node", "unseen_end", "expected"), [
+    pytest.param(3, 2, [], id="in bytes that no checksum covers"),
+    pytest.param(3, None, ["epoch_back", "replica_differs"], id="in bytes that recovery sees"),
+    pytest.param(3, 1, ["epoch_back", "replica_differs"], id="in a batch before"),
+    pytest.param(2, 2, ["epoch_back", "replica_differs"], id="on another node"),
+])  # fmt: skip
+def test_a_flipped_leader_epoch_may_stay_with_its_batch(
+    run: Run, node: int, unseen_end: int | None, expected: list[str]
+) -> None:
+    """A member that came back to the ISR has kept it: nothing that it compares shows it."""
+    run.node(node, "start", 1)
+    run.fault("bit-flip", 300, node=node, lost_from=1 if unseen_end != 1 else 0, unseen_end=unseen_end)
+    run.change(500, isr=[one for one in (1, 2, 3) if one != node])
+    run.change(600, isr=[1, 2, 3])
+    run.log(1, log())
+    run.log(3, {0: (7 << 40)})
+    run.log(3, {1: (7 << 40) + 1}, epoch=262144)
+    run.log(3, log(without=(0, 1)))
+
+    assert sorted(kind for kind, _ in kinds(run)) == expected
+
+
 def test_another_nodes_disk_is_no_excuse(run: Run) -> None:
     run.node(2, "start", 1)
     run.fault("truncate-segment", 300, node=2, lost_from=0)

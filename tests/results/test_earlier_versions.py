@@ -33,7 +33,7 @@ def test_a_loss_without_end_or_time_is_to_the_end_and_at_an_unknown_time(tmp_pat
     recording.validate()
     known, unknown = recording.table("faults")["losses"].to_pylist()
 
-    unsaid = dict.fromkeys(("topic_id", "end_offset", "begin_ns", "end_ns"))
+    unsaid = dict.fromkeys(("topic_id", "end_offset", "begin_ns", "end_ns", "unseen_end_offset"))
     assert known == [{"node": 2, "topic": "t", "partition": 1, "from_offset": 7, **unsaid}]
     assert unknown is None
 
