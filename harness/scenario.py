@@ -184,6 +184,8 @@ def overridden(content: Mapping[str, Plain], overrides: Mapping[str, str]) -> di
         if not rest:
             result[head] = value
             continue
+        if isinstance(result.get(head), list):
+            raise TypeError(f"{head!r} is a list: set all of it")
         inner = _part(head, result.get(head))
         group, _, setting = rest.partition(".")
         if head == "cluster" and group == "settings" and setting:

@@ -144,3 +144,11 @@ def test_names_written_with_underscores_become_those_that_are_known(tmp_path, wo
 def test_an_unknown_scenario_names_near_ones():
     with pytest.raises(Unknown, match="did you mean produce-consume"):
         scenario_file("produce-consum")
+
+
+def test_a_part_of_the_list_of_steps_cannot_be_set(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(MINIMAL)
+
+    with pytest.raises(BadScenario, match="'steps' is a list"):
+        load(path, {"steps.0": "1"})
