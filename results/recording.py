@@ -9,7 +9,6 @@ Units and conventions: `*_ns` are nanoseconds of the harness's monotonic clock s
 Closed sets of words are dictionary strings; their legal words are in `WORDS`.
 """
 
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -288,24 +287,6 @@ def value_of(process: int, sequence: int) -> int:
     """Return the self-describing value of a process's n-th record."""
     assert 0 <= sequence < 1 << SEQUENCE_BITS
     return (process << SEQUENCE_BITS) | sequence
-
-
-class AdminApi(StrEnum):
-    """What operators ask for, as the column `api` of `admin` says it."""
-
-    CREATE_TOPIC = "create_topic"
-    DELETE_TOPIC = "delete_topic"
-    DELETE_RECORDS = "delete_records"
-    SET_CONFIG = "set_config"
-    ELECT_LEADERS = "elect_leaders"
-    ALTER_OFFSET = "alter_offset"
-    DELETE_OFFSET = "delete_offset"
-    DELETE_GROUP = "delete_group"
-    REASSIGN = "reassign"
-
-
-UNCLEAN: Final = "unclean"  # `value` of an election that was ordered, and
-PREFERRED: Final = "preferred"
 
 
 class DamagedRecording(Exception):

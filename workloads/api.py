@@ -29,7 +29,8 @@ from tribunal.clusters.api import (
     TopicPartition,
 )
 from tribunal.clusters.orders import Orders, admin_row
-from tribunal.results.recording import AdminApi, value_of
+from tribunal.results.admin_apis import AdminApi
+from tribunal.results.recording import value_of
 from tribunal.workloads.sent import SentRecords
 
 VALUE_BYTES: Final = 8
