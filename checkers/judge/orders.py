@@ -5,7 +5,7 @@ when it was set. An order whose answer was lost may be carried out at any time a
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -15,8 +15,10 @@ from tribunal.results.recording import UNCLEAN, AdminApi
 from tribunal.results.rows import Admin
 
 NEVER: Final = 1 << 62
-# Kafka's names of what limits how long records are kept, by their unit; without a finite limit nothing goes.
+# Kafka's names of what limits how long records are kept, by their unit, the finest first; without a finite limit nothing goes.
 RETENTION_MS: Final = {"retention.ms": 1, "retention.minutes": 60_000, "retention.hours": 3_600_000}
+# Who has not heard of a change of settings by then is fenced: brokers follow the metadata log within their session.
+APPLIED_NS: Final = 10_000_000_000
 OF_SIZE: Final = "retention.bytes"
 POLICY: Final = "cleanup.policy"
 DELETE: Final = "delete"
@@ -85,25 +87,53 @@ def settings_of_topic(
 ) -> list[TopicSetting]:
     """Return the values that the settings of a topic had, by the names that topics have for them.
 
-    given:       what the nodes were started with.
+    given:       what the nodes were started with: in force only while the topic has no value of its own.
     configured:  (when, name, value) as the committed metadata gave them to the topic, in order; None: taken back.
     ordered:     the table `admin`: an order may be carried out though nobody recorded the metadata of it.
     """
-    found = [_setting(0, name.removeprefix("log."), value) for name, value in given.items()]
+    own: list[TopicSetting] = []
     open_: dict[str, TopicSetting] = {}
     for at_ns, name, value in configured:
         if name in open_:
-            found.append(msgspec.structs.replace(open_.pop(name), until_ns=at_ns))
+            own.append(msgspec.structs.replace(open_.pop(name), until_ns=at_ns))
         if value is not None:
             open_[name] = _setting(at_ns, name, value)
-    found += open_.values()
-    found += [
-        _setting(row.invoke_ns, row.setting, row.value)
-        for row in ordered
-        if row.outcome != "fail" and row.topic in (None, topic)
-        if row.setting is not None and row.value is not None
-    ]
-    return found
+    own += open_.values()
+    return [*_of_nodes(given, own), *own, *_of_orders(ordered, topic)]
+
+
+def _of_nodes(given: Mapping[str, Setting], own: Sequence[TopicSetting]) -> Iterator[TopicSetting]:
+    """Yield the nodes' settings while the topic has none of its own; of several units the finest counts, as in Kafka."""
+    names = {name.removeprefix("log."): value for name, value in given.items()}
+    coarser = [name for name in RETENTION_MS if name in names][1:]
+    for name, value in names.items():
+        if name in coarser:
+            continue
+        since_ns = 0
+        of_topic = "retention.ms" if name in RETENTION_MS else name
+        for spell in sorted((one for one in own if one.name == of_topic), key=lambda one: one.since_ns):
+            if since_ns < spell.since_ns:
+                yield TopicSetting(name=name, value=str(value), since_ns=since_ns, until_ns=spell.since_ns)
+            since_ns = spell.until_ns
+        if since_ns < NEVER:
+            yield _setting(since_ns, name, value)
+
+
+def _of_orders(ordered: Iterable[Admin], topic: str) -> Iterator[TopicSetting]:
+    """Yield what was ordered; a change that was answered is over when a later one of the same setting has been."""
+    rows = [row for row in ordered if row.outcome != "fail" and row.topic in (None, topic) and row.setting is not None]
+    for row in rows:
+        if row.setting is None or row.value is None:
+            continue
+        done_ns = None if row.outcome == "info" else row.complete_ns
+        later = (
+            other.complete_ns + APPLIED_NS
+            for other in rows
+            if done_ns is not None and other.outcome == "ok" and other.complete_ns is not None
+            if (other.topic, other.setting) == (row.topic, row.setting) and other.invoke_ns >= done_ns
+        )
+        name = row.setting if row.topic is not None else row.setting.removeprefix("log.")
+        yield msgspec.structs.replace(_setting(row.invoke_ns, name, row.value), until_ns=min(later, default=NEVER))
 
 
 def _setting(at_ns: int, name: str, value: Setting) -> TopicSetting:

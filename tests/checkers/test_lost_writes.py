@@ -479,10 +479,10 @@ def test_a_final_read_that_did_not_come_to_the_end_does_not_say_what_stands_ther
 GONE, LOST = ("lost", "permitted", "gone_by_order", 0), ("lost", "violation", "", 0)
 
 
-def log_begins_at_1(run: Run) -> list[tuple[object, object, object, object]]:
-    """Two records, and a final read at 900 that begins behind the first."""
-    values = [run.send(sequence, 100 + sequence) for sequence in range(2)]
-    times = {"invoke_ns": 900_000_000, "complete_ns": 900_000_000, "outcome": "ok"}
+def log_begins_at_1(run: Run, since: int = 0) -> list[tuple[object, object, object, object]]:
+    """Two records, and a final read 800 ms later that begins behind the first."""
+    values = [run.send(sequence, since + 100 + sequence) for sequence in range(2)]
+    times = {"invoke_ns": (since + 900) * 1_000_000, "complete_ns": (since + 900) * 1_000_000, "outcome": "ok"}
     final = {"process": 99, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
     for number, (position, count) in enumerate([(1, 1), (2, 0)]):
         shown = {"poll_index": number, "position": position, "record_count": count}
@@ -519,6 +519,57 @@ def test_retention_takes_what_lies_before_the_log_start(
 )
 def test_the_nodes_own_retention_counts_too(tmp_path: Path, name: str, value: int, expected: object) -> None:
     assert log_begins_at_1(Run(tmp_path / "run", **{name: value})) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "own", "expected"),
+    [
+        pytest.param({"log.retention.ms": 500}, [(1, "-1")], LOST, id="the topic's own counts"),
+        pytest.param({"log.retention.ms": 500}, [(1, "-1"), (200, None)], GONE, id="until it is taken back"),
+        pytest.param({"log.retention.minutes": 0}, [(1, "-1")], LOST, id="in another unit"),
+        pytest.param({"log.retention.ms": -1, "log.retention.minutes": 0}, [], LOST, id="the finest unit counts"),
+        pytest.param({"log.retention.minutes": 0}, [], GONE, id="the only one"),
+    ],
+)
+def test_a_topics_own_retention_replaces_the_nodes(
+    tmp_path: Path, nodes: dict[str, int], own: list[tuple[int, str | None]], expected: object
+) -> None:
+    run = Run(tmp_path / "run", **nodes)
+    for at, value in own:
+        run.metadata("ConfigRecord", at, resource_type=2, resource_name="t", name="retention.ms", value=value)
+
+    assert log_begins_at_1(run) == [expected]
+
+
+SHORTENED = {"api": "set_config", "topic": "t", "setting": "retention.ms", "value": "500", "outcome": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, LOST, id="before the record was sent"),
+        pytest.param({"outcome": "fail"}, GONE, id="refused"),
+        pytest.param({"outcome": "info", "complete_ns": None}, GONE, id="its answer was lost"),
+        pytest.param({"topic": "u"}, GONE, id="of another topic"),
+        pytest.param({"setting": "retention.bytes"}, GONE, id="another setting"),
+        pytest.param({"invoke_ns": 30_500_000_000, "complete_ns": 30_501_000_000}, GONE, id="later"),
+    ],
+)
+def test_retention_that_was_taken_back_takes_nothing_that_was_sent_later(
+    run: Run, changes: dict[str, object], expected: object
+) -> None:
+    run.recorder.row("admin", **SHORTENED, invoke_ns=10_000_000, complete_ns=11_000_000)
+    back = {"value": "-1", "invoke_ns": 20_000_000, "complete_ns": 21_000_000}
+    run.recorder.row("admin", **{**SHORTENED, **back, **changes})
+
+    assert log_begins_at_1(run, since=30_000) == [expected]
+
+
+def test_retention_that_was_ordered_for_all_brokers_counts(run: Run) -> None:
+    order = SHORTENED | {"topic": None, "setting": "log.retention.ms"}
+    run.recorder.row("admin", **order, invoke_ns=10_000_000, complete_ns=11_000_000)
+
+    assert log_begins_at_1(run) == [GONE]
 
 
 DELETION = {"api": "delete_records", "topic": "t", "partition": 0, "log_offset": 1, "invoke_ns": 300_000_000}
