@@ -150,10 +150,10 @@ class PartitionJudge:
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
         sends = self._remembered.sends_in_transactions(self._name)
-        first = [send for send in sends if send["log_offset"] == anomaly.log_offset]
+        first = [send for send in sends if send.log_offset == anomaly.log_offset]
         found = (
-            self._remembered.end_lost(send["txn_id"], [self._name], send["begin_ns"], anomaly.at_ns)
-            for send in first or [send for send in sends if send["log_offset"] is None]
+            self._remembered.end_lost(send.transaction.txn_id, [self._name], send.transaction.begin_ns, anomaly.at_ns)
+            for send in first or [send for send in sends if send.log_offset is None]
         )
         return next((judgement for judgement in found if judgement is not None), None)
 

@@ -3,9 +3,8 @@
 Looks at one partition's `commits` again, for the few fetches, commits and transactions that a property found to be wrong.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,7 @@ from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.checkers.properties.group_offsets import COMMIT, effective, prove
 from tribunal.results.recording import AdminApi
-
-Row = Mapping[str, Any]
+from tribunal.results.rows import Commit, typed
 
 
 class Positions:
@@ -107,19 +105,18 @@ class Positions:
         since_ns = int(commits["invoke_ns"][returned].max(initial=-1))
         missing = writes[(outcome[writes] == COMMITTED) & (done[writes] < commits["invoke_ns"][fetch])]
         missing = missing[commits["invoke_ns"][missing] > since_ns]
-        return self._all_lost(int(commits["group"][fetch]), missing, int(commits["complete_ns"][fetch]))
+        return self._all_lost(missing, int(commits["complete_ns"][fetch]))
 
-    def _all_lost(self, group: int, missing: Array, absent_ns: int) -> Judgement | None:
+    def _all_lost(self, missing: Array, absent_ns: int) -> Judgement | None:
         newest: Judgement | None = None
         for row in missing[np.argsort(self._commits["invoke_ns"][missing], kind="stable")].tolist():
-            newest = self._remembered.position_lost(self._groups[group], self._commit(row), absent_ns)
+            newest = self._remembered.position_lost(self._commit(row), absent_ns)
             if newest is None:
                 return None
         return newest
 
-    def _commit(self, row: int) -> Row:
-        columns = {name: int(self._commits[name][row]) for name in ("process", "invoke_ns", "complete_ns")}
-        return {name: None if value == UNKNOWN else value for name, value in columns.items()}
+    def _commit(self, row: int) -> Commit:
+        return typed(self._rows.table("commits").slice(row, 1), Commit)[0]
 
     def _of_generation(self, anomaly: Anomaly) -> Judgement | None:
         """Look for the first commit of a later generation: whoever forgot that generation forgot it, too."""
@@ -128,7 +125,7 @@ class Positions:
             return None
         commits, rows = self._commits, self._later_generations(stale)
         first = rows[[np.argmin(commits["complete_ns"][rows])]] if rows.size else rows
-        return self._all_lost(int(commits["group"][stale]), first, int(commits["complete_ns"][stale]))
+        return self._all_lost(first, int(commits["complete_ns"][stale]))
 
     def _later_generations(self, stale: int) -> Array:
         """Return the group's commits of later generations that had been answered before this one was made."""
@@ -156,7 +153,7 @@ class Positions:
         times = self._commits["invoke_ns"]
         own.sort(key=lambda row: int(times[row]))
         return _all(
-            self._remembered.position_lost(self._groups[group], self._commit(first), int(times[second]))
+            self._remembered.position_lost(self._commit(first), int(times[second]))
             or self._set_back(self._groups[group], log_offset, int(times[first]), int(times[second]))
             for first, second in pairwise(own)
         )
