@@ -22,6 +22,7 @@ APPLIED_NS: Final = 10_000_000_000
 OF_SIZE: Final = "retention.bytes"
 POLICY: Final = "cleanup.policy"
 DELETE: Final = "delete"
+COMPACT: Final = "compact"
 Place = tuple[str, int]
 
 
@@ -156,7 +157,21 @@ class TopicOrders:
     @property
     def is_compacted(self) -> bool:
         """Whether older records of a key may go."""
-        return any(one.name == POLICY and "compact" in one.value for one in self._settings)
+        return any(one.name == POLICY and COMPACT in one.value for one in self._settings)
+
+    def may_compact(self, sent_ns: int, absent_ns: int | None) -> bool:
+        """Whether older records of a key could go between two moments."""
+        return any(one.name == POLICY and COMPACT in one.value for one in self._in_force(sent_ns, absent_ns))
+
+    def _may_delete(self, sent_ns: int, last_ns: int) -> bool:
+        """Whether old segments could go between two moments: as long as no policy without that is in force all the time."""
+        policies = [one for one in self._in_force(sent_ns, last_ns) if one.name == POLICY]
+        others = (one.since_ns <= sent_ns and one.until_ns >= last_ns for one in policies if DELETE not in one.value)
+        return any(DELETE in one.value for one in policies) or not any(others)
+
+    def _in_force(self, sent_ns: int, absent_ns: int | None) -> list[TopicSetting]:
+        last_ns = NEVER if absent_ns is None else absent_ns
+        return [one for one in self._settings if one.since_ns <= last_ns and sent_ns <= one.until_ns]
 
     def may_take(self, log_offset: int, sent_ns: int, absent_ns: int | None) -> bool:
         """Whether a record that lies before the log start may be gone by an order when it was found to be absent (None: in the end)."""
@@ -165,15 +180,15 @@ class TopicOrders:
             for one in self._deletions
             if one.may_be_done(sent_ns, absent_ns)
         )
-        return any(deleted) or any(self._limits(one, sent_ns, absent_ns) for one in self._settings)
-
-    def _limits(self, setting: TopicSetting, sent_ns: int, absent_ns: int | None) -> bool:
-        """Whether a setting lets a record of that age go."""
         last_ns = NEVER if absent_ns is None else absent_ns
-        in_force = setting.since_ns <= last_ns and sent_ns <= setting.until_ns
-        if not in_force or re.fullmatch(r"\d+", setting.value) is None:
+        limited = (self._limits(one, last_ns - sent_ns) for one in self._in_force(sent_ns, absent_ns))
+        return any(deleted) or (any(limited) and self._may_delete(sent_ns, last_ns))
+
+    def _limits(self, setting: TopicSetting, age_ns: int) -> bool:
+        """Whether a setting that is in force lets a record of that age go."""
+        if re.fullmatch(r"\d+", setting.value) is None:
             return False
         if setting.name == OF_SIZE:
             return True
         unit = RETENTION_MS.get(setting.name)
-        return unit is not None and (not self._is_steady or last_ns - sent_ns >= int(setting.value) * unit * 1_000_000)
+        return unit is not None and (not self._is_steady or age_ns >= int(setting.value) * unit * 1_000_000)

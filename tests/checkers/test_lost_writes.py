@@ -356,6 +356,29 @@ def test_compaction_takes_only_what_a_newer_record_of_the_key_replaces(
 
 
 @pytest.mark.parametrize(
+    ("since", "until", "severity"),
+    [
+        pytest.param(1, None, "permitted", id="all the time"),
+        pytest.param(500, None, "permitted", id="before it was missed"),
+        pytest.param(1, 500, "permitted", id="after it was sent"),
+        pytest.param(2000, None, "violation", id="when it had been missed"),
+        pytest.param(1, 50, "violation", id="before it was sent"),
+    ],
+)
+def test_only_a_topic_that_is_compacted_meanwhile_loses_older_records(
+    run: Run, since: int, until: int | None, severity: str
+) -> None:
+    policy = {"resource_type": 2, "resource_name": "t", "name": "cleanup.policy"}
+    run.metadata("ConfigRecord", since, value="compact", **policy)
+    if until is not None:
+        run.metadata("ConfigRecord", until, value="delete", **policy)
+    values = [run.send(sequence, 100 + sequence, key="a") for sequence in range(2)]
+    run.final_read({1: values[1]})
+
+    assert [(kind, found_as) for kind, found_as, *_ in found(run.finish())] == [("lost", severity)]
+
+
+@pytest.mark.parametrize(
     ("before", "severity", "rule"),
     [
         pytest.param((1, 150, 2), "permitted", "R4", id="fetched ahead, who knows when"),
@@ -519,6 +542,26 @@ def test_retention_takes_what_lies_before_the_log_start(
 )
 def test_the_nodes_own_retention_counts_too(tmp_path: Path, name: str, value: int, expected: object) -> None:
     assert log_begins_at_1(Run(tmp_path / "run", **{name: value})) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        pytest.param([(1, "compact")], LOST, id="compaction only"),
+        pytest.param([(1, "compact,delete")], GONE, id="both"),
+        pytest.param([(1, "compact"), (500, "delete")], GONE, id="deleted later"),
+        pytest.param([(1, "compact"), (500, None)], GONE, id="taken back"),
+        pytest.param([(500, "compact")], GONE, id="deleted before"),
+    ],
+)
+def test_retention_counts_where_old_segments_are_deleted(
+    tmp_path: Path, policies: list[tuple[int, str | None]], expected: object
+) -> None:
+    run = Run(tmp_path / "run", **{"log.retention.ms": 500})
+    for at, value in policies:
+        run.metadata("ConfigRecord", at, resource_type=2, resource_name="t", name="cleanup.policy", value=value)
+
+    assert log_begins_at_1(run) == [expected]
 
 
 @pytest.mark.parametrize(
