@@ -77,6 +77,30 @@ def test_transactions_without_a_group_consume_as_they_like(run: Transactions) ->
 
 
 @pytest.mark.parametrize(
+    ("committed_at", "process", "expected"),
+    [
+        pytest.param(220, 9, [("processed_twice", "violation", 0)], id="at its begin"),
+        pytest.param(230, 9, [("processed_twice", "violation", 0)], id="at its end"),
+        pytest.param(219, 9, [], id="before it"),
+        pytest.param(231, 9, [], id="behind it"),
+        pytest.param(225, 8, [], id="by another process"),
+        pytest.param(225, 10, [], id="by one without a transaction"),
+    ],
+)
+def test_a_transaction_belongs_to_the_group_whose_offset_it_commits(
+    run: Transactions, committed_at: int, process: int, expected: list[Any]
+) -> None:
+    value = run.send(0, 100)
+    for own, at in ((8, 200), (9, 220)):
+        run.txn("committed", at, ("poll", 0, value), process=own)
+    run.offsets("commit", 1, 205, process=8)
+    run.offsets("commit", 1, committed_at, process=process)
+    run.final_read({0: value})
+
+    assert found(run.finish(), "exactly_once") == expected
+
+
+@pytest.mark.parametrize(
     ("isolation", "outcome", "expected"),
     [
         pytest.param("read_committed", "committed", [], id="committed"),
