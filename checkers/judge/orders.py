@@ -144,15 +144,15 @@ def _setting(at_ns: int, name: str, value: Setting) -> TopicSetting:
 class TopicOrders:
     """What was ordered of one partition, as far as records go by it.
 
-    is_steady:  no clock was set, so that brokers' ages of records are what the harness measured.
+    unsteady_ns:  when a clock was set first: until then brokers' ages of records are what the harness measured.
     """
 
     def __init__(
-        self, place: Place, ordered: Sequence[Order], settings: Sequence[TopicSetting], *, is_steady: bool
+        self, place: Place, ordered: Sequence[Order], settings: Sequence[TopicSetting], *, unsteady_ns: int
     ) -> None:
         self._deletions = [one for one in ordered if one.api == AdminApi.DELETE_RECORDS and one.names(*place)]
         self._settings = settings
-        self._is_steady = is_steady
+        self._unsteady_ns = unsteady_ns
 
     @property
     def is_compacted(self) -> bool:
@@ -181,7 +181,8 @@ class TopicOrders:
             if one.may_be_done(sent_ns, absent_ns)
         )
         last_ns = NEVER if absent_ns is None else absent_ns
-        limited = (self._limits(one, last_ns - sent_ns) for one in self._in_force(sent_ns, absent_ns))
+        age_ns = NEVER if self._unsteady_ns <= last_ns else last_ns - sent_ns
+        limited = (self._limits(one, age_ns) for one in self._in_force(sent_ns, absent_ns))
         return any(deleted) or (any(limited) and self._may_delete(sent_ns, last_ns))
 
     def _limits(self, setting: TopicSetting, age_ns: int) -> bool:
@@ -191,4 +192,4 @@ class TopicOrders:
         if setting.name == OF_SIZE:
             return True
         unit = RETENTION_MS.get(setting.name)
-        return unit is not None and (not self._is_steady or age_ns >= int(setting.value) * unit * 1_000_000)
+        return unit is not None and age_ns >= int(setting.value) * unit * 1_000_000

@@ -584,6 +584,23 @@ def test_a_topics_own_retention_replaces_the_nodes(
     assert log_begins_at_1(run) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("kind", "at", "expected"),
+    [
+        pytest.param("clock-jump", 500, GONE, id="a clock, before it was missed"),
+        pytest.param("clock-jump", 2000, LOST, id="a clock, afterwards"),
+        pytest.param("kill", 500, LOST, id="no clock"),
+    ],
+)
+def test_a_clock_that_was_set_makes_records_older_from_then_on(
+    tmp_path: Path, kind: str, at: int, expected: object
+) -> None:
+    run = Run(tmp_path / "run", **{"log.retention.hours": 168})
+    run.fault(kind, at, node=1)
+
+    assert log_begins_at_1(run) == [expected]
+
+
 SHORTENED = {"api": "set_config", "topic": "t", "setting": "retention.ms", "value": "500", "outcome": "ok"}
 
 
