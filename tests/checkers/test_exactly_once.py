@@ -77,6 +77,30 @@ def test_transactions_without_a_group_consume_as_they_like(run: Transactions) ->
 
 
 @pytest.mark.parametrize(
+    ("committed_at", "process", "expected"),
+    [
+        pytest.param(220, 9, [("processed_twice", "violation", 0)], id="at its begin"),
+        pytest.param(230, 9, [("processed_twice", "violation", 0)], id="at its end"),
+        pytest.param(219, 9, [], id="before it"),
+        pytest.param(231, 9, [], id="behind it"),
+        pytest.param(225, 8, [], id="by another process"),
+        pytest.param(225, 10, [], id="by one without a transaction"),
+    ],
+)
+def test_a_transaction_belongs_to_the_group_whose_offset_it_commits(
+    run: Transactions, committed_at: int, process: int, expected: list[Any]
+) -> None:
+    value = run.send(0, 100)
+    for own, at in ((8, 200), (9, 220)):
+        run.txn("committed", at, ("poll", 0, value), process=own)
+    run.offsets("commit", 1, 205, process=8)
+    run.offsets("commit", 1, committed_at, process=process)
+    run.final_read({0: value})
+
+    assert found(run.finish(), "exactly_once") == expected
+
+
+@pytest.mark.parametrize(
     ("isolation", "outcome", "expected"),
     [
         pytest.param("read_committed", "committed", [], id="committed"),
@@ -306,6 +330,54 @@ def test_an_operator_may_set_or_delete_positions(
     run.offsets("fetch", fetched, 120)
 
     assert [fields for _, fields, _ in found(run.finish(), "group_offsets")] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("order", "severity"),
+    [
+        pytest.param({"log_offset": 1}, "permitted", id="the position was set back"),
+        pytest.param(
+            {"api": "delete_group", "topic": None, "partition": None}, "permitted", id="the group was deleted"
+        ),
+        pytest.param({"log_offset": 2}, "violation", id="behind the record"),
+        pytest.param({"log_offset": 1, "group": "h"}, "violation", id="another group's"),
+        pytest.param({"log_offset": 1, "partition": 1}, "violation", id="in another partition"),
+        pytest.param({"log_offset": 1, "outcome": "fail"}, "violation", id="refused"),
+        pytest.param({"log_offset": 1, "invoke_ns": 150 * MS, "complete_ns": 151 * MS}, "violation", id="before both"),
+        pytest.param({"log_offset": 1, "invoke_ns": 400 * MS, "complete_ns": 401 * MS}, "violation", id="behind both"),
+    ],
+)
+def test_what_lies_behind_a_position_that_was_set_back_is_processed_again(
+    run: Transactions, order: dict[str, Any], severity: str
+) -> None:
+    run.recorder.row("admin", **{**SET_BACK, "invoke_ns": 212 * MS, "complete_ns": 214 * MS} | order)
+    run.final_read(a_transformer(run, ("committed", [0, 1]), ("committed", [1, 2, 3])))
+
+    assert found(run.finish(), "exactly_once") == [("processed_twice", severity, 1)]
+
+
+@pytest.mark.parametrize(
+    ("order", "severity"),
+    [
+        pytest.param({}, "permitted", id="the group was deleted"),
+        pytest.param({"group": "h"}, "violation", id="another group was"),
+        pytest.param({"api": "delete_offset"}, "violation", id="its position only"),
+        pytest.param({"outcome": "fail"}, "violation", id="refused"),
+        pytest.param({"invoke_ns": 50 * MS, "complete_ns": 51 * MS}, "violation", id="before it had that generation"),
+        pytest.param({"invoke_ns": 150 * MS, "complete_ns": 151 * MS}, "violation", id="afterwards"),
+    ],
+)
+def test_a_group_that_was_deleted_counts_its_generations_anew(
+    run: Transactions, order: dict[str, Any], severity: str
+) -> None:
+    deletion = {"api": "delete_group", "group": "g", "outcome": "ok", "invoke_ns": 115 * MS, "complete_ns": 117 * MS}
+    run.recorder.row("admin", **deletion | order)
+    for at, generation in ((110, 4), (120, 1)):
+        times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
+        row = {"process": 7, "group": "g", "kind": "commit", "committed_offset": 0, "outcome": "ok"}
+        run.recorder.row("commits", **PLACE, **row, **times, generation=generation)
+
+    assert found(run.finish(), "group_members") == [("stale_generation", severity, 0)]
 
 
 @pytest.mark.parametrize(
