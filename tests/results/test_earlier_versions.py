@@ -104,6 +104,31 @@ UNCLEAN = Thing(api="elect_leaders", value="unclean")
             id="fields",
         ),
         pytest.param(
+            "delete_records",
+            '{"partitions": [{"topic": "t", "partition": 0, "offset": 5}, {"topic": "u", "partition": 1, "offset": 9}], "version": 1}',
+            [
+                Thing(api="delete_records", topic="t", partition=0, log_offset=5),
+                Thing(api="delete_records", topic="u", partition=1, log_offset=9),
+            ],
+            id="several partitions",
+        ),
+        pytest.param(
+            "delete_records",
+            '[{"name": "t", "partitions": [{"partition": 0, "offset": 7}, {"partition": 1, "offset": 8}]}, {"name": "u"}]',
+            [
+                Thing(api="delete_records", topic="t", partition=0, log_offset=7),
+                Thing(api="delete_records", topic="t", partition=1, log_offset=8),
+                Thing(api="delete_records", topic="u"),
+            ],
+            id="partitions of topics",
+        ),
+        pytest.param(
+            "reassign",
+            '{"topics": ["t", "u"], "partition": 3}',
+            [Thing(api="reassign", topic="t", partition=3), Thing(api="reassign", topic="u", partition=3)],
+            id="one partition of several topics",
+        ),
+        pytest.param(
             "incremental_alter_configs",
             '{"topic": "t", "configs": {"retention.ms": 5, "cleanup.policy": "delete"}}',
             [
