@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tribunal.results.recording import TABLES
+from tribunal.results.recording import TABLES, DamagedRecording
 from tribunal.results.spoken_orders import Spoken, Thing, named_things
 from tribunal.results.store import Recorder, Recording
 from tribunal.results.versions import stored_table
@@ -65,6 +65,17 @@ def test_topic_ids_are_taken_out_of_bodies(tmp_path: Path) -> None:
     assert rows.schema == TABLES["metadata"].arrow
     assert rows["topic_id"].to_pylist() == ["abc", None]
     assert rows["stamped_ns"].to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize("body", [None, '{"topic_id": ', '{"topic_id": 7}'])
+def test_a_body_that_cannot_be_read_names_no_topic(tmp_path: Path, body: str | None) -> None:
+    row = {"metadata_offset": 0, "quorum_epoch": 1, "record_type": "TopicRecord", "body": body}
+    recording = written_as_version_1(tmp_path, "metadata", row)
+
+    assert recording.table("metadata")["topic_id"].to_pylist() == [None]
+    if body is None:
+        with pytest.raises(DamagedRecording, match="body"):
+            recording.validate()
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
