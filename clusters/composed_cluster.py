@@ -50,7 +50,7 @@ from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.orders import Order, Orders, OrderSeen, elections
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import Settings
-from tribunal.results.recording import PREFERRED, AdminApi
+from tribunal.results.admin_apis import PREFERRED, AdminApi
 
 
 class Observer(Protocol):

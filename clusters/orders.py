@@ -12,7 +12,7 @@ import msgspec
 
 from replog.types import TopicPartition
 from tribunal.clusters.values import ClusterError, Refused
-from tribunal.results.recording import AdminApi
+from tribunal.results.admin_apis import AdminApi
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ Units and conventions: `*_ns` are nanoseconds of the harness's monotonic clock s
 Closed sets of words are dictionary strings; their legal words are in `WORDS`.
 """
 
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -296,24 +295,6 @@ def value_in(content: bytes | None) -> int | None:
     if content is None or len(content) != VALUE_BYTES or content[0] >> 7:  # no column holds more than 63 bits
         return None
     return int.from_bytes(content)
-
-
-class AdminApi(StrEnum):
-    """What operators ask for, as the column `api` of `admin` says it."""
-
-    CREATE_TOPIC = "create_topic"
-    DELETE_TOPIC = "delete_topic"
-    DELETE_RECORDS = "delete_records"
-    SET_CONFIG = "set_config"
-    ELECT_LEADERS = "elect_leaders"
-    ALTER_OFFSET = "alter_offset"
-    DELETE_OFFSET = "delete_offset"
-    DELETE_GROUP = "delete_group"
-    REASSIGN = "reassign"
-
-
-UNCLEAN: Final = "unclean"  # `value` of an election that was ordered, and
-PREFERRED: Final = "preferred"
 
 
 class DamagedRecording(Exception):

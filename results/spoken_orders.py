@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.results.recording import AdminApi
+from tribunal.results.admin_apis import AdminApi
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 

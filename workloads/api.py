@@ -29,7 +29,8 @@ from tribunal.clusters.api import (
     TopicPartition,
 )
 from tribunal.clusters.orders import Orders, admin_row
-from tribunal.results.recording import VALUE_BYTES, AdminApi, value_in, value_of
+from tribunal.results.admin_apis import AdminApi
+from tribunal.results.recording import VALUE_BYTES, value_in, value_of
 from tribunal.workloads.sent import SentRecords
 
 CREATE_TIMEOUT_MS: Final = 15_000

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.admin_apis import UNCLEAN, AdminApi
 from tribunal.results.manifest import Setting
-from tribunal.results.recording import UNCLEAN, AdminApi
 from tribunal.results.rows import Admin
 
 NEVER: Final = 1 << 62

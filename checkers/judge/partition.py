@@ -30,8 +30,8 @@ from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import KRAFT
-from tribunal.results.recording import AdminApi
 from tribunal.results.store import Recording, partition_order
 
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")

@@ -15,7 +15,7 @@ from tribunal.checkers.judge.remembered import NEVER, Remembered, by_order
 from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.checkers.properties.group_offsets import COMMIT, effective, prove
-from tribunal.results.recording import AdminApi
+from tribunal.results.admin_apis import AdminApi
 
 Row = Mapping[str, Any]
 

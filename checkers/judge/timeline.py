@@ -35,6 +35,7 @@ from tribunal.checkers.guarantees import (
 )
 from tribunal.checkers.judge.incarnations import DOWN, NEVER, Incarnations
 from tribunal.checkers.judge.orders import Order, TopicOrders, orders, settings_of_topic
+from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
     CONFIG_OF_BROKER,
@@ -50,7 +51,6 @@ from tribunal.results.metadata import (
     State,
     decoded,
 )
-from tribunal.results.recording import AdminApi
 from tribunal.results.rows import Admin, Fault, NodeEvent, typed
 from tribunal.results.rows import Loss as LostRecords
 

@@ -22,7 +22,7 @@ from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog
 from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import Machine, Simulation
-from tribunal.results.recording import PREFERRED, AdminApi
+from tribunal.results.admin_apis import PREFERRED, AdminApi
 
 PPB_PER_PPM: Final = 1_000
 KIB: Final = 1_024

@@ -142,6 +142,7 @@ THREE = [["kill", 1, {}, 0.3], ["isolate", 2, {"others": "nodes"}, 0.3], ["power
 def test_three_faults_bite_and_heal_on_hosts_and_nothing_is_left(town):
     report = town.reported(THREE)
 
+    assert "refused" not in report, report
     assert {name: report[name] for name, *_ in THREE} == dict.fromkeys(("kill", "isolate", "power-loss"), True), report
     assert report["leftovers"] == []
     assert report["records"] >= report["acknowledged"] > 0

@@ -7,7 +7,6 @@ import pytest
 from tests.checkers.recorded import Run
 from tribunal.harness.cli.main import exit_code
 
-
 MISSED = "high-watermark-back-at-node-across-epochs"  # a class that the judge does not see yet
 
 

@@ -158,7 +158,9 @@ def test_the_last_replica_standing_is_found_again_on_real_processes(tmp_path):
 
     found = confirmed_on_processes(tmp_path, 1, "--plan", str(MINIMAL))
 
-    assert found["sought"] == ["control_plane/clean_election_of_unclean_replica"]
+    assert found["sought"] == [
+        "control_plane/clean_election_of_unclean_replica", "control_plane/elr_member_forgotten",
+    ]  # fmt: skip
     assert found["shown"] == 1
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from tests.simulated.cluster_program import Rows
 from tribunal.clusters.api import TopicPartition as Partition
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds.simulated import launch
@@ -84,7 +85,7 @@ class Lane:
 
     async def _main(self, simulation):
         cluster = await launch(ClusterSpec(settings=RACK), Path("/nonexistent"), RunClock(), "aiokafka")
-        stage = Stage(clients=cluster.clients, sink=None, now_ns=cluster.now_ns)
+        stage = Stage(clients=cluster.clients, sink=Rows(), now_ns=cluster.now_ns)
         await prepare(stage, plan(Options(partitions=PARTITIONS), simulation.loop.random("plan")), 3)
         machine = simulation.add_machine("application", "10.0.254.1", RANK)
         ended = machine.start(self.application.main)

@@ -13,7 +13,7 @@ from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.api import Effect
 from tribunal.nemesis.combine import aimed, take, together
 from tribunal.nemesis.faults import change_min_isr, kill, wipe
-from tribunal.results.recording import AdminApi
+from tribunal.results.admin_apis import AdminApi
 
 P0 = TopicPartition("produce-consume", 0)
 
