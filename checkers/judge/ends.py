@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tribunal.checkers.api import PartitionRows, distinct, is_among
 from tribunal.checkers.judge.remembered import Place, Remembered
+from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.checkers.properties.atomicity import committed_final_reads
 from tribunal.checkers.properties.lost_writes import complete_readers
@@ -43,7 +44,7 @@ class Ends:
 
     def _missing(self, row: Row) -> list[Place]:
         """Return the partitions that show nothing of a transaction of which others show something."""
-        sends = [step for step in row["operations"] or () if step["kind"] == "send" and step["value"] is not None]
+        sends = [step for step in row["operations"] or () if step["kind"] in WRITE_KINDS and step["value"] is not None]
         shown = [step["value"] in self._shown((step["topic"], step["partition"])) for step in sends]
         if not any(shown):
             return []
