@@ -4,6 +4,7 @@ from typing import Final
 
 from tribunal.checkers.api import PartitionRows, distinct, is_among
 from tribunal.checkers.judge.remembered import Place, Remembered
+from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.checkers.properties.atomicity import committed_final_reads
 from tribunal.checkers.properties.lost_writes import complete_readers
@@ -45,7 +46,10 @@ class Ends:
         sends = [
             ((step.topic, step.partition), step.value)
             for step in row.operations or ()
-            if step.kind == "send" and step.topic is not None and step.partition is not None and step.value is not None
+            if step.kind in WRITE_KINDS
+            and step.topic is not None
+            and step.partition is not None
+            and step.value is not None
         ]
         shown = [value in self._shown(place) for place, value in sends]
         if not any(shown):

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from tribunal.checkers.api import OK, UNKNOWN, Array, Columns, Excuse
 from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.orders import Order
+from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import GROUP_LOG, TRANSACTION_LOG, History, Judgement, Record
 from tribunal.results.rows import Commit, Transaction, typed
 from tribunal.results.store import Recording
@@ -105,7 +106,7 @@ class Remembered:
             Part(row, step.log_offset)
             for row in self.transactions
             for step in row.operations or ()
-            if step.kind == "send" and (step.topic, step.partition) == place
+            if step.kind in WRITE_KINDS and (step.topic, step.partition) == place
         ]
 
     # Positions of groups

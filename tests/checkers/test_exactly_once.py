@@ -76,6 +76,7 @@ def test_transactions_without_a_group_consume_as_they_like(run: Transactions) ->
     assert found(run.finish(), "exactly_once") == []
 
 
+@pytest.mark.parametrize("kind", ["send", "append"])
 @pytest.mark.parametrize(
     ("committed_at", "process", "expected"),
     [
@@ -109,15 +110,16 @@ def test_a_transaction_belongs_to_the_group_whose_offset_it_commits(
     ],
 )
 def test_read_committed_never_sees_what_was_aborted(
-    run: Transactions, isolation: str, outcome: str, expected: list[Any]
+    run: Transactions, isolation: str, outcome: str, expected: list[Any], kind: str
 ) -> None:
     value = run.send(0, 100, txn_id="x7")
-    run.txn(outcome, 99, ("send", 0, value))
+    run.txn(outcome, 99, (kind, 0, value))
     run.final_read({0: value}, isolation=isolation)
 
     assert found(run.finish(), "aborted_reads") == expected
 
 
+@pytest.mark.parametrize("kind", ["send", "append"])
 @pytest.mark.parametrize(
     ("visible", "expected"),
     [
@@ -127,11 +129,11 @@ def test_read_committed_never_sees_what_was_aborted(
     ],
 )
 def test_a_transaction_of_unknown_outcome_is_whole_or_not_there(
-    run: Transactions, visible: list[int], expected: list[Any]
+    run: Transactions, visible: list[int], expected: list[Any], kind: str
 ) -> None:
     values = [run.send(sequence, 100 + sequence, txn_id="x7") for sequence in range(2)]
     other = run.send(2, 103)
-    run.txn("info", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    run.txn("info", 99, *[(kind, offset, value) for offset, value in enumerate(values)])
     run.final_read({offset: values[offset] for offset in visible} | {2: other}, isolation="read_committed")
 
     assert found(run.finish(), "atomicity") == expected
@@ -186,6 +188,7 @@ def test_a_sum_needs_every_account(run: Transactions, recorded: str | None, expe
     assert found(run.finish(), "bank") == expected
 
 
+@pytest.mark.parametrize("kind", ["send", "append"])
 @pytest.mark.parametrize(
     ("outcome", "stable", "at", "expected"),
     [
@@ -196,14 +199,17 @@ def test_a_sum_needs_every_account(run: Transactions, recorded: str | None, expe
         pytest.param("info", 0, 20_000, [("hanging", "violation", 0)], id="beyond its time-out"),
     ],
 )
-def test_no_transaction_hangs(run: Transactions, outcome: str, stable: int, at: int, expected: list[Any]) -> None:
+def test_no_transaction_hangs(
+    run: Transactions, outcome: str, stable: int, at: int, expected: list[Any], kind: str
+) -> None:
     value = run.send(0, 100, txn_id="x7")
-    run.txn(outcome, 99, ("send", 0, value))
+    run.txn(outcome, 99, (kind, 0, value))
     run.watermark(1, at, epoch=0, last_stable_offset=stable)
 
     assert found(run.finish(), "hanging_transactions") == expected
 
 
+@pytest.mark.parametrize("step", ["send", "append"])
 @pytest.mark.parametrize(
     ("timeout_ms", "stable", "kind"),
     [
@@ -214,10 +220,10 @@ def test_no_transaction_hangs(run: Transactions, outcome: str, stable: int, at: 
     ],
 )
 def test_a_transaction_hangs_that_outlives_its_own_time_out(
-    tmp_path: Path, timeout_ms: int | None, stable: int, kind: str
+    tmp_path: Path, timeout_ms: int | None, stable: int, kind: str, step: str
 ) -> None:
     run = Transactions(tmp_path)
-    place = {"topic": "t", "partition": 0, "kind": "send"}
+    place = {"topic": "t", "partition": 0, "kind": step}
     for sequence, own_ms in enumerate([timeout_ms, 60_000]):
         value = run.send(sequence, 100 + sequence, txn_id=f"x{sequence}")
         steps = [place | {"log_offset": sequence, "value": value}]
@@ -504,14 +510,29 @@ def test_a_transaction_whose_end_may_be_lost_may_be_torn(tmp_path: Path, topic: 
     assert ("unbalanced", severity, None) in rows
 
 
+@pytest.mark.parametrize("kind", ["send", "append"])
 @pytest.mark.parametrize(("topic", "at", "severity"), WHERE_ENDS_LIE)
-def test_a_transaction_whose_end_may_be_lost_may_hang(tmp_path: Path, topic: str, at: int, severity: str) -> None:
+def test_a_transaction_whose_end_may_be_lost_may_hang(
+    tmp_path: Path, topic: str, at: int, severity: str, kind: str
+) -> None:
     run = elected_uncleanly(tmp_path, topic, at)
     value = run.send(0, 100, txn_id="x7")
-    run.txn("committed", 99, ("send", 0, value))
+    run.txn("committed", 99, (kind, 0, value))
     run.watermark(1, 20_000, epoch=0, last_stable_offset=0)
 
     assert found(run.finish(), "hanging_transactions") == [("hanging", severity, 0)]
+
+
+@pytest.mark.parametrize(("topic", "at", "severity"), WHERE_ENDS_LIE)
+def test_a_transaction_whose_end_may_be_lost_may_be_seen_in_some_lists_only(
+    tmp_path: Path, topic: str, at: int, severity: str
+) -> None:
+    run = elected_uncleanly(tmp_path, topic, at)
+    values = [run.send(sequence, 100 + sequence, txn_id="x7") for sequence in range(2)]
+    run.txn("info", 99, *[("append", offset, value) for offset, value in enumerate(values)])
+    run.final_read({0: values[0]}, isolation="read_committed")
+
+    assert found(run.finish(), "atomicity") == [("torn", severity, None)]
 
 
 @pytest.mark.parametrize(("api", "severity"), [("elect_leaders", "permitted"), ("list_topics", "violation")])
