@@ -210,7 +210,7 @@ def test_a_connection_to_no_address_is_a_lost_one(address: Endpoint) -> None:
     asyncio.run(scenario())
 
 
-def test_a_coordinators_partition_that_cannot_be_replayed_is_offline_and_the_broker_lives(tmp_path: Path) -> None:
+def test_a_coordinators_partition_that_cannot_be_replayed_is_offline_and_the_broker_goes_on(tmp_path: Path) -> None:
     """Its records are whole batches whose content is none: of an earlier version, or of a damaged disk."""
 
     async def story(attack: Attack) -> None:
