@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tribunal.checkers.guarantees import CutLive, Elected, How, JoinedIsr, ProvenLoss
-from tribunal.checkers.judge.timeline import Entry
+from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry
 from tribunal.results.metadata import NO_LEADER, State
 
 
@@ -20,6 +20,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     state:        the last committed one.
     since_epoch:  the leader epoch that began with the last election of a replica that may have lacked records; -1: there was none.
     since_ns:     when that was observed.
+    anew_ns:      after that a topic that was deleted and made anew is the one that is shown; -1: it was not. All else is of that one.
     hurt:         nodes whose disks provably lost records from an offset on, and that were not whole again.
     damaged:      (node, from offset, end offset) of batches that were damaged where no checksum sees it: they may stay so for ever.
     """
@@ -27,13 +28,14 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     state: State | None = None
     since_epoch: int = -1
     since_ns: int = -1
+    anew_ns: int = -1
     hurt: tuple[tuple[int, int], ...] = ()
     damaged: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def members(self) -> tuple[int, ...]:
         """Members of the final ISR and ELR: each holds everything below the high watermark (I8, I9)."""
-        return () if self.state is None else tuple(sorted({*self.state.isr, *self.state.elr}))
+        return () if self.state is None else self.state.members
 
     @property
     def leader(self) -> int:
@@ -45,8 +47,18 @@ def ending(entries: Sequence[Entry]) -> Ending:
     """Walk a partition's history to its end."""
     hurt: dict[int, int] = {}
     damaged: dict[tuple[int, int, int], None] = {}
-    since_epoch = since_ns = -1
+    since_epoch = since_ns = anew_ns = -1
+    made_anew = 0
     for entry in entries:
+        if entry.made_anew != made_anew:
+            made_anew, since_epoch, since_ns, anew_ns = (
+                entry.made_anew,
+                -1,
+                entry.at_ns,
+                entry.at_ns + OBSERVATION_LAG_NS,
+            )
+            hurt.clear()
+            damaged.clear()
         for fact in entry.facts:
             match fact:
                 case ProvenLoss(node=node) | CutLive(node=node):
@@ -65,6 +77,7 @@ def ending(entries: Sequence[Entry]) -> Ending:
         state=state,
         since_epoch=since_epoch,
         since_ns=since_ns,
+        anew_ns=anew_ns,
         hurt=tuple(sorted(hurt.items())),
         damaged=tuple(sorted(damaged)),
     )

@@ -83,7 +83,7 @@ class Evidence:
             shown_epoch=self._shown_epoch(offset, invoke_ns),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
-            below_log_start=self._is_deleted(offset, invoke_ns) or self._is_superseded(value, offset),
+            below_log_start=self._is_deleted(offset, invoke_ns) or self._is_superseded(value, offset, invoke_ns),
         )
 
     def _shown_by(self, anomaly: Anomaly) -> tuple[int | None, int | None]:
@@ -267,9 +267,9 @@ class Evidence:
         """Whether an order that was given lets the record go, and the log start has passed it."""
         return 0 <= offset < self._log_start and self._orders.may_take(offset, sent_ns, self.absent_ns)
 
-    def _is_superseded(self, value: int | None, offset: int) -> bool:
-        """Whether the final log holds a newer record of its key: then compaction may have taken it."""
-        if self._newest is None or value is None:
+    def _is_superseded(self, value: int | None, offset: int, sent_ns: int) -> bool:
+        """Whether the final log holds a newer record of its key: then compaction, in force meanwhile, may have taken it."""
+        if self._newest is None or value is None or not self._orders.may_compact(sent_ns, self.absent_ns):
             return False
         key_of, newest = self._newest
         # Of one whose offset nobody knows any record of its key may be the newer one.

@@ -215,7 +215,7 @@ class Timeline:
     @property
     def can_lead(self) -> tuple[int, ...]:
         """Replicas that may lead in the end: the final ISR and ELR."""
-        return tuple(sorted({*self.entries[-1].state.isr, *self.entries[-1].state.elr})) if self.entries else ()
+        return self.entries[-1].state.members if self.entries else ()
 
     @property
     def leaders(self) -> tuple[tuple[int, int], ...]:
@@ -554,8 +554,9 @@ class History:
             if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
         ]
         settings = settings_of_topic(self._given or {}, configured, self._admin, topic)
-        is_steady = not any("clock" in f"{fault.kind} {fault.proof or ''}" for fault in self._faults)
-        return TopicOrders((topic, partition), self.orders, settings, is_steady=is_steady)
+        clocks = (fault for fault in self._faults if "clock" in f"{fault.kind} {fault.proof or ''}")
+        unsteady_ns = min((0 if fault.injected_ns is None else fault.injected_ns for fault in clocks), default=NEVER)
+        return TopicOrders((topic, partition), self.orders, settings, unsteady_ns=unsteady_ns)
 
     def home(self, topic: str, name: str) -> tuple[str, int] | None:
         """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
