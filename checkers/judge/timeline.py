@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tribunal.checkers.guarantees import (
     Acknowledged,
+    Copies,
     CutLive,
     Elected,
     Exposed,
@@ -382,25 +383,16 @@ class Timeline:
         isrs = [entry.state.isr for entry in self.entries[place:position]]
         return any(deposed in isr and end_ns > known_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
 
-    def _lost_between(self, record: Record, since: int, start: int) -> list[int]:
-        """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""
-        lost: dict[int, None] = {}
-        cut_live: dict[int, None] = {}
+    def _copies_between(self, record: Record, since: int, start: int) -> Copies:
+        """Return what became of the copies of an offset between being shown at first and being shown here, entry by entry.
+
+        Who held it at first holds it here, too: an ISR that is smaller now shows what a larger one has committed.
+        """
+        copies = Copies(holders=dict.fromkeys(self.entries[since - 1].state.isr if since < start else ()))
         for entry in self.entries[since:start]:
             for fact in entry.facts if entry.concerns(record) else ():
-                match fact:
-                    case CutLive(node=node):
-                        cut_live[node] = None
-                    case ShutDownUncleanly(node=node) if node in cut_live:
-                        lost[node] = None
-                    case ProvenLoss(node=node):
-                        lost[node] = None
-                    case JoinedIsr(node=node) | Elected(leader=node):
-                        lost.pop(node, None)
-                        cut_live.pop(node, None)
-                    case _:
-                        pass  # takes nothing off a disk, and puts nothing back
-        return list(lost)
+                copies.add(fact)
+        return copies
 
     def _exposure(self, record: Record, start: int) -> int | None:
         if record.exposed_ns is None:
@@ -422,7 +414,7 @@ class Timeline:
         until: int,
     ) -> Judgement:
         before = self.entries[start - 1]
-        ledger = Ledger(before.settings, lost=self._lost_between(record, since, start))
+        ledger = Ledger(before.settings, self._copies_between(record, since, start))
         if record.acks is not None:
             meanwhile = [entry.state.isr for entry in self.entries[start:answered]]
             certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
