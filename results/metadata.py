@@ -135,6 +135,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     partition_epoch: int = -1
     recovery: int = 0
 
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Members of ISR and ELR, in order: each holds everything below the high watermark (I8, I9) and may lead."""
+        return tuple(sorted({*self.isr, *self.elr}))
+
     def changed_by(self, record: PartitionChangeRecord) -> "State":
         """Merge a change record (SPEC 2.1.4): absent keeps; a leader other than -2 starts a leader epoch."""
         changes_leader = record.leader != NO_CHANGE

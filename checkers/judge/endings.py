@@ -36,7 +36,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def members(self) -> tuple[int, ...]:
         """Members of the final ISR and ELR: each holds everything below the high watermark (I8, I9)."""
-        return () if self.state is None else tuple(sorted({*self.state.isr, *self.state.elr}))
+        return () if self.state is None else self.state.members
 
     @property
     def leader(self) -> int:

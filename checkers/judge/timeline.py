@@ -222,7 +222,7 @@ class Timeline:
     @property
     def can_lead(self) -> tuple[int, ...]:
         """Replicas that may lead in the end: the final ISR and ELR."""
-        return tuple(sorted({*self.entries[-1].state.isr, *self.entries[-1].state.elr})) if self.entries else ()
+        return self.entries[-1].state.members if self.entries else ()
 
     @property
     def leaders(self) -> tuple[tuple[int, int], ...]:
