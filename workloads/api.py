@@ -30,10 +30,9 @@ from tribunal.clusters.api import (
 )
 from tribunal.clusters.orders import Orders, admin_row
 from tribunal.results.admin_apis import AdminApi
-from tribunal.results.recording import value_of
+from tribunal.results.recording import VALUE_BYTES, value_in, value_of
 from tribunal.workloads.sent import SentRecords
 
-VALUE_BYTES: Final = 8
 CREATE_TIMEOUT_MS: Final = 15_000
 STATEMENT_POLLS: Final = 20  # until the producer must have reported its epochs again
 STATEMENT_POLL_MS: Final = 50
@@ -417,7 +416,7 @@ class PollLog:
             leader_epoch=poll.leader_epoch,
         )
         for record in poll.records:
-            value = int.from_bytes(record.value) if record.value and len(record.value) == VALUE_BYTES else None
+            value = value_in(record.value)
             self.stage.sink.row(
                 "reads",
                 process=self.process,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 LEVELS: Final = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 BACKLOG: Final = 1024
 COPY_BYTES: Final = 1 << 20
+UNFORESEEN_KINDS_MAX: Final = 1000
 MOST_PARTS: Final = 512  # of one vectored write; the system's IOV_MAX is 1024
 
 
@@ -275,6 +276,8 @@ class RealJournal:
         self._threshold = LEVELS[level]
         self._people = people or sys.stderr
         self._probes: dict[str, int] = {}
+        self._unforeseen: set[tuple[str, str]] = set()
+        self.unforeseen_count = 0
         self._events = -1
         if events_path:
             Path(events_path).parent.mkdir(parents=True, exist_ok=True)
@@ -296,6 +299,14 @@ class RealJournal:
         count = self._probes[name] = self._probes.get(name, 0) + 1
         if count & (count - 1) == 0:
             self._probe_line(name, count)
+
+    def unforeseen(self, where: str, problem: Exception) -> None:
+        """Log the first error of its kind with its cause; count all of them."""
+        self.unforeseen_count += 1
+        kind = (where, type(problem).__name__)
+        if kind not in self._unforeseen and len(self._unforeseen) < UNFORESEEN_KINDS_MAX:
+            self._unforeseen.add(kind)
+            self.log("error", f"{where}: {problem!r}; more of these are only counted\n{_traceback(problem)}")
 
     def close(self) -> None:
         """Write the probes' last counts and close the file."""

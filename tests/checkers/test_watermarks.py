@@ -28,6 +28,21 @@ def test_within_one_leader_epoch_it_may_not_go_back(run: Run) -> None:
     assert found(run.finish()) == [("high_watermark_back", "violation", "", 7)]
 
 
+@pytest.mark.parametrize(("by", "kinds"), [
+    pytest.param(2, [], id="a follower may show less than its leader"),
+    pytest.param(1, ["high_watermark_back", "last_stable_offset_back"], id="the leader itself"),
+])  # fmt: skip
+def test_answers_of_two_replicas_are_not_compared(run: Run, by: int, kinds: list[str]) -> None:
+    """KIP-392: a reader is sent to the follower of its rack, which hears of the high watermark later."""
+    for high_watermark, at, node in ((9, 100, 1), (7, 300, by)):
+        run.watermark(
+            high_watermark, at, epoch=0, observer="client-1", source="fetch", answered_by=node,
+            last_stable_offset=high_watermark,
+        )  # fmt: skip
+
+    assert [kind for kind, *_ in found(run.finish())] == kinds
+
+
 def test_two_observers_are_not_compared(run: Run) -> None:
     run.watermark(9, 100, epoch=0, observer="client-1", source="fetch")
     run.watermark(7, 101, epoch=0, observer="client-2", source="fetch")

@@ -22,6 +22,7 @@ import msgspec
 from replog.config import Endpoint
 from replog.config.network import NetworkConfig
 from replog.errors import Error
+from replog.node.boundary import contain
 from replog.ports import Listener, World
 from replog.wire.apis import FEATURE_OF, Api
 from replog.wire.codec import APIS, MalformedMessage, RequestStart, decode_rest, encode_response, request_start
@@ -358,6 +359,9 @@ class ServerConnection(asyncio.Protocol):
                 self._handle_frame(frame)
         except MalformedMessage as problem:
             self.refuse(str(problem))
+        except Exception as problem:  # noqa: BLE001  # a mistake of ours costs this connection, no more
+            contain(self._server.world.journal, "a connection", problem)
+            self.refuse(f"{type(problem).__name__} in what it sent")
         finally:
             self._handling = False
         self._write_answers()
