@@ -68,8 +68,17 @@ class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True):
     value: str | None = None
 
 
+class RemoveTopicRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic is deleted, with all of its partitions."""
+
+
 MetadataRecord = (
-    PartitionRecord | PartitionChangeRecord | RegisterBrokerRecord | BrokerRegistrationChangeRecord | ConfigRecord
+    PartitionRecord
+    | PartitionChangeRecord
+    | RegisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | ConfigRecord
+    | RemoveTopicRecord
 )
 _DECODERS: Final[dict[str, msgspec.json.Decoder[MetadataRecord]]] = {
     kind.__name__: msgspec.json.Decoder(kind)
@@ -79,6 +88,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[MetadataRecord]]] = {
         RegisterBrokerRecord,
         BrokerRegistrationChangeRecord,
         ConfigRecord,
+        RemoveTopicRecord,
     )
 }
 

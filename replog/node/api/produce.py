@@ -1,6 +1,6 @@
 """Produce: validate, append, answer at once or when the high watermark has passed (SPEC 3.7).
 
-The way of a batch: from the socket's buffer through validation into the log, in one callback, never parsed. With acks
+The way of a batch: from the socket's buffer through validation, which walks through its records, into the log as it came, in one callback. With acks
 of 0 or 1 the answer is written before the callback returns.
 """
 
