@@ -6,7 +6,7 @@ unpickled for the purpose, and the outcome is remembered. A world's state is a t
 million states affordable: most steps are two look-ups, and no object is copied.
 
 Two objects with the same key are the same state. The key leaves out what cannot matter any more (absolute times, probes);
-whoever writes a key decides that, and `tests/harness/explore` compares the result with the objects themselves.
+whoever writes a key decides that, and a search with two of them merged wrongly finds ways that cannot be taken again.
 """
 
 import io
