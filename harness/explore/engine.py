@@ -1,7 +1,7 @@
 """Breadth first through a world: every state within the bounds once, invariants at each, the shortest way to the first that breaks.
 
 A state is bytes: the numbers of its parts, packed. Kept for each are its bytes, the state it was first reached from and the
-step between the two; so the way to any state can be told, and because the search is breadth first it is a shortest one.
+step between the two; so the way to any state can be outcome, and because the search is breadth first it is a shortest one.
 
 No partial order reduction: it would have to know which events commute in the product's code, and be wrong once that changes.
 What takes its place is `replog`'s own form: an event at one core leaves all others as they are, so its effect is worked out

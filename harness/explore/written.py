@@ -1,4 +1,4 @@
-"""What a search leaves: text for a terminal, JSON, a page, and a scenario where the counterexample can be told as one."""
+"""What a search leaves: text for a terminal, JSON, a page, and a scenario where the counterexample can be outcome as one."""
 
 from pathlib import Path
 
@@ -18,10 +18,10 @@ def text(found: Explored) -> str:
         lines.append(f"known bugs switched on: {', '.join(found.mutants)}")
     if found.counterexample is None:
         return "\n".join([*lines, "no invariant is broken"])
-    return "\n".join([*lines, *_told(found.counterexample)])
+    return "\n".join([*lines, *_way_lines(found.counterexample)])
 
 
-def _told(example: Counterexample) -> list[str]:
+def _way_lines(example: Counterexample) -> list[str]:
     lines = [f"BROKEN {broken.invariant}: {broken.words}" for broken in example.broken]
     for number, shown in enumerate(example.way):
         lines.append(f"{number:>3}. {shown.step or 'the beginning'}")

@@ -124,7 +124,7 @@ class SmallBroker:
         self.metadata.restore(last_offset, image)
         return self._update()
 
-    def hear(self, batch: Iterable[tuple[int, r.MetadataRecord]]) -> list[Proposed]:
+    def replay(self, batch: Iterable[tuple[int, r.MetadataRecord]]) -> list[Proposed]:
         """Replay the next committed batch and act upon it."""
         batch = tuple(batch)
         # Equal states may have come by different numbers of records; how many is not part of a state.

@@ -21,7 +21,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tails: int = 1
     fences: int = 0  # of brokers that live
     raised_min_isr: int = 0  # what the operator sets once; 0: there is none
-    late_metadata: bool = True  # brokers hear of what is committed when they do, or at once
+    late_metadata: bool = True  # brokers learn of what is committed when they do, or at once
     late_fetches: bool = True  # answers to fetches take their time, or none
     lates: int = 2  # proposals and answers to them that may be under way at once
 
@@ -57,7 +57,7 @@ class Retry(msgspec.Struct, frozen=True):
     node: NodeId
 
 
-class Hear(msgspec.Struct, frozen=True):
+class Replay(msgspec.Struct, frozen=True):
     """A broker replays the next batch of metadata."""
 
     node: NodeId
@@ -84,7 +84,7 @@ class Beat(msgspec.Struct, frozen=True):
 
 
 class Expire(msgspec.Struct, frozen=True):
-    """The controller hears nothing of a broker for the session timeout."""
+    """No heartbeat of a broker comes for the session timeout."""
 
     node: NodeId
 
@@ -121,7 +121,7 @@ class Deliver(msgspec.Struct, frozen=True):
     message: int
 
 
-Step = Produce | Lag | Retry | Hear | Ask | Take | Beat | Expire | Crash | Restart | Raise | Deliver
+Step = Produce | Lag | Retry | Replay | Ask | Take | Beat | Expire | Crash | Restart | Raise | Deliver
 Message = Proposed | Answer
 
 
@@ -145,5 +145,5 @@ class Arrived(msgspec.Struct, frozen=True):
     fetched: int
 
 
-BrokerEvent = Produce | Lag | Retry | Hear | Crash | Answer | Fetch | Arrived | Begin
+BrokerEvent = Produce | Lag | Retry | Replay | Crash | Answer | Fetch | Arrived | Begin
 ControllerEvent = Proposed | Expire | Restart | Raise | Heartbeat

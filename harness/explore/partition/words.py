@@ -46,11 +46,11 @@ def broker_words(node: NodeId, seen: Seen, waiting: int) -> str:
     if not seen.alive:
         return f"down, log {log}"
     role = f"leads, ISR {list(seen.isr)}" if seen.leads else f"follows {seen.source}" if seen.source else "idle"
-    unheard = f", {waiting} batch(es) of metadata not heard" if waiting else ""
+    unread = f", {waiting} batch(es) of metadata not replayed" if waiting else ""
     pending = f", proposes ISR {[member for member, _ in seen.pending.isr]}" if seen.pending else ""
     return (
         f"{role}, epoch {seen.leader_epoch}, log {log}, high watermark {seen.high_watermark}, "
-        f"min ISR {seen.min_isr}{pending}{unheard}"
+        f"min ISR {seen.min_isr}{pending}{unread}"
     )
 
 
@@ -87,9 +87,9 @@ def record_words(record: r.MetadataRecord) -> str:
 def step_words(step: e.Step, messages: Sequence[e.Message], batches: Sequence[Batch]) -> str:
     """Describe a step; messages and batches of metadata by their numbers."""
     match step:
-        case e.Hear():
+        case e.Replay():
             records = ", ".join(record_words(record) for _, record in batches[step.batch])
-            return f"broker {step.node} hears of metadata: {records}"
+            return f"broker {step.node} replays metadata: {records}"
         case e.Deliver():
             return f"delivered: {message_words(messages[step.message])}"
         case e.Raise():

@@ -32,12 +32,12 @@ from tribunal.harness.explore.partition.events import (
     Crash,
     Deliver,
     Expire,
-    Hear,
     Heartbeat,
     Lag,
     Message,
     Produce,
     Raise,
+    Replay,
     Restart,
     Retry,
     Settings,
@@ -57,7 +57,7 @@ from tribunal.harness.explore.partition.words import (
 Numbers = tuple[int, ...]  # one of each broker
 
 
-class ToldBroker(NamedTuple):
+class BrokerOutcome(NamedTuple):
     """What an event did to a broker."""
 
     after: int
@@ -65,7 +65,7 @@ class ToldBroker(NamedTuple):
     fetched: int = -1
 
 
-class ToldController(NamedTuple):
+class ControllerOutcome(NamedTuple):
     """What an event did to the controller."""
 
     after: int
@@ -79,7 +79,7 @@ class Here(NamedTuple):
 
     controller: int
     brokers: Numbers
-    unheard: Numbers
+    unread: Numbers
     messages: int
     fetched: Numbers  # 0: no answer is under way; else one more than its number
     tally: int
@@ -105,8 +105,8 @@ class PartitionWorld:
         self._fetched: Numbered[Fetched] = Numbered()
         self._tallies: Numbered[Tally] = Numbered()
         self._steps: Numbered[Step] = Numbered()
-        self._told_broker = Remembered(self._tell_broker)
-        self._told_controller = Remembered(self._tell_controller)
+        self._broker_outcomes = Remembered(self._work_out_broker)
+        self._controller_outcomes = Remembered(self._work_out_controller)
         self._nothing = self._queues.number(())
         self._quiet = self._under_way.number(())
         self._broken: dict[tuple[int, Numbers, int], list[Broken]] = {}
@@ -136,7 +136,7 @@ class PartitionWorld:
             Here(
                 controller=self._controllers.number(controller),
                 brokers=tuple(self._brokers.number(brokers[node]) for node in self._nodes),
-                unheard=(self._nothing,) * len(self._nodes),
+                unread=(self._nothing,) * len(self._nodes),
                 messages=self._quiet,
                 fetched=(0,) * len(self._nodes),
                 tally=self._tallies.number(tally),
@@ -182,7 +182,7 @@ class PartitionWorld:
         known, tally = self._knows(here.controller), self._tallies[here.tally]
         rows = [Row(part="controller", words=controller_words(known))]
         for index, node in enumerate(self._nodes):
-            waiting = len(self._queues[here.unheard[index]])
+            waiting = len(self._queues[here.unread[index]])
             rows.append(Row(part=f"broker {node}", words=broker_words(node, self._look(here.brokers[index]), waiting)))
         under_way = [message_words(self._messages[one]) for one in self._under_way[here.messages]]
         under_way += [
@@ -199,13 +199,13 @@ class PartitionWorld:
         return {
             "states of a controller": len(self._controllers),
             "states of a broker": len(self._brokers),
-            "events of controllers worked out": len(self._told_controller),
-            "events of brokers worked out": len(self._told_broker),
+            "events of controllers worked out": len(self._controller_outcomes),
+            "events of brokers worked out": len(self._broker_outcomes),
         }
 
     def _packed(self, here: Here) -> State:
         return self._packing.pack(
-            here.controller, here.messages, here.tally, *here.brokers, *here.unheard, *here.fetched
+            here.controller, here.messages, here.tally, *here.brokers, *here.unread, *here.fetched
         )
 
     def _unpacked(self, state: State) -> Here:
@@ -214,7 +214,7 @@ class PartitionWorld:
         return Here(
             controller=controller,
             brokers=tuple(numbers[:count]),
-            unheard=tuple(numbers[count : 2 * count]),
+            unread=tuple(numbers[count : 2 * count]),
             messages=messages,
             fetched=tuple(numbers[2 * count :]),
             tally=tally,
@@ -223,37 +223,37 @@ class PartitionWorld:
     # --- what may happen
 
     def _of_dead(self, here: Here, index: int, node: NodeId) -> Iterator[tuple[Step, Here]]:
-        told = self._told_controller.outcome(here.controller, Restart(node))
-        if told.epoch == -1:
+        outcome = self._controller_outcomes.outcome(here.controller, Restart(node))
+        if outcome.epoch == -1:
             return
-        after = self._published(here, told)
-        begun = self._told_broker.outcome(here.brokers[index], Begin(told.after, told.epoch))
+        after = self._published(here, outcome)
+        begun = self._broker_outcomes.outcome(here.brokers[index], Begin(outcome.after, outcome.epoch))
         yield Restart(node), self._moved(after, index, begun)
 
     def _of_living(self, here: Here, index: int, node: NodeId, seen: Seen) -> Iterator[tuple[Step, Here]]:
         number, tally = here.brokers[index], self._tallies[here.tally]
-        queue = self._queues[here.unheard[index]]
+        queue = self._queues[here.unread[index]]
         if queue:
-            hear = Hear(node, queue[0])
-            heard = here._replace(unheard=_put(here.unheard, index, self._queues.number(queue[1:])))
-            yield hear, self._moved(heard, index, self._told_broker.outcome(number, hear))
+            replay = Replay(node, queue[0])
+            replayed = here._replace(unread=_put(here.unread, index, self._queues.number(queue[1:])))
+            yield replay, self._moved(replayed, index, self._broker_outcomes.outcome(number, replay))
         if self._is_fenced(here, node):
-            beat = self._told_controller.outcome(here.controller, Heartbeat(node, seen.broker_epoch))
+            beat = self._controller_outcomes.outcome(here.controller, Heartbeat(node, seen.broker_epoch))
             yield Beat(node), self._published(here, beat)
         if seen.leads:
-            yield Lag(node), self._moved(here, index, self._told_broker.outcome(number, Lag(node)))
+            yield Lag(node), self._moved(here, index, self._broker_outcomes.outcome(number, Lag(node)))
             if tally.produced < self.settings.records:
                 produce = Produce(node, tally.produced + 1)
-                told = self._told_broker.outcome(number, produce)
-                if told.after != number:
+                outcome = self._broker_outcomes.outcome(number, produce)
+                if outcome.after != number:
                     counted = self._tallied(here, tally._replace(produced=tally.produced + 1))
-                    yield produce, self._moved(counted, index, told)
+                    yield produce, self._moved(counted, index, outcome)
             if seen.pending is not None and not self._is_under_way(here, seen.pending):
                 retry = Retry(node)
-                yield retry, self._moved(here, index, self._told_broker.outcome(number, retry))
+                yield retry, self._moved(here, index, self._broker_outcomes.outcome(number, retry))
         elif here.fetched[index]:
             fetched = here._replace(fetched=_put(here.fetched, index, 0))
-            taken = self._told_broker.outcome(number, Arrived(here.fetched[index] - 1))
+            taken = self._broker_outcomes.outcome(number, Arrived(here.fetched[index] - 1))
             yield Take(node), self._moved(fetched, index, taken)
         else:
             yield from self._fetches(here, index, node)
@@ -272,18 +272,18 @@ class PartitionWorld:
         source = self._nodes.index(seen.source)
         if not self._look(here.brokers[source]).alive:
             return
-        told = self._told_broker.outcome(here.brokers[source], fetch)
-        answered = self._moved(here, source, told)
-        taken = self._told_broker.outcome(here.brokers[index], Arrived(told.fetched))
+        outcome = self._broker_outcomes.outcome(here.brokers[source], fetch)
+        answered = self._moved(here, source, outcome)
+        taken = self._broker_outcomes.outcome(here.brokers[index], Arrived(outcome.fetched))
         yield Ask(node, at_once=True), self._moved(answered, index, taken)
         if self.settings.late_fetches and taken.after != here.brokers[index]:
-            yield Ask(node, at_once=False), answered._replace(fetched=_put(here.fetched, index, told.fetched + 1))
+            yield Ask(node, at_once=False), answered._replace(fetched=_put(here.fetched, index, outcome.fetched + 1))
 
     def _crashed(self, here: Here, index: int, crash: Crash, tally: Tally) -> Here:
-        after = self._told_broker.outcome(here.brokers[index], crash).after
+        after = self._broker_outcomes.outcome(here.brokers[index], crash).after
         return self._tallied(here, tally)._replace(
             brokers=_put(here.brokers, index, after),
-            unheard=_put(here.unheard, index, self._nothing),
+            unread=_put(here.unread, index, self._nothing),
             fetched=_put(here.fetched, index, 0),
             messages=self._without_answers(here.messages, self._nodes[index]),
         )
@@ -297,11 +297,11 @@ class PartitionWorld:
             if alive and tally.fences >= self.settings.fences:
                 continue
             counted = self._tallied(here, tally._replace(fences=tally.fences + alive))
-            yield expire, self._published(counted, self._told_controller.outcome(here.controller, expire))
+            yield expire, self._published(counted, self._controller_outcomes.outcome(here.controller, expire))
         if self.settings.raised_min_isr and not tally.raised:
             act = Raise(self.settings.raised_min_isr)
             raised = self._tallied(here, tally._replace(raised=True))
-            yield act, self._published(raised, self._told_controller.outcome(here.controller, act))
+            yield act, self._published(raised, self._controller_outcomes.outcome(here.controller, act))
         for number in self._under_way[here.messages]:
             yield Deliver(number), self._delivered(here, number)
 
@@ -310,29 +310,29 @@ class PartitionWorld:
         left = tuple(other for other in self._under_way[here.messages] if other != number)
         here = here._replace(messages=self._under_way.number(left))
         if isinstance(message, Proposed):
-            told = self._told_controller.outcome(here.controller, message)
-            answered = self._published(here, told)
+            outcome = self._controller_outcomes.outcome(here.controller, message)
+            answered = self._published(here, outcome)
             sender = self._look(here.brokers[self._nodes.index(message.sender)])
             if sender.pending != message:
                 return answered  # nobody waits for the answer
-            return self._sent(answered, (told.answer,))
+            return self._sent(answered, (outcome.answer,))
         index = self._nodes.index(message.proposed.sender)
-        return self._moved(here, index, self._told_broker.outcome(here.brokers[index], message))
+        return self._moved(here, index, self._broker_outcomes.outcome(here.brokers[index], message))
 
     # --- how states change
 
-    def _moved(self, here: Here, index: int, told: ToldBroker) -> Here:
+    def _moved(self, here: Here, index: int, outcome: BrokerOutcome) -> Here:
         """Put a broker into its next state, send what it sends, and note what it shows as committed."""
-        if told.after == here.brokers[index] and not told.sent:
+        if outcome.after == here.brokers[index] and not outcome.sent:
             return here
-        after = here._replace(brokers=_put(here.brokers, index, told.after))
-        seen = self._look(told.after)
+        after = here._replace(brokers=_put(here.brokers, index, outcome.after))
+        seen = self._look(outcome.after)
         if here.fetched[index] and seen.leader_epoch != self._look(here.brokers[index]).leader_epoch:
             after = after._replace(fetched=_put(after.fetched, index, 0))  # a new epoch begins with a new fetch
         if seen.pending != self._look(here.brokers[index]).pending:
             after = after._replace(messages=self._without_answers(after.messages, self._nodes[index]))
-        if told.sent:
-            after = self._sent(after, told.sent)
+        if outcome.sent:
+            after = self._sent(after, outcome.sent)
         if seen.leads:
             tally = self._tallies[after.tally]
             shown = seen.stored[: seen.high_watermark]
@@ -347,21 +347,21 @@ class PartitionWorld:
             return here  # one more would be lost, as every message may be
         return here._replace(messages=self._under_way.number(under_way))
 
-    def _published(self, here: Here, told: ToldController) -> Here:
-        after = self._forgiven(here._replace(controller=told.after), here.controller)
-        if not told.batches:
+    def _published(self, here: Here, outcome: ControllerOutcome) -> Here:
+        after = self._forgiven(here._replace(controller=outcome.after), here.controller)
+        if not outcome.batches:
             return after
         if not self.settings.late_metadata:
             for index, node in enumerate(self._nodes):
-                for batch in told.batches if self._look(after.brokers[index]).alive else ():
-                    heard = self._told_broker.outcome(after.brokers[index], Hear(node, batch))
-                    after = self._moved(after, index, heard)
+                for batch in outcome.batches if self._look(after.brokers[index]).alive else ():
+                    replayed = self._broker_outcomes.outcome(after.brokers[index], Replay(node, batch))
+                    after = self._moved(after, index, replayed)
             return after
-        unheard = tuple(
-            self._queues.number((*self._queues[queue], *told.batches)) if self._look(broker).alive else queue
-            for broker, queue in zip(here.brokers, here.unheard, strict=True)
+        unread = tuple(
+            self._queues.number((*self._queues[queue], *outcome.batches)) if self._look(broker).alive else queue
+            for broker, queue in zip(here.brokers, here.unread, strict=True)
         )
-        return after._replace(unheard=unheard)
+        return after._replace(unread=unread)
 
     def _forgiven(self, here: Here, before: int) -> Here:
         """Begin the committed prefix anew with a leader that is elected uncleanly, where the promise permits it."""
@@ -412,7 +412,7 @@ class PartitionWorld:
             self._asked[number] = self._brokers.core(number).fetch()
         return self._asked[number]
 
-    def _tell_broker(self, number: int, event: BrokerEvent) -> ToldBroker:
+    def _work_out_broker(self, number: int, event: BrokerEvent) -> BrokerOutcome:
         broker = self._brokers.core(number)
         sent: list[Proposed] = []
         fetched = -1
@@ -423,8 +423,8 @@ class PartitionWorld:
                 sent = broker.lag()
             case Retry():
                 sent = broker.retry()
-            case Hear(batch=batch):
-                sent = broker.hear(self._batches[batch])
+            case Replay(batch=batch):
+                sent = broker.replay(self._batches[batch])
             case Crash(loses_tail=loses_tail):
                 broker.crash(loses_tail=loses_tail)
             case Answer(proposed=proposed, answer=answer):
@@ -437,9 +437,9 @@ class PartitionWorld:
             case Begin(controller=controller, epoch=epoch):
                 image = self._controllers.core(controller).core.image
                 sent = broker.start(epoch, image.last_offset, image.snapshot())
-        return ToldBroker(self._brokers.number(broker), tuple(self._messages.number(one) for one in sent), fetched)
+        return BrokerOutcome(self._brokers.number(broker), tuple(self._messages.number(one) for one in sent), fetched)
 
-    def _tell_controller(self, number: int, event: ControllerEvent) -> ToldController:
+    def _work_out_controller(self, number: int, event: ControllerEvent) -> ControllerOutcome:
         controller = self._controllers.core(number)
         batches: list[Batch] = []
         answered, epoch = -1, BrokerEpoch(-1)
@@ -456,7 +456,7 @@ class PartitionWorld:
             case Heartbeat(node=node, epoch=broker_epoch):
                 batches = controller.heartbeat(node, broker_epoch)
         numbers = tuple(self._batch_number(batch) for batch in batches)
-        return ToldController(self._controllers.number(controller), numbers, answered, epoch)
+        return ControllerOutcome(self._controllers.number(controller), numbers, answered, epoch)
 
     def _batch_number(self, batch: Batch) -> int:
         number = self._batch_numbers.number(
