@@ -37,6 +37,7 @@ from tribunal.clusters.values import (
     Unsettled,
     Unsupported,
 )
+from tribunal.results.recording import value_in
 
 __all__ = [
     "CLIENTS",
@@ -121,6 +122,10 @@ class Content(Protocol):
     def log_append_time(self) -> bool | None:
         """Whether a broker stamped it."""
 
+    @property
+    def foreign_value(self) -> bytes | None:
+        """Its value, where that is none of ours."""
+
 
 class LogEntry(NamedTuple):
     """One record of a replica's final log; value is null where it is not one of ours."""
@@ -137,6 +142,7 @@ class LogEntry(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
     timestamp_ms: int | None = None
     log_append_time: bool | None = None
+    foreign_value: bytes | None = None
 
 
 class Delivery(NamedTuple):
@@ -161,6 +167,11 @@ class ReceivedRecord(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
     timestamp_ms: int | None = None
     log_append_time: bool | None = None
+
+    @property
+    def foreign_value(self) -> bytes | None:
+        """Its value, where that is none of ours."""
+        return self.value if value_in(self.value) is None else None
 
 
 class PartitionPoll(msgspec.Struct, kw_only=True):
@@ -208,6 +219,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     delivery_timeout_ms: int
     request_timeout_ms: int
     linger_ms: int = 2
+    batches_in_flight: int = 1  # at most, of an idempotent producer to one partition; replog's own client
     transactional_id: str | None = None
 
 

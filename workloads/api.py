@@ -30,10 +30,9 @@ from tribunal.clusters.api import (
 )
 from tribunal.clusters.orders import Orders, admin_row
 from tribunal.results.admin_apis import AdminApi
-from tribunal.results.recording import value_of
+from tribunal.results.recording import VALUE_BYTES, value_in, value_of
 from tribunal.workloads.sent import SentRecords
 
-VALUE_BYTES: Final = 8
 CREATE_TIMEOUT_MS: Final = 15_000
 STATEMENT_POLLS: Final = 20  # until the producer must have reported its epochs again
 STATEMENT_POLL_MS: Final = 50
@@ -214,6 +213,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: int
     seed: str
     records_max: int | None = None
+    batches_in_flight: int = 1
 
 
 def drawn_seed(random: Random) -> str:
@@ -257,6 +257,7 @@ class Worker:
             idempotent=plan.idempotent,
             delivery_timeout_ms=delivery_timeout_ms,
             request_timeout_ms=request_timeout_ms,
+            batches_in_flight=plan.batches_in_flight,
         )
         self._producer: Producer = stage.clients.producer(settings, f"worker-{plan.process}")
         self._sequence = 0
@@ -417,7 +418,7 @@ class PollLog:
             leader_epoch=poll.leader_epoch,
         )
         for record in poll.records:
-            value = int.from_bytes(record.value) if record.value and len(record.value) == VALUE_BYTES else None
+            value = value_in(record.value)
             self.stage.sink.row(
                 "reads",
                 process=self.process,

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from replog.log import batch
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import LogEntry
-
-VALUE_BYTES: Final = 8
+from tribunal.results.recording import value_in
 
 
 def partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
@@ -39,21 +37,21 @@ def segment_entries(node: int, topic: str, partition: int, content: bytes) -> It
         for header in batch.batches(content):
             is_control = header.is_control
             for record in batch.records(content, header):
-                value = record.value
-                known = value is not None and len(value) == VALUE_BYTES and not is_control
+                value = None if is_control else value_in(record.value)
                 yield LogEntry(
                     node=node,
                     topic=topic,
                     partition=partition,
                     log_offset=record.offset,
                     leader_epoch=header.leader_epoch,
-                    value=int.from_bytes(value or b"") if known else None,
+                    value=value,
                     batch_first_offset=header.base_offset,
                     is_control=is_control,
                     key=record.key,
                     headers=record.headers,
                     timestamp_ms=record.timestamp_ms,
                     log_append_time=header.is_log_append_time,
+                    foreign_value=record.value if value is None else None,
                 )
     except batch.CorruptBatch:
         return
