@@ -2,14 +2,15 @@
 
 What was shown of the log since the last election that may have taken records has to be in the logs of every member of the final
 ISR and ELR, and in the final log. Members whose own disk provably lost records of this partition, and that were not whole again
-since, are the only ones that may lack them.
+since, are the only ones that may lack them. A member is whole again when it joins the ISR of another, or when it is elected itself: then its
+log is the log, as it is. Only what was cut under its running process is found no earlier than at its next start.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from tribunal.checkers.guarantees import CutLive, Elected, How, JoinedIsr, ProvenLoss
+from tribunal.checkers.guarantees import CutLive, Elected, How, JoinedIsr, ProvenLoss, ShutDownUncleanly
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry
 from tribunal.results.metadata import NO_LEADER, State
 
@@ -35,7 +36,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def members(self) -> tuple[int, ...]:
         """Members of the final ISR and ELR: each holds everything below the high watermark (I8, I9)."""
-        return () if self.state is None else tuple(sorted({*self.state.isr, *self.state.elr}))
+        return () if self.state is None else self.state.members
 
     @property
     def leader(self) -> int:
@@ -46,6 +47,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 def ending(entries: Sequence[Entry]) -> Ending:
     """Walk a partition's history to its end."""
     hurt: dict[int, int] = {}
+    cut_live: dict[int, None] = {}
     damaged: dict[tuple[int, int, int], None] = {}
     since_epoch = since_ns = anew_ns = -1
     made_anew = 0
@@ -58,6 +60,7 @@ def ending(entries: Sequence[Entry]) -> Ending:
                 entry.at_ns + OBSERVATION_LAG_NS,
             )
             hurt.clear()
+            cut_live.clear()
             damaged.clear()
         for fact in entry.facts:
             match fact:
@@ -65,11 +68,18 @@ def ending(entries: Sequence[Entry]) -> Ending:
                     hurt[node] = min(entry.from_offset, hurt.get(node, entry.from_offset))
                     if entry.unseen_end_offset is not None:
                         damaged[node, entry.from_offset, entry.unseen_end_offset] = None
+                    if isinstance(fact, CutLive):
+                        cut_live[node] = None
+                case ShutDownUncleanly(node=node):
+                    cut_live.pop(node, None)
                 case JoinedIsr(node=node):
                     hurt.pop(node, None)
+                    cut_live.pop(node, None)
                 case Elected(leader=node, how=how):
                     if how is not How.CLEAN or node in hurt:
                         since_epoch, since_ns = entry.state.leader_epoch, entry.at_ns
+                    if node not in cut_live:  # the leader's log is the log, and what it writes from here on is whole
+                        hurt.pop(node, None)
                 case _:
                     pass  # takes nothing off a disk
     state = entries[-1].state if entries else None

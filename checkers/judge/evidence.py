@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     FAIL,
@@ -22,7 +24,7 @@ from tribunal.checkers.api import (
     is_among,
     sends_by_value,
 )
-from tribunal.checkers.judge.orders import TopicOrders
+from tribunal.checkers.judge.orders import MOST_BYTES, TopicOrders
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
@@ -265,7 +267,28 @@ class Evidence:
 
     def _is_deleted(self, offset: int, sent_ns: int) -> bool:
         """Whether an order that was given lets the record go, and the log start has passed it."""
-        return 0 <= offset < self._log_start and self._orders.may_take(offset, sent_ns, self.absent_ns)
+        if not 0 <= offset < self._log_start:
+            return False
+        behind_bytes = (self._shown_end - offset - 1) * self._most_bytes
+        return self._orders.may_take(offset, sent_ns, self.absent_ns, behind_bytes)
+
+    @cached_property
+    def _shown_end(self) -> int:
+        """The greatest end of the log that anything shows."""
+        ends = [
+            self._rows.columns(table)[column].max(initial=0)
+            for table in ("polls", "watermarks")
+            for column in ("high_watermark", *(["log_end_offset"] if table == "watermarks" else []))
+        ]
+        held = [self._rows.columns(table)["log_offset"].max(initial=-1) + 1 for table in ("sends", "reads", "logs")]
+        return int(max(*ends, *held))
+
+    @cached_property
+    def _most_bytes(self) -> int:
+        """How many bytes a record of this partition takes at most."""
+        keys = self._rows.table("sends")["key"]
+        longest = pc.max(pc.binary_length(keys.cast(pa.large_binary()))).as_py() if len(keys) else 0
+        return MOST_BYTES + (longest or 0)
 
     def _is_superseded(self, value: int | None, offset: int, sent_ns: int) -> bool:
         """Whether the final log holds a newer record of its key: then compaction, in force meanwhile, may have taken it."""

@@ -20,6 +20,8 @@ RETENTION_MS: Final = {"retention.ms": 1, "retention.minutes": 60_000, "retentio
 # Who has not heard of a change of settings by then is fenced: brokers follow the metadata log within their session.
 APPLIED_NS: Final = 10_000_000_000
 OF_SIZE: Final = "retention.bytes"
+# Of a record of ours with its share of the batch, beside its key: values have 8 bytes. No recording says how large a log was.
+MOST_BYTES: Final = 1 << 10
 POLICY: Final = "cleanup.policy"
 DELETE: Final = "delete"
 COMPACT: Final = "compact"
@@ -173,8 +175,11 @@ class TopicOrders:
         last_ns = NEVER if absent_ns is None else absent_ns
         return [one for one in self._settings if one.since_ns <= last_ns and sent_ns <= one.until_ns]
 
-    def may_take(self, log_offset: int, sent_ns: int, absent_ns: int | None) -> bool:
-        """Whether a record that lies before the log start may be gone by an order when it was found to be absent (None: in the end)."""
+    def may_take(self, log_offset: int, sent_ns: int, absent_ns: int | None, behind_bytes: int) -> bool:
+        """Whether a record that lies before the log start may be gone by an order when it was found to be absent (None: in the end).
+
+        behind_bytes:  how much may stand behind it at most.
+        """
         deleted = (
             one.log_offset is None or one.log_offset > log_offset
             for one in self._deletions
@@ -182,14 +187,14 @@ class TopicOrders:
         )
         last_ns = NEVER if absent_ns is None else absent_ns
         age_ns = NEVER if self._unsteady_ns <= last_ns else last_ns - sent_ns
-        limited = (self._limits(one, age_ns) for one in self._in_force(sent_ns, absent_ns))
+        limited = (self._limits(one, age_ns, behind_bytes) for one in self._in_force(sent_ns, absent_ns))
         return any(deleted) or (any(limited) and self._may_delete(sent_ns, last_ns))
 
-    def _limits(self, setting: TopicSetting, age_ns: int) -> bool:
-        """Whether a setting that is in force lets a record of that age go."""
+    def _limits(self, setting: TopicSetting, age_ns: int, behind_bytes: int) -> bool:
+        """Whether a setting that is in force lets a record of that age go, or one with so much behind it."""
         if re.fullmatch(r"\d+", setting.value) is None:
             return False
-        if setting.name == OF_SIZE:
-            return True
+        if setting.name == OF_SIZE:  # what is left has at least that size
+            return behind_bytes >= int(setting.value)
         unit = RETENTION_MS.get(setting.name)
         return unit is not None and age_ns >= int(setting.value) * unit * 1_000_000

@@ -40,6 +40,7 @@ from tribunal.clusters.api import (
     TopicPartition,
     TransactionalProducer,
 )
+from tribunal.clusters.clients.blocking import CLOSE_S, blocking
 from tribunal.clusters.clients.list_offsets import Leaders, fenced_offsets
 from tribunal.clusters.links.answers import Answers
 
@@ -406,8 +407,9 @@ class ConfluentConsumer:
         poll.high_watermark = high if high >= 0 else None
 
     async def close(self) -> None:
-        """Release everything."""
-        await asyncio.to_thread(self.consumer.close)
+        """Release everything; a consumer that does not end within `CLOSE_S` is left behind."""
+        with contextlib.suppress(TimeoutError):
+            await blocking(self.consumer.close, CLOSE_S)
 
 
 def _headers(message: Message) -> Sequence[tuple[str, bytes | None]]:
@@ -447,7 +449,8 @@ class ConfluentAdmin:
     async def close(self) -> None:
         """Release everything: librdkafka does, when the client is forgotten."""
         client, self._client = self._client, None  # type: ignore[assignment]
-        await asyncio.to_thread(client.poll, 0)
+        with contextlib.suppress(TimeoutError):
+            await blocking(partial(client.poll, 0), CLOSE_S)
 
 
 def _admin_config(bootstrap: str, client_id: str) -> dict[str, Plain]:

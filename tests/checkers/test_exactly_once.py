@@ -76,7 +76,6 @@ def test_transactions_without_a_group_consume_as_they_like(run: Transactions) ->
     assert found(run.finish(), "exactly_once") == []
 
 
-@pytest.mark.parametrize("kind", ["send", "append"])
 @pytest.mark.parametrize(
     ("committed_at", "process", "expected"),
     [
@@ -101,6 +100,7 @@ def test_a_transaction_belongs_to_the_group_whose_offset_it_commits(
     assert found(run.finish(), "exactly_once") == expected
 
 
+@pytest.mark.parametrize("kind", ["send", "append"])
 @pytest.mark.parametrize(
     ("isolation", "outcome", "expected"),
     [

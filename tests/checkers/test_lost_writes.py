@@ -524,6 +524,7 @@ def log_begins_at_1(run: Run, since: int = 0) -> list[tuple[object, object, obje
         pytest.param("t", "retention.ms", "5000", LOST, id="longer than the record was old"),
         pytest.param("t", "retention.ms", "-1", LOST, id="without limit"),
         pytest.param("t", "retention.bytes", "1", GONE, id="of size"),
+        pytest.param("t", "retention.bytes", "1048576", LOST, id="of more than was ever written"),
         pytest.param("other", "retention.ms", "500", LOST, id="another topic's"),
         pytest.param("t", "segment.bytes", "500", LOST, id="another setting"),
     ],

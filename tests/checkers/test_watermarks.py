@@ -252,3 +252,31 @@ def test_a_topic_that_was_made_anew_begins_at_nothing(run: Run) -> None:
         run.watermark(high_watermark, at, epoch=2)
 
     assert {(severity, rule) for _, severity, rule, _ in found(run.finish())} <= {("permitted", "gone_by_order")}
+
+
+@pytest.mark.parametrize(
+    ("other_fell", "judged"),
+    [
+        pytest.param(True, ("latest_offset_back", "permitted", "R1", 7), id="both holders fell"),
+        pytest.param(False, ("latest_offset_back", "violation", "", 7), id="one of them did not"),
+    ],
+)
+def test_who_held_an_offset_at_first_holds_it_when_a_smaller_isr_shows_it(
+    run: Run, other_fell: bool, judged: tuple[str, str, str, int]
+) -> None:
+    """Two unclean shutdowns of min ISR 2, the first before the last one of the ISR showed the offset again (wide-swarm, seed 9)."""
+    run.change(50, isr=[1, 2])
+    latest(run, 9, 100)
+    run.change(200, isr=[1], eligible_leader_replicas=[2])
+    if other_fell:
+        run.registered(2, at=210, previous=-1)
+    run.change(220, eligible_leader_replicas=[])
+    latest(run, 9, 300)
+    run.node(1, "killed", 400)
+    run.fault("wipe", 410, node=1, lost_from=0)
+    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[1])
+    run.registered(1, at=510, previous=-1)
+    run.change(600, isr=[1], leader=1, leader_recovery_state=1, last_known_elr=[])
+    latest(run, 7, 900)
+
+    assert judged in found(run.finish())
