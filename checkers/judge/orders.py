@@ -113,12 +113,21 @@ def _setting(at_ns: int, name: str, value: Setting) -> TopicSetting:
 class TopicOrders:
     """What was ordered of one partition, as far as records go by it.
 
-    is_steady:  no clock was set, so that brokers' ages of records are what the harness measured.
+    is_steady:   no clock was set, so that brokers' ages of records are what the harness measured.
+    is_removed:  the committed metadata say that the topic was removed, and not created again.
     """
 
     def __init__(
-        self, place: Place, ordered: Sequence[Order], settings: Sequence[TopicSetting], *, is_steady: bool
+        self,
+        place: Place,
+        ordered: Sequence[Order],
+        settings: Sequence[TopicSetting],
+        *,
+        is_steady: bool,
+        is_removed: bool = False,
     ) -> None:
+        deleted = any(one.api == AdminApi.DELETE_TOPIC and one.names(*place) for one in ordered)
+        self.is_deleted = is_removed and deleted
         self._deletions = [one for one in ordered if one.api == AdminApi.DELETE_RECORDS and one.names(*place)]
         self._settings = settings
         self._is_steady = is_steady

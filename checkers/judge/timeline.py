@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, assert_never
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
@@ -56,6 +57,8 @@ from tribunal.results.rows import Loss as LostRecords
 
 OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
+CREATED: Final = "TopicRecord"
+REMOVED: Final = "RemoveTopicRecord"
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
 
@@ -555,7 +558,16 @@ class History:
         ]
         settings = settings_of_topic(self._given or {}, configured, self._admin, topic)
         is_steady = not any("clock" in f"{fault.kind} {fault.proof or ''}" for fault in self._faults)
-        return TopicOrders((topic, partition), self.orders, settings, is_steady=is_steady)
+        return TopicOrders(
+            (topic, partition), self.orders, settings, is_steady=is_steady, is_removed=self._is_removed(topic)
+        )
+
+    def _is_removed(self, topic: str) -> bool:
+        """Whether the last that was committed of a topic as a whole is its removal."""
+        own = pc.fill_null(pc.equal(self._metadata["topic"].cast(pa.string()), topic), False)  # noqa: FBT003 - pyarrow's signature
+        kinds = [self._types[position] for position in np.flatnonzero(own.to_numpy())]
+        whole = [kind for kind in kinds if kind in (CREATED, REMOVED)]
+        return bool(whole) and whole[-1] == REMOVED
 
     def home(self, topic: str, name: str) -> tuple[str, int] | None:
         """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
